@@ -1,0 +1,302 @@
+"""Counts in, numbers out: pass@k, soft values, intervals, comparisons of two policies, diversity.
+
+Pure functions, no I/O. Legend: n samples, k or c of them correct, S = success probability. `level` is the two-sided
+coverage of an interval. Every bootstrap takes its seed, so equal input gives equal output.
+
+Impossible counts (k > n, negative, n = 0 where nothing is known) and parameters raise ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Counts: TypeAlias = tuple[int, int]
+"""(samples, correct samples) of one problem."""
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+JEFFREYS = 0.5
+RESAMPLES = 2000
+_CHUNK = 1 << 22
+"""Most resampled values held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over problems with its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+    problems: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """Policy B minus policy A on the same problems."""
+
+    difference: float
+    low: float
+    high: float
+    better: int
+    """Problems on which B is higher."""
+    worse: int
+    equal: int
+    p_value: float
+    """Two-sided exact sign test over the problems that differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """How different the samples of one problem are."""
+
+    samples: int
+    distinct_correct: int
+    """Correct programs, distinct after normalisation."""
+    duplicate_share: float
+    """Share of the samples whose program another sample had before."""
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Unbiased estimate of the probability that at least one of k samples is correct: 1 - C(n-c, k) / C(n, k).
+
+    Computed from exact integers and rounded once, so the result is the double nearest to the true ratio.
+    Source: Chen et al. 2021; Li et al. 2022.
+    """
+    _check_counts(n, c)
+    if not 1 <= k <= n:
+        raise ValueError(f"pass@{k} cannot be estimated from {n} samples: k must be between 1 and n")
+    subsets = math.comb(n, k)
+    return (subsets - math.comb(n - c, k)) / subsets
+
+
+def soft_value(n: int, k: int, beta: float, *, prior: float = 0.0) -> float:
+    """Soft value Q/beta in nats: y = ln(S + (1 - S) exp(-1/beta)), for rewards 0 (pass) and -1 (fail).
+
+    S = k/n; without a success and with `prior` > 0, S = prior / (n + 2 prior), the posterior mean under
+    Beta(prior, prior) (0.5: Jeffreys). `prior` = 0 keeps S = 0, hence y = -1/beta, the lowest possible value:
+    unbiased as a target of the cross-entropy loss, far too low as Q0 of a prompt that is merely hard.
+    Paper: section 3.1.3.
+    """
+    _check_counts(n, k)
+    if prior < 0:
+        raise ValueError(f"prior must not be negative, got {prior}")
+    if n + prior == 0:
+        raise ValueError("a soft value needs at least one sample, or a prior")
+    share = prior / (n + 2 * prior) if k == 0 and prior > 0 else k / n
+    return soft_value_of_share(share, beta)
+
+
+def soft_value_of_share(share: float, beta: float) -> float:
+    """Soft value in nats of a success probability; increasing, from -1/beta at 0 to 0 at 1."""
+    _check_beta(beta)
+    if not 0 <= share <= 1:
+        raise ValueError(f"a success probability lies in [0, 1], got {share}")
+    if share == 0:
+        return -1 / beta
+    if share == 1:
+        return 0.0
+    return _log_add(math.log(share), math.log1p(-share) - 1 / beta)
+
+
+def soft_value_interval(n: int, k: int, beta: float, level: float = 0.95) -> tuple[float, float]:
+    """Interval of the soft value in nats: the interval of S carried through the increasing map."""
+    low, high = beta_interval(n, k, level)
+    return soft_value_of_share(low, beta), soft_value_of_share(high, beta)
+
+
+def soft_value_of_rewards(rewards: Sequence[float], beta: float) -> float:
+    """Soft value in nats of sampled rewards in [-1, 0] (also fractional): ln mean exp(r/beta)."""
+    _check_beta(beta)
+    if not rewards:
+        raise ValueError("a soft value needs at least one reward")
+    if not all(-1 <= reward <= 0 for reward in rewards):
+        raise ValueError("rewards lie in [-1, 0]")
+    top = max(rewards) / beta
+    return top + math.log(math.fsum(math.exp(reward / beta - top) for reward in rewards) / len(rewards))
+
+
+def beta_interval(n: int, k: int, level: float = 0.95) -> tuple[float, float]:
+    """Jeffreys interval of a success probability: equal-tailed under Beta(k + 1/2, n - k + 1/2).
+
+    The lower end is 0 when k = 0 and the upper end 1 when k = n, where the equal-tailed interval would leave out
+    the observed share (Brown, Cai, DasGupta 2001). n = 0 gives (0, 1).
+    """
+    _check_counts(n, k)
+    _check_level(level)
+    a, b, tail = k + JEFFREYS, n - k + JEFFREYS, (1 - level) / 2
+    low = 0.0 if k == 0 else beta_quantile(tail, a, b)
+    high = 1.0 if k == n else beta_quantile(1 - tail, a, b)
+    return low, high
+
+
+@lru_cache(maxsize=65536)
+def beta_quantile(probability: float, a: float, b: float) -> float:
+    """x with I_x(a, b) = probability, by bisection to the last bit."""
+    low, high = 0.0, 1.0
+    while True:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            return middle
+        if incomplete_beta(middle, a, b) < probability:
+            low = middle
+        else:
+            high = middle
+
+
+def incomplete_beta(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function I_x(a, b), to about 1e-13.
+
+    Source: continued fraction of DLMF 8.17.22, evaluated by the modified Lentz method on the side of the mean
+    where it converges fast.
+    """
+    if a <= 0 or b <= 0:
+        raise ValueError(f"a and b must be positive, got {a}, {b}")
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _beta_fraction(x, a, b) / a
+    return 1 - front * _beta_fraction(1 - x, b, a) / b
+
+
+def difference_p_value(first: Counts, second: Counts) -> float:
+    """Two-sided exact p-value of equal success probabilities given (n, k) twice: Fisher's test.
+
+    Valid for every sample size: under equality, P(p <= alpha) <= alpha. Ends at 1 when either n is 0.
+    Source: tables as likely as, or less likely than, the observed one, by exact integers.
+    """
+    (n1, k1), (n2, k2) = first, second
+    _check_counts(n1, k1)
+    _check_counts(n2, k2)
+    successes = k1 + k2
+    ways = [math.comb(n1, k) * math.comb(n2, successes - k) for k in range(successes + 1)]
+    return sum(way for way in ways if way <= ways[k1]) / math.comb(n1 + n2, successes)
+
+
+def sign_test(better: int, worse: int) -> float:
+    """Two-sided exact p-value of `better` against `worse` under a fair coin; ties are left out. 1 without any."""
+    if better < 0 or worse < 0:
+        raise ValueError(f"counts must not be negative, got {better}, {worse}")
+    total, fewer = better + worse, min(better, worse)
+    return min(1.0, 2 * sum(math.comb(total, i) for i in range(fewer + 1)) / 2**total)
+
+
+def mean_pass_at_k(counts: Sequence[Counts], k: int, *, seed: int = 0, level: float = 0.95) -> Estimate:
+    """Mean pass@k over problems, each (n, c), with a bootstrap interval over the problems."""
+    values = np.array([pass_at_k(n, c, k) for n, c in counts])
+    low, high = bootstrap_interval([values], seed=seed, level=level)
+    return Estimate(float(values.mean()), max(0.0, low), min(1.0, high), len(counts))
+
+
+def average_pass_at_k(sets: Mapping[str, Sequence[Counts]], k: int, *, seed: int = 0, level: float = 0.95) -> Estimate:
+    """pass@k averaged over problem sets, each set weighing the same (paper: section 5); resampled within each set."""
+    groups = [np.array([pass_at_k(n, c, k) for n, c in counts]) for counts in sets.values()]
+    low, high = bootstrap_interval(groups, seed=seed, level=level)
+    value = float(np.mean([group.mean() for group in groups]))
+    return Estimate(value, max(0.0, low), min(1.0, high), sum(len(group) for group in groups))
+
+
+def paired_difference(
+    a: Mapping[str, Counts], b: Mapping[str, Counts], k: int, *, seed: int = 0, level: float = 0.95
+) -> PairedDifference:
+    """pass@k of policy B minus policy A, problem by problem; both must have the same problems."""
+    if a.keys() != b.keys():
+        odd = sorted(a.keys() ^ b.keys())
+        raise ValueError(f"{len(odd)} problems were evaluated for one policy only, first {odd[0]!r}")
+    deltas = np.array([pass_at_k(*b[name], k) - pass_at_k(*a[name], k) for name in sorted(a)])
+    low, high = bootstrap_interval([deltas], seed=seed, level=level)
+    better, worse = int((deltas > 0).sum()), int((deltas < 0).sum())
+    return PairedDifference(
+        difference=float(deltas.mean()),
+        low=low,
+        high=high,
+        better=better,
+        worse=worse,
+        equal=len(deltas) - better - worse,
+        p_value=sign_test(better, worse),
+    )
+
+
+def bootstrap_interval(groups: Sequence[Floats], *, seed: int, level: float = 0.95) -> tuple[float, float]:
+    """Interval of the mean over groups of their means, by resampling the values of each group.
+
+    A single value has no interval: (nan, nan).
+    """
+    _check_level(level)
+    if not groups or any(len(group) == 0 for group in groups):
+        raise ValueError("a bootstrap needs at least one value in every group")
+    if all(len(group) == 1 for group in groups):
+        return math.nan, math.nan
+    generator = np.random.default_rng(seed)
+    means = np.mean([_resampled_means(group, generator) for group in groups], axis=0)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def diversity(normal_hashes: Sequence[str], correct: Sequence[bool]) -> Diversity:
+    """Distinct correct programs and share of duplicates among the samples of one problem.
+
+    `normal_hashes[i]` identifies the normalised program of sample i.
+    """
+    if len(normal_hashes) != len(correct):
+        raise ValueError(f"{len(normal_hashes)} hashes but {len(correct)} verdicts")
+    total = len(normal_hashes)
+    passed = {name for name, good in zip(normal_hashes, correct, strict=True) if good}
+    duplicates = (total - len(set(normal_hashes))) / total if total else 0.0
+    return Diversity(total, len(passed), duplicates)
+
+
+def _resampled_means(values: Floats, generator: np.random.Generator) -> Floats:
+    rows = max(1, _CHUNK // len(values))
+    parts = [
+        values[generator.integers(0, len(values), size=(min(rows, RESAMPLES - done), len(values)))].mean(axis=1)
+        for done in range(0, RESAMPLES, rows)
+    ]
+    return np.concatenate(parts)
+
+
+def _beta_fraction(x: float, a: float, b: float) -> float:
+    tiny = 1e-300
+    c, d = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1), tiny)
+    value = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1 / _away_from_zero(1 + term * d, tiny)
+            c = _away_from_zero(1 + term / c, tiny)
+            value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            return value
+    raise ArithmeticError(f"the continued fraction of I_{x}({a}, {b}) did not converge")
+
+
+def _away_from_zero(value: float, tiny: float) -> float:
+    return value if abs(value) > tiny else tiny
+
+
+def _log_add(a: float, b: float) -> float:
+    top, rest = max(a, b), min(a, b)
+    return top + math.log1p(math.exp(rest - top))
+
+
+def _check_counts(n: int, k: int) -> None:
+    if not 0 <= k <= n:
+        raise ValueError(f"{k} successes in {n} samples are impossible")
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"a level lies between 0 and 1, got {level}")
+
+
+def _check_beta(beta: float) -> None:
+    if not beta > 0:
+        raise ValueError(f"beta must be positive, got {beta}")
