@@ -309,7 +309,7 @@ class RunConfig(Section):
 def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Path) -> RunConfig:
     """The resolved configuration of `recipe` (a name in `folder`, or a path to a TOML file).
 
-    `overrides` maps dotted field names to values, e.g. `{"train.steps": 40}`.
+    `overrides` is a tree of the same shape, in which dotted names are allowed too: `{"train.steps": 40}`.
     Raises UnknownRecipe or InvalidConfig; the message names every offending field.
     """
     path = Path(recipe) if recipe.endswith(".toml") else folder / f"{recipe}.toml"
@@ -321,8 +321,7 @@ def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Pat
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{path}: not valid TOML: {error}") from error
     tree.setdefault("recipe", path.stem)
-    for name, value in (overrides or {}).items():
-        _set(tree, name, value)
+    merge(tree, overrides or {})
     return validate(tree, origin=str(path))
 
 
@@ -341,12 +340,44 @@ def _reason(error: Any) -> str:
     return str(error["msg"]).removeprefix("Value error, ")
 
 
-def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
-    *parents, leaf = dotted.split(".")
-    node: dict[str, Any] = tree
-    for parent in parents:
-        child = node.setdefault(parent, {})
-        if not isinstance(child, dict):
-            raise InvalidConfig(f"override {dotted!r}: {parent!r} is a value, not a section")
-        node = child
-    node[leaf] = value
+def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Write `overrides` over `tree`, section by section; a list or a value replaces what was there."""
+    for dotted, value in overrides.items():
+        *parents, leaf = dotted.split(".")
+        node = tree
+        for parent in parents:
+            node = _section(node, parent, dotted)
+        if isinstance(value, Mapping):
+            merge(_section(node, leaf, dotted), value)
+        else:
+            node[leaf] = value
+
+
+def _section(node: dict[str, Any], name: str, dotted: str) -> dict[str, Any]:
+    child = node.setdefault(name, {})
+    if not isinstance(child, dict):
+        raise InvalidConfig(f"override {dotted!r}: {name!r} is a value, not a section")
+    return child
+
+
+def overrides_schema() -> dict[str, Any]:
+    """JSON schema of what may be overridden at submission: every field optional, unknown ones refused."""
+    whole = RunConfig.model_json_schema()
+    return _inline(whole, whole.get("$defs", {}))
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inline(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _inline(definitions[node["$ref"].rsplit("/", 1)[-1]], definitions)
+    drop = {"$defs", "required", "default", "title"}
+    return {
+        name: {p: _inline(v, definitions) for p, v in value.items()}
+        if name == "properties"
+        else _inline(value, definitions)
+        for name, value in node.items()
+        if name not in drop
+    }

@@ -1,0 +1,137 @@
+"""The stage table of a run: what each stage is doing, how fast, and how long it will take.
+
+It lives in the Prefect run as one table artifact that is updated in place, so that the terminal, the web page and
+another machine see the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from flows.settings import STAGES
+
+PUBLISH_EVERY_S = 2.0
+LOG_EVERY_S = 15.0
+RATE_WINDOW_S = 60.0
+ARTIFACT_KEY = "spo-stages"
+
+
+@dataclass(slots=True)
+class Line:
+    """One stage's line."""
+
+    stage: str
+    state: str = "waiting"
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    rate: float = 0.0
+    remaining_s: float | None = None
+    seconds: float = 0.0
+    note: str = ""
+
+
+class Board:
+    """The lines of one run; publishing is throttled, and a server that does not answer never stops a stage."""
+
+    def __init__(self, stages: Sequence[str], publish: Publisher, log: Log) -> None:
+        self.lines = {stage: Line(stage) for stage in STAGES if stage in stages}
+        self._publish, self._log = publish, log
+        self._published = self._logged = 0.0
+        self._started: dict[str, float] = {}
+        self._marks: list[tuple[float, int]] = []
+
+    def start(self, stage: str) -> None:
+        """`stage` begins."""
+        self._started[stage] = time.monotonic()
+        self._marks = []
+        self.lines[stage].state = "running"
+        self._push(force=True)
+
+    def progress(self, stage: str, done: int, total: int, unit: str, note: str) -> None:
+        """`stage` has done `done` of `total` units."""
+        now = time.monotonic()
+        if self._marks and done < self._marks[-1][1]:
+            self._marks = []
+        self._marks = [m for m in self._marks if now - m[0] <= RATE_WINDOW_S] + [(now, done)]
+        line = self.lines[stage]
+        line.done, line.total, line.unit, line.note = done, total, unit, note
+        (then, before), elapsed = self._marks[0], now - self._marks[0][0]
+        line.rate = (done - before) / elapsed if elapsed > 0 else 0.0
+        line.remaining_s = (total - done) / line.rate if line.rate > 0 else None
+        line.seconds = now - self._started.get(stage, then)
+        if now - self._logged >= LOG_EVERY_S:
+            self._logged = now
+            self._log(describe(line))
+        self._push(force=False)
+
+    def end(self, stage: str, state: str, note: str) -> None:
+        """`stage` ended as `state` (done, skipped, failed)."""
+        line = self.lines[stage]
+        line.state, line.note, line.remaining_s = state, note, None
+        line.seconds = time.monotonic() - self._started.get(stage, time.monotonic())
+        self._log(f"{stage}: {state} in {duration(line.seconds)}; {note}")
+        self._push(force=True)
+
+    def _push(self, *, force: bool) -> None:
+        now = time.monotonic()
+        if force or now - self._published >= PUBLISH_EVERY_S:
+            self._published = now
+            self._publish([asdict(line) for line in self.lines.values()])
+
+
+class Publisher:
+    """Writes the board into the current Prefect run as one artifact, updated in place."""
+
+    def __init__(self, flow_run_id: UUID) -> None:
+        self._flow_run_id = flow_run_id
+        self._artifact_id: UUID | None = None
+
+    def __call__(self, lines: list[dict[str, Any]]) -> None:
+        import httpx
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+
+        data = json.dumps(lines)
+        with get_client(sync_client=True) as client:
+            try:
+                if self._artifact_id is None:
+                    artifact = ArtifactCreate(
+                        key=ARTIFACT_KEY, type="table", data=data, description="Stages", flow_run_id=self._flow_run_id
+                    )
+                    self._artifact_id = client.create_artifact(artifact).id
+                else:
+                    client.update_artifact(self._artifact_id, ArtifactUpdate(data=data))
+            except httpx.HTTPError:
+                return  # the next push carries the whole table again
+
+
+class Log:
+    """Prefect's run logger as a function."""
+
+    def __call__(self, message: str) -> None:
+        from prefect import get_run_logger
+
+        get_run_logger().info(message)
+
+
+def describe(line: Line) -> str:
+    """One log line: `q0: 800/6400 samples, 53.1/s, 1 min 45 s left`."""
+    left = "" if line.remaining_s is None else f", {duration(line.remaining_s)} left"
+    note = f" ({line.note})" if line.note else ""
+    return f"{line.stage}: {line.done}/{line.total} {line.unit}, {line.rate:.1f}/s{left}{note}"
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

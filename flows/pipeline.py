@@ -1,0 +1,175 @@
+"""The order: the flow `spo` and one deployment per stage.
+
+    prepare -> q0 -> corpus -> pivotal -> train -> evaluate -> report
+
+The flow only orders, records and shows; the work is in `tasks`. Each stage decides by its key whether it has been done
+before (tasks/stage.py), so that running again, running one stage alone and retrying a failed run are the same thing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from prefect import flow, get_run_logger, task
+from prefect.client.schemas.objects import State
+from prefect.context import get_run_context
+from prefect.runtime import flow_run
+from prefect.states import Completed
+from pydantic import WithJsonSchema
+
+from flows.board import Board, Log, Publisher
+from flows.settings import RECIPES, STAGES, home, warehouse_location
+from tasks import config as configuration
+
+if TYPE_CHECKING:
+    from tasks.stage import Stage, StageResult
+
+MODULES = {"train": "tasks.training", "evaluate": "tasks.evaluation"}
+RETRIES = {"q0": 3, "pivotal": 3, "evaluate": 3, "corpus": 2, "train": 2}
+
+Overrides = Annotated[dict[str, Any], WithJsonSchema(configuration.overrides_schema())]
+StageName = Literal["prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report"]
+
+
+@flow(name="spo", flow_run_name="{recipe}", validate_parameters=True)
+def full_pipeline(
+    recipe: str = "tiny",
+    run: str | None = None,
+    overrides: Overrides = {},  # noqa: B006 (never mutated; Prefect needs the plain default)
+    force: list[StageName] = [],  # noqa: B006
+    pin: int | None = None,
+) -> None:
+    """Every stage in order.
+
+    recipe: a name in flows/recipes or the path of a TOML file.
+    run: continue this run with its stored configuration, instead of creating one.
+    overrides: fields of the recipe to change, e.g. {"train": {"steps": 40}}.
+    force: stages to run even if they are done.
+    pin: snapshot of the warehouse at which inputs are read.
+    """
+    _run(STAGES, run_id=_run_id(recipe, run, overrides), force=force, pin=pin)
+
+
+def _stage_flow(stage: StageName) -> Any:
+    def body(
+        run: str | None = None,
+        recipe: str | None = None,
+        overrides: Overrides = {},  # noqa: B006
+        force: bool = False,
+        pin: int | None = None,
+    ) -> None:
+        """One stage of the newest run, of `run`, or of a new run of `recipe` (whatever it needs must be done)."""
+        needed: Sequence[str] = ("prepare", stage) if recipe and not run else (stage,)
+        run_id = _run_id(recipe, run, overrides) if recipe or run else _newest()
+        _run(needed, run_id=run_id, force=[stage] if force else [], pin=pin)
+
+    body.__name__ = stage
+    return flow(name="spo", flow_run_name=stage)(body)
+
+
+q0 = _stage_flow("q0")
+corpus = _stage_flow("corpus")
+pivotal = _stage_flow("pivotal")
+train = _stage_flow("train")
+evaluate = _stage_flow("evaluate")
+report = _stage_flow("report")
+
+
+def _run_id(recipe: str | None, run: str | None, overrides: dict[str, Any]) -> str:
+    from tasks import runs
+    from warehouse import Warehouse
+
+    with closing(Warehouse.open(warehouse_location())) as store:
+        if run is not None:
+            if overrides:
+                raise configuration.InvalidConfig(f"run {run!r} has its configuration; start a new run to override it")
+            runs.load_config(store, run)
+            return run
+        config = configuration.load(recipe or "tiny", overrides, folder=RECIPES)
+        return runs.create(store, _absolute(config), origin=str(flow_run.id))
+
+
+def _newest() -> str:
+    from tasks import runs
+    from warehouse import Warehouse
+
+    with closing(Warehouse.open(warehouse_location())) as store:
+        return runs.latest(store)
+
+
+def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
+    """Paths in the configuration made independent of the folder a worker happens to run in."""
+    root = Path(os.environ.get("SPO_ROOT", "."))
+    tree = config.model_dump(mode="json")
+    if config.problems.path:
+        tree["problems"]["path"] = str((root / config.problems.path).absolute())
+    local = root / config.reference.model
+    if config.reference.model != "miniature" and local.exists():
+        tree["reference"]["model"] = str(local.absolute())
+    return configuration.validate(tree)
+
+
+def _run(stages: Sequence[str], *, run_id: str, force: Iterable[str], pin: int | None) -> None:
+    log = get_run_logger()
+    log.info("run %s, stages %s, warehouse %s", run_id, ", ".join(stages), warehouse_location())
+    board = Board(stages, Publisher(get_run_context().flow_run.id), Log())  # type: ignore[union-attr]
+    for stage in stages:
+        board.start(stage)
+        try:
+            state: State[Any] = _task(stage)(stage, run_id, board, stage in force, pin, return_state=True)
+            result: StageResult = state.result()
+        except BaseException as error:
+            board.end(stage, "failed", f"{type(error).__name__}: {error}"[:500])
+            log.error("stage %s failed; resume with:\n  %s", stage, resume_command(run_id))
+            raise
+        board.end(stage, "skipped" if result.skipped else "done", str(result.manifest.get("summary", "")))
+
+
+def resume_command(run_id: str) -> str:
+    """The command that continues a run after a failure; finished stages are skipped."""
+    return f"prefect deployment run spo/full-pipeline -p run={run_id} --watch"
+
+
+def _task(stage: str) -> Any:
+    return task(
+        _execute,
+        name=stage,
+        task_run_name=stage,
+        retries=RETRIES.get(stage, 0),
+        retry_delay_seconds=[5, 30, 120][: max(1, RETRIES.get(stage, 1))],
+        retry_condition_fn=_worth_retrying,
+        persist_result=False,
+        cache_policy=None,
+    )
+
+
+def _execute(stage: str, run_id: str, board: Board, force: bool, pin: int | None) -> Any:
+    from tasks import runs
+    from tasks.stage import Context, run_stage
+    from warehouse import Warehouse
+
+    definition: Stage = import_module(MODULES.get(stage, f"tasks.{stage}")).STAGE
+    with closing(Warehouse.open(warehouse_location())) as store:
+        context = Context(
+            run_id,
+            runs.load_config(store, run_id),
+            store,
+            home(),
+            progress=lambda done, total, unit, note: board.progress(stage, done, total, unit, note),
+            pin=pin,
+        )
+        result = run_stage(definition, context, force=force)
+    return Completed(name="Skipped", data=result) if result.skipped else result
+
+
+def _worth_retrying(_task: Any, _run: Any, state: State[Any]) -> bool:
+    """Faults of the world are retried, faults of the request are not."""
+    from tasks.stage import StageError
+
+    error = state.result(raise_on_failure=False)
+    return not isinstance(error, (configuration.ConfigError, StageError, ValueError, TypeError, KeyError))

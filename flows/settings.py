@@ -1,0 +1,41 @@
+"""Where things are: the environment variables `SPO_*`, read in one place.
+
+| variable | meaning | default |
+|---|---|---|
+| SPO_HOME | everything the project writes | `./.spo` |
+| SPO_WAREHOUSE | the warehouse | `$SPO_HOME/warehouse` |
+| SPO_PORT | port of the embedded Prefect server | 4200 |
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+RECIPES = Path(__file__).parent / "recipes"
+STAGES = ("prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report")
+
+
+def home() -> Path:
+    """Folder for everything the project writes."""
+    return Path(os.environ.get("SPO_HOME", ".spo")).absolute()
+
+
+def warehouse_location() -> str:
+    """Location of the warehouse: a folder, or what `SPO_WAREHOUSE` says."""
+    return os.environ.get("SPO_WAREHOUSE") or str(home() / "warehouse")
+
+
+def port() -> int:
+    """Port of the embedded Prefect server."""
+    return int(os.environ.get("SPO_PORT", "4200"))
+
+
+def api_url() -> str:
+    """API of the Prefect server: `PREFECT_API_URL` when set, else the embedded one."""
+    return os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{port()}/api"
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes that ship with the project."""
+    return sorted(str(path.relative_to(RECIPES).with_suffix("")) for path in RECIPES.rglob("*.toml"))

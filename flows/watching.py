@@ -1,0 +1,98 @@
+"""Submitting a run to Prefect and showing its stage table until it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from flows.board import ARTIFACT_KEY, Line, describe, duration
+from flows.embedded import environment
+
+POLL_S = 1.0
+MARKS = {"waiting": "·", "running": "▶", "done": "✓", "skipped": "=", "failed": "✗"}
+
+
+def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
+    """Flow run id of `deployment` started with `parameters`. Raises what Prefect says of bad parameters."""
+    os.environ.update({k: v for k, v in environment().items() if k.startswith("PREFECT_")})
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        target = client.read_deployment_by_name(deployment)
+        return client.create_flow_run_from_deployment(target.id, parameters=dict(parameters)).id
+
+
+def watch(flow_run_id: UUID, console: Console) -> str:
+    """Final state type of the flow run (`COMPLETED`, `FAILED`, ...), its table shown meanwhile."""
+    from prefect.client.orchestration import get_client
+
+    shown: dict[str, str] = {}
+    with get_client(sync_client=True) as client, Live(console=console, refresh_per_second=2) as live:
+        if not console.is_terminal:
+            live.stop()
+        while True:
+            run = client.read_flow_run(flow_run_id)
+            lines = read_lines(client, flow_run_id)
+            state = "PENDING" if run.state is None else run.state.type.value
+            if console.is_terminal:
+                live.update(render(lines, f"{run.state_name or state}"))
+            else:
+                _print_changes(console, lines, shown)
+            if run.state is not None and run.state.is_final():
+                return state
+            time.sleep(POLL_S)
+
+
+def read_lines(client: Any, flow_run_id: UUID) -> list[Line]:
+    """The stage table of a flow run, empty before its first stage."""
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+
+    wanted = ArtifactFilter(
+        flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]), key=ArtifactFilterKey(any_=[ARTIFACT_KEY])
+    )
+    found = client.read_artifacts(artifact_filter=wanted)
+    return [Line(**line) for line in json.loads(found[0].data)] if found else []
+
+
+def render(lines: list[Line], title: str) -> Table:
+    """The stage table for a terminal."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for heading, side in (("", "left"), ("stage", "left"), ("progress", "right"), ("rate", "right")):
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    table.add_column("left", justify="right")
+    table.add_column("took", justify="right")
+    table.add_column("")
+    for line in lines:
+        table.add_row(
+            MARKS[line.state],
+            line.stage,
+            f"{line.done}/{line.total} {line.unit}" if line.total else "",
+            f"{line.rate:.1f}/s" if line.rate and line.state == "running" else "",
+            "" if line.remaining_s is None else duration(line.remaining_s),
+            duration(line.seconds) if line.seconds else "",
+            line.note,
+        )
+    return table
+
+
+def _print_changes(console: Console, lines: list[Line], shown: dict[str, str]) -> None:
+    """For pipes and logs: one line whenever a stage changes state, and every tenth of its way."""
+    for line in lines:
+        tenth = 10 * line.done // line.total if line.total else 0
+        mark = f"{line.state}/{tenth}"
+        if line.state == "waiting" or shown.get(line.stage) == mark:
+            continue
+        shown[line.stage] = mark
+        if line.state == "running":
+            text = describe(line) if line.total else f"{line.stage}: started"
+        else:
+            text = f"{line.stage}: {line.state} in {duration(line.seconds)}; {line.note}"
+        console.print(text, highlight=False, soft_wrap=True)

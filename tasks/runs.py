@@ -1,0 +1,78 @@
+"""Runs: their names, their stored configuration, and what is known of them.
+
+Errors
+------
+UnknownRun
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib.metadata import version
+from typing import Any
+
+from tasks.config import RunConfig, validate
+from warehouse import Warehouse
+
+PROJECT = "spo-pipeline"
+
+
+class UnknownRun(Exception):
+    """No run of that name in the warehouse."""
+
+
+def create(store: Warehouse, config: RunConfig, *, origin: str) -> str:
+    """Name of the run that `origin` (a flow run's id) stands for: the same again when it was created before.
+
+    Names count up per recipe: `tiny-1`, `tiny-2`, ...
+    """
+    with store.lock("runs", timeout_s=600):
+        known = store.value("SELECT run_id FROM run_events WHERE kind = 'created' AND message = ?", [origin])
+        if known is not None:
+            return str(known)
+        count = store.value("SELECT count(DISTINCT run_id) FROM runs WHERE recipe = ?", [config.recipe])
+        run_id = f"{config.recipe}-{int(count) + 1}"
+        row = {
+            "recipe": config.recipe,
+            "config_json": config.model_dump_json(),
+            "project_version": version(PROJECT),
+            "snapshot": store.snapshot(),
+        }
+        event = {"stage": "", "kind": "created", "message": origin, "payload_json": "{}"}
+        store.append(f"run/{run_id}", {"runs": [row], "run_events": [event]}, run_id=run_id)
+    return run_id
+
+
+def load_config(store: Warehouse, run_id: str) -> RunConfig:
+    """The resolved configuration `run_id` was created with. Raises UnknownRun."""
+    text = store.value("SELECT config_json FROM runs WHERE run_id = ? ORDER BY created_at DESC LIMIT 1", [run_id])
+    if text is None:
+        known = [str(row["run_id"]) for row in listing(store, limit=5)]
+        raise UnknownRun(f"no run {run_id!r} in {store.location}; newest runs: {', '.join(known) or 'none'}")
+    return validate(json.loads(text), origin=f"stored configuration of run {run_id!r}")
+
+
+def latest(store: Warehouse) -> str:
+    """The newest run. Raises UnknownRun when there is none."""
+    found = listing(store, limit=1)
+    if not found:
+        raise UnknownRun(f"no run in {store.location} yet; start one with `make run` or `spo run`")
+    return str(found[0]["run_id"])
+
+
+def listing(store: Warehouse, *, limit: int = 20) -> list[dict[str, Any]]:
+    """Newest runs first: run_id, recipe, created_at, and each one's stages in the order they ended."""
+    return store.rows(
+        "SELECT r.run_id, r.recipe, r.created_at, "
+        "(SELECT string_agg(s.stage || CASE s.status WHEN 'skipped' THEN ' (skipped)' ELSE '' END, ', ' "
+        " ORDER BY s.created_at) FROM stages s WHERE s.run_id = r.run_id) AS stages "
+        "FROM runs r ORDER BY r.created_at DESC LIMIT ?",
+        [limit],
+    )
+
+
+def note(store: Warehouse, run_id: str, *, stage: str, kind: str, message: str) -> None:
+    """Append one line to the run's history."""
+    row = {"stage": stage, "kind": kind, "message": message[:4000], "payload_json": "{}"}
+    store.append(f"event/{run_id}/{stage}/{kind}/{time.time_ns()}", {"run_events": [row]}, run_id=run_id)
