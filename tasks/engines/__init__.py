@@ -1,0 +1,50 @@
+"""Sampling engines behind one Protocol (`protocol.Engine`); importing this package loads no model library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.config import EngineConfig
+from tasks.engines.protocol import (
+    Completion,
+    Engine,
+    EngineDrift,
+    EngineError,
+    InvalidRequest,
+    MissingModel,
+    Request,
+    UnsupportedArchitecture,
+)
+
+__all__ = [
+    "Completion",
+    "Engine",
+    "EngineDrift",
+    "EngineError",
+    "InvalidRequest",
+    "MissingModel",
+    "Request",
+    "UnsupportedArchitecture",
+    "open_engine",
+]
+
+
+def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> Engine:
+    """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`.
+
+    On a CPU it computes with `config.threads` threads. Raises EngineError (MissingModel, UnsupportedArchitecture).
+    """
+    if config.kind == "scripted":
+        from tasks.engines.scripted_engine import ScriptedEngine
+
+        return ScriptedEngine.open(checkpoint)
+    if config.kind == "vllm":
+        from tasks.engines.vllm_engine import VllmEngine
+
+        return VllmEngine(checkpoint, dtype=dtype, max_batch=config.max_batch, threads=config.threads)
+    import torch
+
+    from tasks.engines.transformers_engine import TransformersEngine
+
+    torch.set_num_threads(config.threads)
+    return TransformersEngine(checkpoint, dtype=dtype, max_batch=config.max_batch)

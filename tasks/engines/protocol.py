@@ -1,0 +1,121 @@
+"""What every sampling engine does: token ids in, token ids and their log-probabilities out.
+
+Errors
+------
+EngineError
+    MissingModel            no such checkpoint, or a part of it is missing
+    UnsupportedArchitecture this engine cannot run this model correctly
+    InvalidRequest          a request that no engine can serve
+    EngineDrift             the engine's weights do not compute what they should
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+FinishReason = Literal["stop", "length"]
+ScoredSequence = tuple[Sequence[int], Sequence[int]]
+"""Prompt ids and response ids."""
+
+
+class EngineError(Exception):
+    """Sampling is impossible; the message says which model or request, and what to do."""
+
+
+class MissingModel(EngineError):
+    """No such checkpoint, or a part of it is missing."""
+
+
+class UnsupportedArchitecture(EngineError):
+    """This engine cannot run this model correctly."""
+
+
+class InvalidRequest(EngineError, ValueError):
+    """A request that no engine can serve."""
+
+
+class EngineDrift(EngineError):
+    """The engine's log-probabilities differ from the expected ones by more than float noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`n` responses to one prompt.
+
+    `prompt_ids` may end in a response prefix. `temperature` 0 is greedy. `top_p` keeps the smallest set of tokens
+    whose tempered probability reaches it (tokens tied with the last one are kept). `seed`, the prompt and a sample's
+    index alone decide its randomness: neither the other requests nor their order do. Two requests with the same
+    prompt and seed therefore draw the same responses.
+    """
+
+    prompt_ids: tuple[int, ...]
+    n: int
+    seed: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One response: `token_ids` include the end token exactly when `finish_reason` is "stop".
+
+    `request` and `index` say which request of the call and which of its n samples. `logprobs` are of the sampled
+    tokens, in nats, of the kind the engine's `logprob_kind` names. A request of the same prompt with n = 1 and this
+    `seed` draws this response again.
+    """
+
+    request: int
+    index: int
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+    seed: int
+
+
+class Engine(Protocol):
+    """Samples from and scores under one set of weights."""
+
+    name: str
+    """Recorded with every trajectory."""
+    logprob_kind: Literal["raw", "processed"]
+    """`raw`: before temperature and top-p; `processed`: of the distribution that was sampled."""
+    policy_id: str
+    """Fingerprint of the weights loaded now."""
+
+    def sample(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        """The requests' responses, each as soon as it is finished; order is not defined."""
+        ...
+
+    def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
+        """Raw log-probabilities (nats) of each response's tokens, given its prompt."""
+        ...
+
+    def refresh(self, checkpoint: Path) -> None:
+        """Load other weights of the same architecture; nothing computed with the old ones is reused."""
+        ...
+
+    def close(self) -> None:
+        """Release the weights and any process; the engine cannot be used afterwards."""
+        ...
+
+
+def check_requests(requests: Sequence[Request]) -> None:
+    """Raise InvalidRequest naming the first request that cannot be served."""
+    for number, request in enumerate(requests):
+        problem = _problem(request)
+        if problem:
+            raise InvalidRequest(f"request {number} of {len(requests)}: {problem}")
+
+
+def _problem(request: Request) -> str | None:
+    if not request.prompt_ids:
+        return "its prompt is empty; every prompt needs at least one token"
+    if request.n < 1 or request.max_tokens < 1:
+        return f"n and max_tokens must be at least 1, got {request.n} and {request.max_tokens}"
+    if not request.temperature >= 0 or not 0 < request.top_p <= 1:
+        return f"needs temperature >= 0 and 0 < top_p <= 1, got {request.temperature} and {request.top_p}"
+    return None

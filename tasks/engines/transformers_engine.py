@@ -1,0 +1,270 @@
+"""Sampling with transformers in this process: each distinct prompt is computed and stored once.
+
+The model's own code runs unchanged; only its attention function is replaced (`shared_prefix`). The batch stays full:
+finished rows leave at once and waiting ones take their places. Memory is bounded by `max_batch` rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.engines import checkpoint as checkpoints
+from tasks.engines import shared_prefix
+from tasks.engines.decoding_batch import Prompt, Rows, Sample, distinct_prompts
+from tasks.engines.protocol import (
+    Completion,
+    EngineDrift,
+    EngineError,
+    Request,
+    ScoredSequence,
+    UnsupportedArchitecture,
+    check_requests,
+)
+from tasks.engines.shared_prefix import SharedPrefixCache
+
+PARITY_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
+"""Largest difference between a log-probability while sampling and by a full forward pass, in nats."""
+_SCORED_TOKENS = 8192
+
+
+class TransformersEngine:
+    """The embedded engine, for every causal model whose attention transformers lets one replace."""
+
+    name = "transformers"
+    logprob_kind: Literal["raw", "processed"] = "raw"
+
+    def __init__(self, checkpoint: Path, *, dtype: str, max_batch: int = 256, device: str | None = None) -> None:
+        """Load `checkpoint` (an ordinary folder). Raises MissingModel or UnsupportedArchitecture."""
+        shared_prefix.register()
+        self._dtype = dtype
+        self._max_batch = max_batch
+        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._model: Any = None
+        self.policy_id = ""
+        self.refresh(checkpoint)
+
+    def refresh(self, checkpoint: Path) -> None:
+        """Load the weights of `checkpoint`; a failure leaves the old ones in place."""
+        policy = checkpoints.policy_id(checkpoint)
+        model: Any = checkpoints.load_weights(checkpoint, self._dtype).to(self._device)
+        _require_plain_attention(model)
+        model.set_attn_implementation(shared_prefix.IMPLEMENTATION)
+        stop_ids = checkpoints.stop_ids(checkpoint)
+        _require_parity(model, PARITY_TOLERANCE[self._dtype])
+        self._model, self._stop_ids, self.policy_id = model, stop_ids, policy
+
+    def close(self) -> None:
+        """Release the weights."""
+        self._model = None
+
+    def sample(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        """The requests' responses, each as soon as it is finished."""
+        check_requests(requests)
+        prompts = distinct_prompts(requests)
+        if prompts:
+            yield from _Decoding(self._loaded(), prompts, self._max_batch, self._stop_ids).run()
+
+    def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
+        """Raw log-probabilities of each response's tokens, by full forward passes over right-padded batches."""
+        model = self._loaded()
+        order = sorted(range(len(sequences)), key=lambda number: -sum(map(len, sequences[number])))
+        scores: list[list[float]] = [[] for _ in sequences]
+        while order:
+            longest = max(1, sum(map(len, sequences[order[0]])))
+            count = max(1, _SCORED_TOKENS // longest)
+            now, order = order[:count], order[count:]
+            for number, score in zip(now, _score(model, [sequences[i] for i in now]), strict=True):
+                scores[number] = score
+        return scores
+
+    def _loaded(self) -> Any:
+        if self._model is None:
+            raise EngineError("the engine is closed; open another one")
+        return self._model
+
+
+class _Decoding:
+    """One call of `sample`: the queue of prompts, the live rows and their cache."""
+
+    def __init__(self, model: Any, prompts: Sequence[Prompt], max_batch: int, stop_ids: Sequence[int]) -> None:
+        wanted = sum(len(prompt.samples) for prompt in prompts)
+        capacity = min(max_batch, wanted)
+        longest = max(sample.max_tokens for prompt in prompts for sample in prompt.samples)
+        self._model = model
+        self._device = model.device
+        self._rows = Rows(capacity, longest, stop_ids)
+        self._cache = SharedPrefixCache(
+            groups=min(capacity, len(prompts)),
+            prefix=max(len(prompt.token_ids) for prompt in prompts),
+            rows=capacity,
+            suffix=longest,
+            device=self._device,
+        )
+        self._queue = deque(prompts)
+        self._groups = 0
+        self._open: tuple[Prompt, Iterator[Sample], int, Tensor] | None = None
+
+    @torch.inference_mode()
+    def run(self) -> Iterator[Completion]:
+        rows = self._rows
+        while True:
+            yield from self._admit()
+            if not rows.count:
+                return
+            rows.draw(np.arange(rows.count), self._forward())
+            yield from self._retire()
+
+    def _admit(self) -> Iterator[Completion]:
+        """Fill the free rows; each new row draws its first token from its prompt's logits."""
+        while self._rows.free:
+            if self._open is None:
+                if not self._queue:
+                    return
+                prompt = self._queue.popleft()
+                self._open = (prompt, iter(prompt.samples), self._groups, self._prefill(prompt.token_ids))
+                self._groups += 1
+            prompt, waiting, group, logits_V = self._open
+            samples = list(islice(waiting, self._rows.free))
+            if not samples:
+                self._open = None
+                self._drop_empty_groups()
+                continue
+            rows = self._rows.add(group, prompt.token_ids, samples)
+            self._rows.draw(rows, logits_V.expand(len(rows), -1))
+            yield from self._retire()
+
+    def _prefill(self, token_ids: tuple[int, ...]) -> Tensor:
+        self._cache.start_prefill(self._groups, len(token_ids))
+        ids = torch.tensor([token_ids], device=self._device)
+        return self._model(ids, use_cache=False, decoding=self._cache, logits_to_keep=1).logits[0, -1]
+
+    def _forward(self) -> Tensor:
+        """Next-token logits (B, V) of the live rows, after storing their newest tokens."""
+        rows = self._rows
+        live = slice(0, rows.count)
+        drawn = torch.from_numpy(rows.drawn[live] - 1).to(self._device)
+        position = torch.from_numpy(rows.prompt_length[live]).to(self._device) + drawn
+        self._cache.start_step(torch.from_numpy(rows.group[live]).to(self._device), drawn, self._groups)
+        ids = torch.from_numpy(rows.last_token).to(self._device)[:, None]
+        return self._model(ids, position_ids=position[:, None], use_cache=False, decoding=self._cache).logits[:, -1]
+
+    def _retire(self) -> Iterator[Completion]:
+        finished = self._rows.finished()
+        if not len(finished):
+            return
+        done = list(self._rows.completions(finished))
+        movers, holes = self._rows.remove(finished)
+        self._cache.move_rows(torch.from_numpy(movers), torch.from_numpy(holes))
+        self._drop_empty_groups()
+        yield from done
+
+    def _drop_empty_groups(self) -> None:
+        """Give the slots of prompts without live or waiting rows to the last ones."""
+        rows = self._rows
+        in_use = set(rows.group[: rows.count].tolist())
+        if self._open is not None:
+            in_use.add(self._open[2])
+        for empty in sorted(set(range(self._groups)) - in_use, reverse=True):
+            last = self._groups - 1
+            if empty != last:
+                self._cache.move_group(last, empty)
+                live = rows.group[: rows.count]
+                live[live == last] = empty
+                if self._open is not None and self._open[2] == last:
+                    self._open = (*self._open[:2], empty, self._open[3])
+            self._groups = last
+
+
+@torch.inference_mode()
+def _score(model: Any, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
+    longest = max(len(prompt) + len(response) for prompt, response in sequences)
+    ids = torch.zeros(len(sequences), longest, dtype=torch.long)
+    for row, (prompt, response) in enumerate(sequences):
+        ids[row, : len(prompt) + len(response)] = torch.tensor([*prompt, *response])
+    most = max(len(response) for _, response in sequences)
+    positions = torch.zeros(len(sequences), max(1, most), dtype=torch.long)
+    for row, (prompt, response) in enumerate(sequences):
+        positions[row, : len(response)] = torch.arange(len(prompt) - 1, len(prompt) + len(response) - 1)
+    ids, positions = ids.to(model.device), positions.to(model.device)
+    hidden = model.base_model(ids, use_cache=False).last_hidden_state
+    chosen = hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[-1]))
+    logits_BTV = model.get_output_embeddings()(chosen).float()
+    targets = ids.gather(1, (positions + 1).clamp(max=longest - 1))
+    logp = logits_BTV.gather(2, targets[..., None])[..., 0] - logits_BTV.logsumexp(dim=-1)
+    return [logp[row, : len(response)].tolist() for row, (_, response) in enumerate(sequences)]
+
+
+def _require_plain_attention(model: Any) -> None:
+    """Raise UnsupportedArchitecture where the shared-prefix attention would compute something else."""
+    config = model.config
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    reasons = {
+        "its attention cannot be replaced": not model._can_set_attn_implementation(),
+        f"it has layers of kind {', '.join(sorted(kinds))}": bool(kinds),
+        "its attention is soft-capped": bool(getattr(config, "attn_logit_softcapping", None)),
+        "its logits are scaled or soft-capped after the head": bool(
+            getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_scaling", None)
+        ),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise _unsupported(model, reason)
+
+
+def _require_parity(model: Any, tolerance: float) -> None:
+    """Decode a short sequence both ways; raise UnsupportedArchitecture when they differ."""
+    vocabulary = int(model.config.vocab_size)
+    prompt = tuple(number * 7 % vocabulary for number in range(1, 6))
+    try:
+        drawn = list(_Decoding(model, distinct_prompts([Request(prompt, 2, seed=0, max_tokens=4)]), 2, ()).run())
+    except (NotImplementedError, TypeError, KeyError, AttributeError) as error:
+        raise _unsupported(model, f"{type(error).__name__}: {error}") from error
+    expected = _reference_scores(model, [(prompt, completion.token_ids) for completion in drawn])
+    pairs = zip(drawn, expected, strict=True)
+    worst = max(abs(a - b) for completion, score in pairs for a, b in zip(completion.logprobs, score, strict=True))
+    if not worst <= tolerance:
+        raise _unsupported(model, f"log-probabilities while sampling are off by {worst:.2g} nats")
+
+
+def _reference_scores(model: Any, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
+    """Scores by the model with transformers' own attention and nothing of this module."""
+    model.set_attn_implementation("sdpa")
+    try:
+        scores: list[list[float]] = []
+        with torch.inference_mode():
+            for prompt, response in sequences:
+                ids = torch.tensor([[*prompt, *response]], device=model.device)
+                logp = model(ids, use_cache=False).logits[0].float().log_softmax(dim=-1)
+                first = len(prompt) - 1
+                scores.append([float(logp[first + step, token]) for step, token in enumerate(response)])
+        return scores
+    finally:
+        model.set_attn_implementation(shared_prefix.IMPLEMENTATION)
+
+
+def _unsupported(model: Any, reason: str) -> UnsupportedArchitecture:
+    return UnsupportedArchitecture(
+        f"the transformers engine cannot run {type(model).__name__}: {reason}; set engine.kind to 'vllm', "
+        f"or use a model of the Llama family"
+    )
+
+
+def check_drift(engine_scores: Sequence[float], expected: Sequence[float], tolerance: float) -> float:
+    """Largest difference between two lists of log-probabilities (nats); raises EngineDrift beyond `tolerance`."""
+    if len(engine_scores) != len(expected):
+        raise EngineDrift(f"the engine scored {len(engine_scores)} tokens of a canary, expected {len(expected)}")
+    worst = max((abs(a - b) for a, b in zip(engine_scores, expected, strict=True)), default=0.0)
+    if not worst <= tolerance:
+        raise EngineDrift(
+            f"the engine's log-probabilities are off by {worst:.3g} nats on the canary (allowed {tolerance:g}): "
+            f"its weights are not the published ones; restart the worker"
+        )
+    return worst
