@@ -1,0 +1,135 @@
+"""Stage `prepare`: the problems are in the warehouse, the reference policy is on disk, and both are fingerprinted."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from tasks import pretrain
+from tasks.config import RunConfig
+from tasks.engines import checkpoint
+from tasks.problems import problem as problems_module
+from tasks.problems.problem import Problem
+from tasks.problems.prompt import template_for
+from tasks.problems.sources import ReadReport, read
+from tasks.stage import Context, Stage, StageError
+
+
+class NoUsableProblems(StageError):
+    """Nothing is left to train or evaluate on."""
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The problems' content and the name of the reference; a file is read here so that an edit is noticed."""
+    report = read(context.config.problems)
+    return {"problems": fingerprint(report.problems), "home": str(context.home)}
+
+
+def body(context: Context) -> dict[str, Any]:
+    """Ingest, resolve, encode every prompt once."""
+    config = context.config
+    report = read(config.problems)
+    folder = reference_folder(context)
+    tokenizer = checkpoint.load_tokenizer(folder)
+    template = template_for(config.reference, tokenizer)
+    kept, prompts, left_out = _encode(report, template, tokenizer, config)
+    _check(kept, report, left_out)
+    batch = f"problems/{fingerprint(kept)}"
+    store = context.warehouse
+    store.append(batch, problems_module.rows(kept), run_id=context.run_id)
+    policy = checkpoint.policy_id(folder)
+    tokenizer_hash = checkpoint.tokenizer_hash(folder)
+    prompt_batch = f"prompts/{fingerprint(kept)}/{template.template_id}/{tokenizer_hash}"
+    store.append(prompt_batch, {"prompts": prompts}, run_id=context.run_id)
+    policy_row = {
+        "policy_id": policy,
+        "kind": "reference",
+        "path": str(folder),
+        "step": 0,
+        "tokenizer_hash": tokenizer_hash,
+        "parameters": checkpoint.parameter_count(folder),
+    }
+    store.append(f"policy/{policy}", {"policies": [policy_row]}, run_id=context.run_id)
+    train = sum(problem.split == "train" for problem in kept)
+    gone = sum(left_out.values())
+    return {
+        "problems_batch": batch,
+        "prompts_batch": prompt_batch,
+        "policy_id": policy,
+        "reference": str(folder),
+        "template_id": template.template_id,
+        "left_out": left_out,
+        "rows": len(kept),
+        "summary": f"{train} training and {len(kept) - train} evaluation problems"
+        + (f", {gone} left out" if gone else "")
+        + f"; reference policy {policy[:8]}, {policy_row['parameters'] / 1e6:.2f} M parameters",
+    }
+
+
+def reference_folder(context: Context) -> Path:
+    """Ordinary checkpoint folder of pi_0: made (miniature), converted (GGUF), or found."""
+    models = context.home / "models"
+    if context.config.reference.model == "miniature":
+        return pretrain.pretrain(
+            context.config.reference.pretrain,
+            models,
+            lambda done, total: context.progress(done, total, "pretraining steps", "making the reference policy"),
+        )
+    return checkpoint.resolve(context.config.reference, models)
+
+
+def fingerprint(problems: list[Problem]) -> str:
+    """Identity of a list of problems, in any order."""
+    parts = sorted(f"{p.problem_id}/{p.split}/{p.content_hash}" for p in problems)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+def _encode(
+    report: ReadReport, template: Any, tokenizer: Any, config: RunConfig
+) -> tuple[list[Problem], list[dict[str, Any]], dict[str, int]]:
+    kept: list[Problem] = []
+    prompts: list[dict[str, Any]] = []
+    left_out = dict(report.left_out)
+    for problem in report.problems:
+        ids = template.encode(tokenizer, problem)
+        if len(ids) > config.problems.max_prompt_tokens:
+            reason = f"prompt longer than {config.problems.max_prompt_tokens} tokens"
+            left_out[reason] = left_out.get(reason, 0) + 1
+            continue
+        kept.append(problem)
+        prompts.append(
+            {
+                "prompt_id": prompt_id(ids),
+                "problem_id": problem.problem_id,
+                "template_id": template.template_id,
+                "token_ids": ids,
+                "text": template.render(problem),
+            }
+        )
+    return kept, prompts, left_out
+
+
+def prompt_id(token_ids: list[int]) -> str:
+    """Identity of a prompt's token ids."""
+    return hashlib.sha256(",".join(map(str, token_ids)).encode()).hexdigest()[:32]
+
+
+def _check(kept: list[Problem], report: ReadReport, left_out: dict[str, int]) -> None:
+    for split in ("train", "evaluation"):
+        if not any(problem.split == split for problem in kept):
+            reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "none left out"
+            raise NoUsableProblems(
+                f"no {split} problem is left of {len(report.problems)} read ({reasons}); "
+                f"check problems.train, problems.evaluation and problems.max_prompt_tokens"
+            )
+
+
+STAGE = Stage(
+    name="prepare",
+    version=1,
+    sections=("problems", "reference"),
+    inputs=inputs,
+    body=body,
+    usable=lambda manifest: (Path(manifest["reference"]) / "config.json").is_file(),
+)
