@@ -182,13 +182,25 @@ class PivotalConfig(Section):
     confidence: Fraction = 0.9
     """The difference must also be significant at this two-sided level."""
     max_nodes: PositiveInt = 32
-    """Budget of nodes per trajectory."""
+    """Budget per trajectory, in nodes of `rollouts` rollouts."""
+    looks: tuple[PositiveInt, ...] = ()
+    """Sequential testing: rollouts of a node at each look, increasing, e.g. (5, 10, 20). Empty: one look."""
+    line_ends: bool = False
+    """Prefer to split where a line ends."""
+
+    @model_validator(mode="after")
+    def _looks_increase(self) -> PivotalConfig:
+        if any(b <= a for a, b in zip(self.looks, self.looks[1:], strict=False)):
+            raise ValueError(f"looks must increase, got {self.looks}")
+        return self
 
 
 class ObjectiveConfig(Section):
     """One objective of a data source (3.1.2, 3.1.3)."""
 
     kind: Literal["terminal", "reverse_q", "advantage", "monte_carlo", "policy_gradient"] = "terminal"
+    """`policy_gradient` (section 6) is PPO's clipped loss with the cumulative value as baseline; it takes no `loss`
+    and needs responses sampled at temperature 1, top-p 1."""
     loss: Literal["cross_entropy", "squared", "sigmoid"] = "cross_entropy"
     weight: float = 1.0
     reduction: Literal["mean", "sum"] = "mean"
@@ -215,10 +227,38 @@ class OptimizerConfig(Section):
     """AdamW with warm-up, then a constant rate (5)."""
 
     learning_rate: float = 6e-8
+    """Rate after warm-up (5)."""
     warmup_steps: int = Field(default=200, ge=0)
+    """Steps over which the rate rises linearly from its first fraction (5)."""
     betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
+    """AdamW's decay rates; the paper gives none."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """AdamW's weight decay; the paper gives none."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this norm; the paper gives none."""
+
+
+class LoraConfig(Section):
+    """Low-rank adapters instead of full weights; the reference is the base with adapters off (needs `peft`)."""
+
+    rank: PositiveInt = 16
+    alpha: float = 32.0
+    target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
+class GuardConfig(Section):
+    """What stops a run or warns before it is spoilt."""
+
+    canary_interval: PositiveInt = 50
+    """Optimizer steps between two checks that stored reference log-probabilities still come out the same."""
+    max_logprob_drift: float = Field(default=1e-3, gt=0)
+    """Largest difference per token (nats) between a stored and a fresh reference log-probability, in float32."""
+    warn_grad_norm_ratio: float = Field(default=10.0, gt=1)
+    """Warn when the gradient norm exceeds this many times its running median."""
+    warn_clipped_fraction: Fraction = 0.5
+    """Warn when this share of a batch's failures has y_T above 0: they all push with the largest slope."""
+    warn_stop_fraction: Fraction = 0.5
+    """Warn when fewer online responses than this end with the end token."""
 
 
 class TrainConfig(Section):
@@ -227,13 +267,30 @@ class TrainConfig(Section):
     algorithm: Literal["spo", "ppo"] = "spo"
     beta: float = PAPER_BETA
     """Temperature of the soft objective, in reward units (5)."""
-    clip_epsilon: float = 0.1
+    clip_epsilon: float = Field(default=0.1, gt=0)
     """Bound on the distance of a clipped prediction from 0, in nats (3.1.1; the paper gives no value)."""
+    sigmoid_scale: float = Field(default=1.0, gt=0)
+    """Factor on log units inside the sigmoid of advantage regression (3.1.1)."""
+    ratio_clip: float = Field(default=0.2, gt=0)
+    """Clipping of the probability ratio in policy-gradient losses (3.1.4)."""
+    reward: Literal["binary", "fractional"] = "binary"
+    """`fractional`: r = share of tests passed - 1 (extension); judging must then run every test."""
     steps: PositiveInt = 100_000
     batch_size: PositiveInt = 128
     """Sequences of one optimizer step, over all processes."""
     micro_batch_tokens: PositiveInt = 4096
-    """Most tokens in one packed forward pass."""
+    """Most tokens in one packed forward pass; a longer sequence gets one of its own."""
+    packing: Literal["packed", "padded"] = "packed"
+    """`packed`: sequences end to end in one row, attention within each. `padded`: right-padded rows with a mask,
+    for models whose attention is more than causal attention within a sequence."""
+    logprob_chunk_tokens: PositiveInt = 1024
+    """Response tokens whose logits exist at once."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    lora: LoraConfig | None = None
+    """Train adapters instead of the weights."""
+    deterministic: bool = True
+    """Refuse kernels whose results vary from call to call; exact resume needs it."""
     sources: dict[SourceName, SourceConfig] = {
         "online": SourceConfig(share=0.5),
         "offline": SourceConfig(share=0.5),
@@ -255,6 +312,9 @@ class TrainConfig(Section):
     keep_checkpoints: PositiveInt = 2
     snapshot_interval: PositiveInt = 20
     """Optimizer steps between weights kept for evaluation (the learning curve)."""
+    guards: GuardConfig = GuardConfig()
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
+    """Where metrics go besides the warehouse; the last two need their packages."""
 
     @model_validator(mode="after")
     def _possible(self) -> TrainConfig:
@@ -268,8 +328,9 @@ class TrainConfig(Section):
                     f"batch_size {self.batch_size} cannot be divided: source {name!r} with share "
                     f"{source.share:g} would get {count:g} sequences"
                 )
-        if self.batch_size % self.processes:
-            raise ValueError(f"batch_size {self.batch_size} is not divisible by processes {self.processes}")
+        for name, source in self.sources.items():
+            if name != "pivotal" and any(objective.kind == "monte_carlo" for objective in source.objectives):
+                raise ValueError(f"source {name!r} has no token values: objective 'monte_carlo' belongs to 'pivotal'")
         online = self.sources.get("online")
         if online is not None and online.share > 0 and self.rollout_workers == 0:
             raise ValueError("the source 'online' needs rollout_workers > 0")
