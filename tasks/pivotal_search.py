@@ -264,7 +264,7 @@ def examine(search: Search, ledger: Ledger, rule: Rule) -> Outcome:
 
 
 def split_point(first: int, last: int, line_ends: Sequence[int] = ()) -> int:
-    """Where to split: the line end nearest to the middle, if one lies in the interval's middle half; else the middle."""
+    """Where to split: the line end nearest to the middle, if one lies in the interval's middle half, or the middle."""
     middle = (first + last) // 2
     quarter = (last - first) / 4
     near = [end for end in line_ends if first + quarter <= end <= last - quarter and first < end < last]
