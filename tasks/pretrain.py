@@ -1,0 +1,197 @@
+"""The miniature reference policy: a tiny Llama trained from scratch on generated programs with systematic mistakes.
+
+It writes sound Python for the miniature problems and confuses every second operation with another one most of the time,
+so that sampling finds a right program now and then: a policy with something to learn. Saved as an ordinary Hugging Face
+checkpoint with its own tokenizer and chat template. Same settings and seed, same weights, on one machine and library set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tasks.config import PretrainConfig
+from tasks.problems.miniature import corpus
+from tasks.problems.miniature.composition import all_compositions
+from tasks.problems.prompt import MINIATURE_TOKEN
+
+CODE_VERSION = "1"
+"""Raised whenever the same settings would give another policy."""
+
+ANSWER_TOKEN = "<|answer|>"
+END_TOKEN = "<|end|>"
+PAD_TOKEN = "<|pad|>"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}{{ '<|answer|>' + message['content'] + '<|end|>' }}"
+    "{% else %}{{ '<|task|>' + message['content'] }}{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|answer|>' }}{% endif %}"
+)
+MAX_POSITIONS = 256
+
+Progress = Callable[[int, int, float], None]
+"""Called with (step, steps, loss)."""
+
+
+class PretrainError(Exception):
+    """The miniature reference policy could not be made; the message says why."""
+
+
+def miniature_policy(config: PretrainConfig, cache: Path, progress: Progress | None = None) -> Path:
+    """Folder of the miniature reference policy, made unless `cache` holds it already.
+
+    The folder's name is a hash of the settings and of what the training programs look like. It appears complete or not at
+    all: two processes may make it at once, the first to finish wins, and both get the same weights.
+    """
+    folder = cache / f"miniature-{fingerprint(config)}"
+    if (folder / "config.json").is_file():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=cache))
+    try:
+        _make(config, unfinished, progress)
+        _publish(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def fingerprint(config: PretrainConfig) -> str:
+    """Identity of the policy that `config` gives: settings, code version and a sample of the training pairs."""
+    sample = corpus(Random(0), config.mistake_rate)
+    pairs = [next(sample) for _ in range(200)]
+    compositions = [composition.statement for composition in all_compositions()]
+    text = json.dumps([CODE_VERSION, CHAT_TEMPLATE, config.model_dump(), pairs, compositions], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def train_tokenizer(config: PretrainConfig) -> Any:
+    """A byte-level BPE tokenizer of `config.vocabulary` tokens, trained on generated statements and programs."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    special = [PAD_TOKEN, MINIATURE_TOKEN, ANSWER_TOKEN, END_TOKEN]
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocabulary,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    pairs = corpus(Random(f"tokenizer {config.seed}"), 0.0)
+    bpe.train_from_iterator((text for _ in range(4000) for text in next(pairs)), trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe, eos_token=END_TOKEN, pad_token=PAD_TOKEN, additional_special_tokens=special[1:3]
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.model_max_length = MAX_POSITIONS
+    return tokenizer
+
+
+def _make(config: PretrainConfig, folder: Path, progress: Progress | None) -> None:
+    import torch
+
+    tokenizer = train_tokenizer(config)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            model = _model(config, tokenizer)
+            _train(model, _batches(config, tokenizer), config, progress)
+    finally:
+        torch.set_num_threads(threads)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _model(config: PretrainConfig, tokenizer: Any) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden_size,
+            intermediate_size=3 * config.hidden_size,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            num_key_value_heads=config.heads,
+            max_position_embeddings=MAX_POSITIONS,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+
+
+def _batches(config: PretrainConfig, tokenizer: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """(input ids, labels, attention mask), all (B, T); labels are -100 outside the program and its end token."""
+    import torch
+
+    pairs = corpus(Random(f"pretrain {config.seed}"), config.mistake_rate)
+    while True:
+        batch = [next(pairs) for _ in range(config.sequences_per_step)]
+        prompts = tokenizer([f"{MINIATURE_TOKEN}{statement}{ANSWER_TOKEN}" for statement, _ in batch])["input_ids"]
+        answers = tokenizer([f"{program}{END_TOKEN}" for _, program in batch])["input_ids"]
+        length = max(len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True))
+        ids = torch.full((len(batch), length), tokenizer.pad_token_id)
+        labels = torch.full((len(batch), length), -100)
+        mask = torch.zeros((len(batch), length), dtype=torch.long)
+        for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+            end = len(prompt) + len(answer)
+            ids[row, :end] = torch.tensor(prompt + answer)
+            labels[row, len(prompt) : end] = torch.tensor(answer)
+            mask[row, :end] = 1
+        yield ids, labels, mask
+
+
+def _train(
+    model: Any, batches: Iterator[tuple[Any, Any, Any]], config: PretrainConfig, progress: Progress | None
+) -> None:
+    import torch
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, config.steps))
+    model.train()
+    for step in range(1, config.steps + 1):
+        ids, labels, mask = next(batches)
+        loss = model(input_ids=ids, labels=labels, attention_mask=mask, use_cache=False).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad(set_to_none=True)
+        if not math.isfinite(value := float(loss)):
+            raise PretrainError(f"the pretraining loss became {value} at step {step}; lower pretrain.learning_rate")
+        if progress is not None:
+            progress(step, config.steps, value)
+    model.eval()
+
+
+def _rate(step: int, steps: int) -> float:
+    """Linear warm-up over a twentieth of the steps, then a cosine down to a twentieth of the rate."""
+    warmup = max(1, steps // 20)
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+
+
+def _publish(unfinished: Path, folder: Path) -> None:
+    unfinished.chmod(0o755)
+    try:
+        os.rename(unfinished, folder)
+    except OSError:
+        if not (folder / "config.json").is_file():
+            raise

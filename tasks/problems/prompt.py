@@ -1,0 +1,199 @@
+"""Problems shown to a model, and programs written as the model would answer.
+
+`chat` uses the tokenizer's own chat template. `few_shot` is for base and very small models: worked examples as comments,
+then the task. Such a model rarely writes an end token after its program, it goes on with the next task; so the few-shot
+template has a stop mark: a response ends with the token that completes the next `# Task:`, and that token takes the place of
+the end token (`complete_length`). The cut is a function of the sampled tokens alone, so the cut response is distributed
+exactly as if sampling had stopped there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tasks.config import ReferenceConfig
+from tasks.problems.problem import Problem, ProblemError
+from tasks.problems.programs import TASK_MARK
+
+MINIATURE_TOKEN = "<|task|>"
+"""Opens the prompt of the miniature reference policy; its tokenizer is recognised by this token."""
+
+_INSTRUCTION = (
+    "Solve this problem with a Python 3 program that reads standard input and writes standard output. "
+    "Answer with the program alone, in one ```python block."
+)
+_FUNCTION_INSTRUCTION = (
+    "Solve this problem with Python 3. Answer with the complete function alone, in one ```python block."
+)
+
+_EXAMPLES = (
+    ("Read an integer and print twice that integer.", "n = int(input())\nprint(n * 2)"),
+    ("Read a line with several integers and print their product.", "p = 1\nfor x in input().split():\n    p *= int(x)\nprint(p)"),
+    ("Read a word and print it in upper case.", "s = input()\nprint(s.upper())"),
+    ("Read two integers from one line and print the smaller one.", "a, b = map(int, input().split())\nprint(min(a, b))"),
+)  # fmt: skip
+
+
+class UnknownTemplate(ProblemError):
+    """The prompt template is not one of ours, or does not fit the tokenizer."""
+
+
+class Template(Protocol):
+    """How a problem becomes a prompt and a program becomes a response."""
+
+    @property
+    def template_id(self) -> str:
+        """Name and version; changes whenever the same problem would be rendered differently."""
+        ...
+
+    @property
+    def stop_mark(self) -> str | None:
+        """Text that ends a response in place of the end token; None: only the end token does."""
+        ...
+
+    def render(self, problem: Problem) -> str:
+        """The prompt as text; the statement is never shortened."""
+        ...
+
+    def encode(self, tokenizer: Any, problem: Problem) -> list[int]:
+        """The prompt as token ids."""
+        ...
+
+    def response_from_program(self, program: str) -> str:
+        """The text a model would answer with, without the end token."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """The tokenizer's chat template around an instruction and the statement; `bare`: the statement alone."""
+
+    tokenizer: Any
+    bare: bool = False
+
+    @property
+    def template_id(self) -> str:
+        """`chat-1`, or `miniature-1` without the instruction. The tokenizer's hash covers its chat template."""
+        return "miniature-1" if self.bare else "chat-1"
+
+    @property
+    def stop_mark(self) -> None:
+        """A chat model ends with its end token."""
+        return
+
+    def render(self, problem: Problem) -> str:
+        """The conversation up to where the model answers."""
+        content = problem.statement
+        if not self.bare:
+            instruction = _INSTRUCTION if problem.style == "stdin" else _FUNCTION_INSTRUCTION
+            content = f"{instruction}\n\n{_statement(problem)}"
+        messages = [{"role": "user", "content": content}]
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    def encode(self, tokenizer: Any, problem: Problem) -> list[int]:
+        """The chat template writes every special token itself, so none is added."""
+        return _ids(tokenizer, self.render(problem), special=False)
+
+    def response_from_program(self, program: str) -> str:
+        """The program in a Python block; alone when `bare`."""
+        return program if self.bare else f"```python\n{program}\n```"
+
+
+@dataclass(frozen=True, slots=True)
+class FewShotTemplate:
+    """Worked examples as `# Task:` comments with programs, then the problem as the last comment."""
+
+    @property
+    def template_id(self) -> str:
+        """Changes with the examples."""
+        return "few_shot-1"
+
+    @property
+    def stop_mark(self) -> str:
+        """The beginning of the task that the model would invent next."""
+        return "\n" + TASK_MARK
+
+    def render(self, problem: Problem) -> str:
+        """Examples and task; lines of the statement after the first are comments, too."""
+        shown = [f"{_commented(task)}\n{program}\n" for task, program in _EXAMPLES]
+        return "\n".join([*shown, _commented(_statement(problem)) + "\n"])
+
+    def encode(self, tokenizer: Any, problem: Problem) -> list[int]:
+        """With the special tokens that the tokenizer puts before plain text."""
+        return _ids(tokenizer, self.render(problem), special=True)
+
+    def response_from_program(self, program: str) -> str:
+        """The program and the stop mark, as the model would go on."""
+        return f"{program}\n{self.stop_mark}"
+
+
+def template_for(config: ReferenceConfig, tokenizer: Any) -> Template:
+    """The template that `config.template` names, fitting `tokenizer`. Raises UnknownTemplate."""
+    has_chat = bool(getattr(tokenizer, "chat_template", None))
+    if config.template not in {"auto", "chat", "few_shot"}:
+        raise UnknownTemplate(f"reference.template {config.template!r} is unknown; use auto, chat or few_shot")
+    if config.template == "chat" and not has_chat:
+        raise UnknownTemplate(
+            f"reference.template is 'chat', but the tokenizer of {config.model!r} has no chat template; use few_shot"
+        )
+    if config.template == "few_shot" or not has_chat:
+        return FewShotTemplate()
+    return ChatTemplate(tokenizer, bare=MINIATURE_TOKEN in tokenizer.get_vocab())
+
+
+def encode_response(template: Template, tokenizer: Any, program: str) -> list[int]:
+    """`program` as a complete response: token ids up to and including the end token, or the stop mark's last token."""
+    ids = _ids(tokenizer, template.response_from_program(program), special=False)
+    if template.stop_mark is None:
+        return [*ids, int(tokenizer.eos_token_id)]
+    length = complete_length(template, tokenizer, ids)
+    return ids if length is None else ids[:length]
+
+
+def complete_length(template: Template, tokenizer: Any, token_ids: Sequence[int]) -> int | None:
+    """Number of tokens up to and including the one that completes the stop mark; None where it does not occur.
+
+    A response that the length limit cut after this point is complete: keep this many tokens and call it stopped.
+    """
+    mark = template.stop_mark
+    if mark is None or mark not in _text(tokenizer, token_ids):
+        return None
+    low, high = 1, len(token_ids)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if mark in _text(tokenizer, token_ids[:middle]) else (middle + 1, high)
+    return low
+
+
+def encode_problems(
+    template: Template, tokenizer: Any, problems: Iterable[Problem], max_prompt_tokens: int
+) -> tuple[list[tuple[Problem, list[int]]], list[tuple[Problem, int]]]:
+    """Problems with their prompt's token ids, and those left out because the prompt is too long, with its length."""
+    kept: list[tuple[Problem, list[int]]] = []
+    too_long: list[tuple[Problem, int]] = []
+    for problem in problems:
+        ids = template.encode(tokenizer, problem)
+        if len(ids) <= max_prompt_tokens:
+            kept.append((problem, ids))
+        else:
+            too_long.append((problem, len(ids)))
+    return kept, too_long
+
+
+def _statement(problem: Problem) -> str:
+    return problem.statement.strip()
+
+
+def _commented(text: str) -> str:
+    first, *rest = text.splitlines() or [""]
+    return "\n".join([f"{TASK_MARK} {first}", *(f"# {line}".rstrip() for line in rest)])
+
+
+def _ids(tokenizer: Any, text: str, *, special: bool) -> list[int]:
+    return [int(token) for token in tokenizer(text, add_special_tokens=special)["input_ids"]]
+
+
+def _text(tokenizer: Any, token_ids: Sequence[int]) -> str:
+    return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
