@@ -70,14 +70,14 @@ class ProblemsConfig(Section):
 class PretrainConfig(Section):
     """How the miniature reference policy is made; used only by `reference.model = "miniature"`."""
 
-    steps: PositiveInt = 350
+    steps: PositiveInt = 300
     sequences_per_step: PositiveInt = 96
     learning_rate: float = 3e-3
     hidden_size: PositiveInt = 96
     layers: PositiveInt = 4
     heads: PositiveInt = 4
-    vocabulary: PositiveInt = 400
-    mistake_rate: Fraction = 0.75
+    vocabulary: PositiveInt = 512
+    mistake_rate: Fraction = 0.7
     """Probability that a systematically confused operation is written wrongly."""
     seed: int = 0
 

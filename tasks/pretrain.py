@@ -37,6 +37,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|answer|>' }}{% endif %}"
 )
 MAX_POSITIONS = 256
+_POOL_BATCHES = 8
 
 Progress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
@@ -75,13 +76,23 @@ def fingerprint(config: PretrainConfig) -> str:
 
 
 def train_tokenizer(config: PretrainConfig) -> Any:
-    """A byte-level BPE tokenizer of `config.vocabulary` tokens, trained on generated statements and programs."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    """A byte-level BPE tokenizer of `config.vocabulary` tokens, trained on generated statements and programs.
+
+    Text is split at line ends and between sentences only, so that frequent phrases of code become one token and a response
+    takes about 20.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     special = [PAD_TOKEN, MINIATURE_TOKEN, ANSWER_TOKEN, END_TOKEN]
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\n *"), "isolated"),
+            pre_tokenizers.Split(Regex(r"(?<=\.) "), "merged_with_next"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocabulary,
@@ -136,44 +147,54 @@ def _model(config: PretrainConfig, tokenizer: Any) -> Any:
     )
 
 
-def _batches(config: PretrainConfig, tokenizer: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """(input ids, labels, attention mask), all (B, T); labels are -100 outside the program and its end token."""
+def _batches(config: PretrainConfig, tokenizer: Any) -> Iterator[tuple[Any, Any]]:
+    """(input ids, labels), both (B, T); labels are -100 outside the program and its end token.
+
+    Sequences are sorted by length within a pool of batches, to pad less; the batches of a pool come in random order.
+    """
+    random = Random(f"pretrain {config.seed}")
+    pairs = corpus(random, config.mistake_rate)
+    size = config.sequences_per_step
+    while True:
+        pool = [next(pairs) for _ in range(size * _POOL_BATCHES)]
+        prompts = tokenizer([f"{MINIATURE_TOKEN}{statement}{ANSWER_TOKEN}" for statement, _ in pool])["input_ids"]
+        answers = tokenizer([f"{program}{END_TOKEN}" for _, program in pool])["input_ids"]
+        encoded = sorted(zip(prompts, answers, strict=True), key=lambda pair: len(pair[0]) + len(pair[1]))
+        batches = [encoded[start : start + size] for start in range(0, len(encoded), size)]
+        random.shuffle(batches)
+        yield from (_padded(batch, tokenizer.pad_token_id) for batch in batches)
+
+
+def _padded(batch: list[tuple[list[int], list[int]]], pad: int) -> tuple[Any, Any]:
+    """Right-padded: under causal attention no real token sees padding, so no attention mask is needed."""
     import torch
 
-    pairs = corpus(Random(f"pretrain {config.seed}"), config.mistake_rate)
-    while True:
-        batch = [next(pairs) for _ in range(config.sequences_per_step)]
-        prompts = tokenizer([f"{MINIATURE_TOKEN}{statement}{ANSWER_TOKEN}" for statement, _ in batch])["input_ids"]
-        answers = tokenizer([f"{program}{END_TOKEN}" for _, program in batch])["input_ids"]
-        length = max(len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True))
-        ids = torch.full((len(batch), length), tokenizer.pad_token_id)
-        labels = torch.full((len(batch), length), -100)
-        mask = torch.zeros((len(batch), length), dtype=torch.long)
-        for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-            end = len(prompt) + len(answer)
-            ids[row, :end] = torch.tensor(prompt + answer)
-            labels[row, len(prompt) : end] = torch.tensor(answer)
-            mask[row, :end] = 1
-        yield ids, labels, mask
+    length = max(len(prompt) + len(answer) for prompt, answer in batch)
+    ids = torch.full((len(batch), length), pad)
+    labels = torch.full((len(batch), length), -100)
+    for row, (prompt, answer) in enumerate(batch):
+        end = len(prompt) + len(answer)
+        ids[row, :end] = torch.tensor(prompt + answer)
+        labels[row, len(prompt) : end] = torch.tensor(answer)
+    return ids, labels
 
 
-def _train(
-    model: Any, batches: Iterator[tuple[Any, Any, Any]], config: PretrainConfig, progress: Progress | None
-) -> None:
+def _train(model: Any, batches: Iterator[tuple[Any, Any]], config: PretrainConfig, progress: Progress | None) -> None:
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, config.steps))
     model.train()
     for step in range(1, config.steps + 1):
-        ids, labels, mask = next(batches)
-        loss = model(input_ids=ids, labels=labels, attention_mask=mask, use_cache=False).loss
+        ids, labels = next(batches)
+        loss = model(input_ids=ids, labels=labels, use_cache=False).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
-        if not math.isfinite(value := float(loss)):
+        value = float(loss.detach())
+        if not math.isfinite(value):
             raise PretrainError(f"the pretraining loss became {value} at step {step}; lower pretrain.learning_rate")
         if progress is not None:
             progress(step, config.steps, value)

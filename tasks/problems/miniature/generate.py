@@ -10,7 +10,7 @@ from tasks.problems.miniature.operations import SOURCE_OF
 from tasks.problems.miniature.writer import solutions
 from tasks.problems.problem import Problem, ProblemError, Solution, Split
 
-STRATA = (1, 2, 1, 2, 1, 2, 1, 0)
+STRATA = (1, 2, 1, 2, 1, 2, 1, 0, 1, 2, 1, 2, 1, 2, 1, 2)
 """Numbers of confusable operations of successive problems: how hard the set is for the reference policy."""
 PUBLIC_TESTS = 2
 HIDDEN_TESTS = 8
