@@ -1,0 +1,53 @@
+"""What can go wrong in the warehouse.
+
+WarehouseError
+├── InvalidRows        rows do not fit their table (names table, row and field); nothing was written
+├── UnknownTable       no such table
+├── NewerSchema        the warehouse was written by a newer version of this project
+├── WarehouseBusy      a lock was not free in time (names the holder)
+├── WarehouseMissing   nothing is at this location (read-only opening never creates)
+├── StorageFull        the disk or quota is full; the batch was not acknowledged
+├── StorageLost        data files or the object store cannot be reached; the batch was not acknowledged
+├── UnsafeStorage      a SQLite catalog on a network file system
+└── ExtensionMissing   a DuckDB extension is not installed
+"""
+
+
+class WarehouseError(Exception):
+    """Anything that the warehouse refuses; the message says what to do."""
+
+
+class InvalidRows(WarehouseError):
+    """Rows do not fit their table; the message names table, row number (from 0) and field."""
+
+
+class UnknownTable(WarehouseError):
+    """There is no table of that name."""
+
+
+class NewerSchema(WarehouseError):
+    """The warehouse was written by a newer version of this project."""
+
+
+class WarehouseBusy(WarehouseError):
+    """A lock was not free in time; the message names its holder."""
+
+
+class WarehouseMissing(WarehouseError):
+    """There is no warehouse at this location."""
+
+
+class StorageFull(WarehouseError):
+    """No space is left; the batch was not acknowledged."""
+
+
+class StorageLost(WarehouseError):
+    """The storage cannot be reached; the batch was not acknowledged."""
+
+
+class UnsafeStorage(WarehouseError):
+    """A SQLite catalog lies on a network file system, where its locks do not hold."""
+
+
+class ExtensionMissing(WarehouseError):
+    """A DuckDB extension that this location needs is not installed."""
