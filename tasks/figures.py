@@ -74,6 +74,17 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """One value with its interval."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """A drawing that can be rendered in any theme."""
 
@@ -127,8 +138,8 @@ def learning_curve_png(path: Path, metrics: Mapping[str, Sequence[Series]], x_la
 
 
 def curves(name: str, title: str, panels: Sequence[Panel], x_label: str) -> Chart:
-    """Panels side by side (at most three in a row) with a shared legend below."""
-    columns = min(3, max(1, len(panels)))
+    """Panels side by side (at most three in a row, four as two by two) with a shared legend below."""
+    columns = 2 if len(panels) == 4 else min(3, max(1, len(panels)))
     rows = math.ceil(len(panels) / columns)
 
     def draw(figure: Figure, theme: Theme) -> None:
@@ -137,10 +148,157 @@ def curves(name: str, title: str, panels: Sequence[Panel], x_label: str) -> Char
             _draw_panel(axes, panel, x_label, theme)
         for axes in all_axes[len(panels) :]:
             axes.set_visible(False)
-        _align_shares([axes for axes, panel in zip(all_axes, panels, strict=False) if panel.share])
+        if all(panel.share for panel in panels):
+            _align_shares(all_axes[: len(panels)])
         _legend_below(figure, all_axes[: len(panels)])
 
     return Chart(name, title, _describe(title, panels, x_label), draw, size=(8.4, 3.1 * rows + 0.3))
+
+
+def comparison(name: str, title: str, metrics: Mapping[str, Sequence[Measure]]) -> Chart:
+    """Final values side by side, a dot and its interval per run and a panel per metric (the paper's Figure 2)."""
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        all_axes: list[Axes] = list(figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0])
+        for axes, (metric, measures) in zip(all_axes, metrics.items(), strict=True):
+            for i, measure in enumerate(measures):
+                color, marker = theme.series[i % len(theme.series)], MARKERS[i % len(MARKERS)]
+                axes.plot([measure.low, measure.high], [i, i], color=color, linewidth=2.2)
+                axes.plot(measure.value, i, marker=marker, color=color, markersize=7)
+                note = f"{measure.value:.1%}"
+                axes.annotate(note, (measure.value, i), (0, 7), textcoords="offset points", ha="center", fontsize=8.5)
+            axes.set_yticks(range(len(measures)), [measure.label for measure in measures])
+            axes.set_ylim(len(measures) - 0.5, -0.6)
+            axes.set_title(metric)
+            axes.grid(True, axis="x")
+            axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+    rows = max((len(measures) for measures in metrics.values()), default=1)
+    parts = [f"{metric}, {m.label}: {m.value:.1%}" for metric, measures in metrics.items() for m in measures]
+    return Chart(name, title, f"{title}. " + "; ".join(parts), draw, size=(8.4, 1.3 + 0.5 * rows))
+
+
+def q0_histogram(counts: Sequence[tuple[int, int]], beta: float) -> Chart:
+    """How hard the training prompts are for pi_0: prompts by estimated success probability, from (n, k) of each.
+
+    The bins are decades of S; prompts without one success stand apart, at the floor -1/beta of the soft value.
+    """
+    edges = [1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0]
+    labels = ["none", "<0.1%", "0.1-0.3%", "0.3-1%", "1-3%", "3-10%", "10-30%", "30-100%"]
+    heights = [0] * len(labels)
+    for n, k in counts:
+        heights[0 if k == 0 else 1 + sum(k / n >= edge for edge in edges[:-1])] += 1
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        axes: Axes = figure.subplots()
+        bars = axes.bar(
+            range(len(labels)), heights, color=theme.series[0], edgecolor=theme.ink, linewidth=0.8, width=0.85
+        )
+        bars[0].set(facecolor=theme.paper, hatch="///")
+        axes.bar_label(bars, [height or "" for height in heights], padding=2)
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set_title("Training prompts by success of the reference policy")
+        axes.set_xlabel(f"share of samples that pass (none: soft value at the floor, {-1 / beta:.1f} nats)")
+        axes.set_ylabel("prompts")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(True, axis="y")
+
+    parts = [f"{label}: {height}" for label, height in zip(labels, heights, strict=True)]
+    return Chart("q0_histogram", "Success of the reference policy", "Prompts by success. " + "; ".join(parts), draw)
+
+
+def source_mix(rows: Sequence[Mapping[str, Any]]) -> Chart:
+    """Where the trained sequences came from, stacked over training.
+
+    `rows`: dicts with `step` (number), `source` (name) and `sequences` (count); sources missing at a step count 0.
+    """
+    steps = sorted({float(row["step"]) for row in rows})
+    names = sorted({str(row["source"]) for row in rows})
+    table = {name: dict.fromkeys(steps, 0.0) for name in names}
+    for row in rows:
+        table[str(row["source"])][float(row["step"])] += float(row["sequences"])
+    totals = {step: sum(table[name][step] for name in names) or 1.0 for step in steps}
+    shares = {name: [table[name][step] / totals[step] for step in steps] for name in names}
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        axes: Axes = figure.subplots()
+        colors = [theme.series[i % len(theme.series)] for i in range(len(names))]
+        areas = axes.stackplot(steps, list(shares.values()), labels=names, colors=colors, alpha=0.55)
+        for i, area in enumerate(areas):
+            area.set(hatch=HATCHES[i % len(HATCHES)], edgecolor=theme.ink, linewidth=0.8)
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("optimizer step")
+        axes.set_ylabel("share of the batch")
+        axes.set_title("Source mix")
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=4)
+
+    last = "; ".join(f"{name}: {values[-1]:.0%}" for name, values in shares.items())
+    return Chart("source_mix", "Source mix", f"Share of each source in the batches, at the end: {last}", draw)
+
+
+def reward_by_temperature(measures: Sequence[Measure]) -> Chart:
+    """Share of online responses that pass, by sampling temperature; `label` names the range, `note` the count."""
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        axes: Axes = figure.subplots()
+        values = [measure.value for measure in measures]
+        reach = [[m.value - m.low for m in measures], [m.high - m.value for m in measures]]
+        axes.bar(range(len(values)), values, color=theme.series[0], edgecolor=theme.ink, linewidth=0.8, alpha=0.75)
+        axes.errorbar(range(len(values)), values, yerr=reach, fmt="none", ecolor=theme.ink, capsize=4)
+        axes.set_xticks(range(len(values)), [f"{m.label}\n{m.note}" for m in measures])
+        axes.set_xlabel("sampling temperature")
+        axes.set_ylabel("responses that pass")
+        axes.set_title("Reward by temperature")
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.set_ylim(bottom=0)
+        axes.grid(True, axis="y")
+
+    parts = "; ".join(f"{m.label}: {m.value:.1%}" for m in measures)
+    return Chart("reward_by_temperature", "Reward by temperature", f"Share that pass. {parts}", draw)
+
+
+def stage_time(rows: Sequence[Mapping[str, Any]]) -> Chart:
+    """Time of each stage, bars grouped by stage, one hatching per run.
+
+    `rows`: dicts with `run`, `stage` (in order of execution) and `seconds`.
+    """
+    runs = list(dict.fromkeys(str(row["run"]) for row in rows))
+    stages = list(dict.fromkeys(str(row["stage"]) for row in rows))
+    seconds = {(str(row["run"]), str(row["stage"])): float(row["seconds"]) for row in rows}
+    thickness = 0.8 / max(1, len(runs))
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        axes: Axes = figure.subplots()
+        for i, run in enumerate(runs):
+            widths = [seconds.get((run, stage), 0.0) for stage in stages]
+            places = [place + (i - (len(runs) - 1) / 2) * thickness for place in range(len(stages))]
+            style = {"color": theme.series[i % len(theme.series)], "hatch": HATCHES[i % len(HATCHES)]}
+            bars = axes.barh(
+                places, widths, thickness, label=run, edgecolor=theme.ink, linewidth=0.8, alpha=0.75, **style
+            )
+            axes.bar_label(bars, [duration(width) if width else "" for width in widths], padding=3)
+        axes.set_yticks(range(len(stages)), stages)
+        axes.set_ylim(len(stages) - 0.5, -0.5)
+        axes.margins(x=0.12)
+        axes.set_xlabel("seconds")
+        axes.set_title("Time per stage")
+        axes.grid(True, axis="x")
+        _legend_below(figure, [axes])
+
+    parts = "; ".join(f"{run}, {stage}: {duration(value)}" for (run, stage), value in seconds.items())
+    size = (8.0, 1.0 + 0.3 * len(stages) * max(1.2, len(runs)))
+    return Chart("stage_time", "Time per stage", f"Time per stage. {parts}", draw, size)
+
+
+def duration(seconds: float) -> str:
+    """A time people read: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def _draw_panel(axes: Axes, panel: Panel, x_label: str, theme: Theme) -> None:
@@ -166,6 +324,7 @@ def _draw_panel(axes: Axes, panel: Panel, x_label: str, theme: Theme) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     axes.grid(True, axis="y")
     if panel.share:
+        axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
