@@ -24,17 +24,18 @@ class Layer:
     """Keys and values of one layer: `prefix` per group, `suffix` per row."""
 
     def __init__(self, key: Tensor, value: Tensor, *, groups: int, prefix: int, rows: int, suffix: int) -> None:
-        def empty(count: int, length: int, like: Tensor) -> Tensor:
-            return torch.empty(count, like.shape[1], length, like.shape[3], dtype=like.dtype, device=like.device)
+        def room(count: int, length: int, like: Tensor) -> Tensor:
+            # Zeros, since padding takes part with weight 0 and 0 times whatever lay in memory may be NaN.
+            return torch.zeros(count, like.shape[1], length, like.shape[3], dtype=like.dtype, device=like.device)
 
-        self.prefix_key, self.prefix_value = empty(groups, prefix, key), empty(groups, prefix, value)
-        self.suffix_key, self.suffix_value = empty(rows, suffix, key), empty(rows, suffix, value)
+        self.prefix_key, self.prefix_value = room(groups, prefix, key), room(groups, prefix, value)
+        self.suffix_key, self.suffix_value = room(rows, suffix, key), room(rows, suffix, value)
 
 
 class SharedPrefixCache:
     """Keys and values of a decoding batch, at most `rows` rows of `groups` prompts; allocated once.
 
-    Padding is never read unmasked: every group and row carries its length.
+    Every group and row carries its length, by which padding is hidden.
     """
 
     def __init__(self, *, groups: int, prefix: int, rows: int, suffix: int, device: torch.device) -> None:

@@ -1,0 +1,88 @@
+"""Tiny random models on disk; every test computes with one thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from tasks.engines.transformers_engine import TransformersEngine
+
+VOCABULARY = 60
+END = 1
+
+
+def tiny_settings(**changes: Any) -> dict[str, Any]:
+    """Settings of a two-layer model with grouped query heads."""
+    return {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "initializer_range": 0.3,
+        "bos_token_id": 0,
+        "eos_token_id": END,
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+    } | changes
+
+
+def save(model: Any, folder: Path) -> Path:
+    """`model` as a checkpoint folder."""
+    model.save_pretrained(folder)
+    return folder
+
+
+def build(kind: str, seed: int = 0) -> Any:
+    """A tiny random model of an architecture."""
+    torch.manual_seed(seed)
+    builders = {
+        "llama": lambda: LlamaForCausalLM(LlamaConfig(**tiny_settings())),
+        "llama_untied": lambda: LlamaForCausalLM(LlamaConfig(**tiny_settings(tie_word_embeddings=False))),
+        "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**tiny_settings())),
+        "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**tiny_settings(head_dim=16))),
+        "mistral": lambda: MistralForCausalLM(MistralConfig(**tiny_settings(sliding_window=None))),
+        "mistral_sliding": lambda: MistralForCausalLM(MistralConfig(**tiny_settings(sliding_window=8))),
+        "gpt2": lambda: GPT2LMHeadModel(
+            GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=END)
+        ),
+    }
+    return builders[kind]().eval()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(build("llama"), tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="session")
+def other_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same architecture with other weights."""
+    return save(build("llama", seed=1), tmp_path_factory.mktemp("other"))
+
+
+@pytest.fixture
+def engine(llama_folder: Path) -> TransformersEngine:
+    return TransformersEngine(llama_folder, dtype="float32", max_batch=16)
