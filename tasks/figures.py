@@ -197,6 +197,7 @@ def q0_histogram(counts: Sequence[tuple[int, int]], beta: float) -> Chart:
         bars[0].set(facecolor=theme.paper, hatch="///")
         axes.bar_label(bars, [height or "" for height in heights], padding=2)
         axes.set_xticks(range(len(labels)), labels)
+        axes.margins(y=0.1)
         axes.set_title("Training prompts by success of the reference policy")
         axes.set_xlabel(f"share of samples that pass (none: soft value at the floor, {-1 / beta:.1f} nats)")
         axes.set_ylabel("prompts")
