@@ -1,8 +1,9 @@
 """The miniature reference policy: a tiny Llama trained from scratch on generated programs with systematic mistakes.
 
-It writes sound Python for the miniature problems and confuses every second operation with another one most of the time,
-so that sampling finds a right program now and then: a policy with something to learn. Saved as an ordinary Hugging Face
-checkpoint with its own tokenizer and chat template. Same settings and seed, same weights, on one machine and library set.
+It writes sound Python for the miniature problems and confuses every second operation with another one most of the
+time, so that sampling finds a right program now and then: a policy with something to learn. Saved as an ordinary
+Hugging Face checkpoint with its own tokenizer and chat template. Same settings and seed, same weights on one machine
+with one set of libraries.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class PretrainError(Exception):
 def miniature_policy(config: PretrainConfig, cache: Path, progress: Progress | None = None) -> Path:
     """Folder of the miniature reference policy, made unless `cache` holds it already.
 
-    The folder's name is a hash of the settings and of what the training programs look like. It appears complete or not at
-    all: two processes may make it at once, the first to finish wins, and both get the same weights.
+    The folder's name is a hash of the settings and of what the training programs look like. It appears complete or
+    not at all: two processes may make it at once, the first to finish wins, and both get the same weights.
     """
     folder = cache / f"miniature-{fingerprint(config)}"
     if (folder / "config.json").is_file():
@@ -78,8 +79,8 @@ def fingerprint(config: PretrainConfig) -> str:
 def train_tokenizer(config: PretrainConfig) -> Any:
     """A byte-level BPE tokenizer of `config.vocabulary` tokens, trained on generated statements and programs.
 
-    Text is split at line ends and between sentences only, so that frequent phrases of code become one token and a response
-    takes about 20.
+    Text is split at line ends and between sentences only, so that frequent phrases of code become one token and a
+    response takes about 20.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

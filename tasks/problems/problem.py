@@ -117,9 +117,10 @@ def from_rows(
     solutions_of: dict[str, list[Mapping[str, Any]]] = {}
     for row in solutions:
         solutions_of.setdefault(row["problem_id"], []).append(row)
+    keys = [(row["problem_id"], row["suite_hash"]) for row in problems]
     return [
-        _from_row(row, tests_of.get((row["problem_id"], row["suite_hash"]), []), solutions_of.get(row["problem_id"], []))
-        for row in problems
+        _from_row(row, tests_of.get(key, []), solutions_of.get(key[0], []))
+        for row, key in zip(problems, keys, strict=True)
     ]
 
 

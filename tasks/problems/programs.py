@@ -10,6 +10,7 @@ TASK_MARK = "# Task:"
 """Starts a worked example of the few-shot template; a model that goes on after its answer writes it next."""
 
 _FENCE = re.compile(r"^[ \t]*```([^\n`]*)\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_WITH_DOCSTRING = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PYTHON_NAMES = {"python", "python3", "py"}
 
 
@@ -65,13 +66,13 @@ def _parse(program: str) -> ast.Module | None:
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _has_docstring(node):
+        if isinstance(node, _WITH_DOCSTRING) and _has_docstring(node.body):
             node.body = node.body[1:] or [ast.Pass()]
     return tree
 
 
-def _has_docstring(node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-    first = node.body[0] if node.body else None
+def _has_docstring(body: list[ast.stmt]) -> bool:
+    first = body[0] if body else None
     return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
 
 

@@ -1,15 +1,15 @@
 """Problems shown to a model, and programs written as the model would answer.
 
-`chat` uses the tokenizer's own chat template. `few_shot` is for base and very small models: worked examples as comments,
-then the task. Such a model rarely writes an end token after its program, it goes on with the next task; so the few-shot
-template has a stop mark: a response ends with the token that completes the next `# Task:`, and that token takes the place of
-the end token (`complete_length`). The cut is a function of the sampled tokens alone, so the cut response is distributed
-exactly as if sampling had stopped there.
+`chat` uses the tokenizer's own chat template. `few_shot` is for base and very small models: worked examples as
+comments, then the task. Such a model rarely writes an end token after its program, it goes on with the next task; so
+the few-shot template has a stop mark: a response ends with the token that completes the next `# Task:`, and that token
+takes the place of the end token (`complete_length`). The cut is a function of the sampled tokens alone, so the cut
+response is distributed exactly as if sampling had stopped there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,10 +30,13 @@ _FUNCTION_INSTRUCTION = (
 
 _EXAMPLES = (
     ("Read an integer and print twice that integer.", "n = int(input())\nprint(n * 2)"),
-    ("Read a line with several integers and print their product.", "p = 1\nfor x in input().split():\n    p *= int(x)\nprint(p)"),
+    (
+        "Read a line with several integers and print their product.",
+        "p = 1\nfor x in input().split():\n    p *= int(x)\nprint(p)",
+    ),
     ("Read a word and print it in upper case.", "s = input()\nprint(s.upper())"),
-    ("Read two integers from one line and print the smaller one.", "a, b = map(int, input().split())\nprint(min(a, b))"),
-)  # fmt: skip
+    ("Read two integers from one line and print the smaller.", "a, b = map(int, input().split())\nprint(min(a, b))"),
+)
 
 
 class UnknownTemplate(ProblemError):
@@ -165,21 +168,6 @@ def complete_length(template: Template, tokenizer: Any, token_ids: Sequence[int]
         middle = (low + high) // 2
         low, high = (low, middle) if mark in _text(tokenizer, token_ids[:middle]) else (middle + 1, high)
     return low
-
-
-def encode_problems(
-    template: Template, tokenizer: Any, problems: Iterable[Problem], max_prompt_tokens: int
-) -> tuple[list[tuple[Problem, list[int]]], list[tuple[Problem, int]]]:
-    """Problems with their prompt's token ids, and those left out because the prompt is too long, with its length."""
-    kept: list[tuple[Problem, list[int]]] = []
-    too_long: list[tuple[Problem, int]] = []
-    for problem in problems:
-        ids = template.encode(tokenizer, problem)
-        if len(ids) <= max_prompt_tokens:
-            kept.append((problem, ids))
-        else:
-            too_long.append((problem, len(ids)))
-    return kept, too_long
 
 
 def _statement(problem: Problem) -> str:

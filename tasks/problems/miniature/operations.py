@@ -1,7 +1,7 @@
 """The vocabulary of miniature problems: sources, filters, maps and reductions.
 
-Each operation knows its English sentence, its Python text in one or more spellings, its meaning, and the operation it is
-confused with, if any. `x` is one value, `a` the list of values.
+Each operation knows its English sentence, its Python text in one or more spellings, its meaning, and the operation it
+is confused with, if any. `x` is one value, `a` the list of values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Kind = Literal["integers", "words"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the values come from: `phrase` in English, `code` an iterable, `read` its meaning, `draw` a random input."""
+    """Where the values come from: `phrase` in English, `code` an iterable, `read` its meaning, `draw` an input."""
 
     name: str
     kind: Kind
@@ -117,7 +117,7 @@ FILTERS = (
     Operation("same", "words", "Keep the palindromes.", ("x == x[::-1]",), lambda x: x == x[::-1]),
     Operation("early", "words", "Keep those before m.", ('x < "m"',), lambda x: x < "m", "late"),
     Operation("late", "words", "Keep those after m.", ('x > "m"',), lambda x: x > "m"),
-    Operation("vowel", "words", "Keep those with a vowel at the start.", ('x[0] in "aeiou"',), lambda x: x[0] in "aeiou"),
+    Operation("vowel", "words", "Keep those that start with a vowel.", ('x[0] in "aeiou"',), lambda x: x[0] in "aeiou"),
 )
 
 MAPS = (
@@ -175,7 +175,8 @@ REDUCTIONS = (
     Reduction("largest", "integers", "Print the largest.", ("print(max(a))",), lambda a: str(max(a))),
     Reduction("smallest", "integers", "Print the smallest.", ("print(min(a))",), lambda a: str(min(a)), "largest"),
     Reduction("sorted", "integers", "Print them sorted.", ("print(*sorted(a))",), lambda a: _spaced(sorted(a))),
-    Reduction("backwards", "integers", "Print them backwards.", ("print(*a[::-1])",), lambda a: _spaced(a[::-1]), "all"),
+    Reduction("backwards", "integers", "Print them backwards.", ("print(*a[::-1])",), lambda a: _spaced(a[::-1]),
+              "all"),
     Reduction("all", "integers", "Print them.", ("print(*a)",), _spaced),
     Reduction("spread", "integers", "Print the range.", ("print(max(a) - min(a))",), lambda a: str(max(a) - min(a))),
     Reduction("tail", "integers", "Print the last.", ("print(a[-1])",), lambda a: str(a[-1]), "head"),

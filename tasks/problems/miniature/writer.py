@@ -37,7 +37,8 @@ def corpus(random: Random, mistake_rate: float) -> Iterator[tuple[str, str]]:
 
     An operation that has one it is confused with is replaced by that one with probability `mistake_rate`.
     """
-    by_source = {s.name: [c for c in all_compositions() if c.source == s.name and not c.for_evaluation] for s in SOURCES}
+    allowed = [composition for composition in all_compositions() if not composition.for_evaluation]
+    by_source = {source.name: [c for c in allowed if c.source == source.name] for source in SOURCES}
     names, weights = list(_SOURCE_WEIGHTS), list(_SOURCE_WEIGHTS.values())
     while True:
         composition = random.choice(by_source[random.choices(names, weights)[0]])

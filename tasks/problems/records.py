@@ -1,0 +1,130 @@
+"""Fields of a record that came from outside: typed access, with errors that name file, line and field."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from tasks.problems.problem import ProblemError
+
+
+class InvalidProblem(ProblemError):
+    """A problem file is unreadable or a record in it is malformed; the message names file, line and field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a problem file. `where` is `file:line`; `path` leads to this part of the record."""
+
+    where: str
+    data: Mapping[str, Any]
+    path: str = ""
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """The text in field `name`; `default` where it is absent or null, an error without one."""
+        value = self.data.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str):
+            raise self.error(name, f"must be text, is {_kind(value)}")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        """The positive number in field `name`; `default` where it is absent, null or 0 (published sets write 0 so)."""
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise self.error(name, f"must be a positive number, is {_kind(value)}")
+        return float(value) or default
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """The truth value in field `name`; `default` where it is absent or null."""
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.error(name, f"must be true or false, is {_kind(value)}")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """The list of texts in field `name`; empty where it is absent or null."""
+        values = self.items(name)
+        for position, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.error(f"{name}[{position}]", f"must be text, is {_kind(value)}")
+        return cast("list[str]", values)
+
+    def records(self, name: str) -> list[Record]:
+        """The list of objects in field `name`; empty where it is absent or null."""
+        values = self.items(name)
+        for position, value in enumerate(values):
+            if not isinstance(value, dict):
+                raise self.error(f"{name}[{position}]", f"must be an object, is {_kind(value)}")
+        return [Record(self.where, value, f"{self.path}{name}[{i}].") for i, value in enumerate(values)]
+
+    def record(self, name: str) -> Record:
+        """The object in field `name`; an empty one where it is absent or null."""
+        value = self.data.get(name)
+        if value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise self.error(name, f"must be an object, is {_kind(value)}")
+        return Record(self.where, cast("dict[str, Any]", value), f"{self.path}{name}.")
+
+    def items(self, name: str) -> list[Any]:
+        """The list in field `name`; empty where it is absent or null."""
+        value = self.data.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.error(name, f"must be a list, is {_kind(value)}")
+        return cast("list[Any]", value)
+
+    def embedded(self, name: str) -> Any:
+        """The JSON value written as text in field `name`; None where the field is absent, null or empty."""
+        text = self.text(name, "")
+        if not text.strip():
+            return None
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise self.error(name, f"holds no valid JSON: {error}") from error
+
+    def error(self, name: str, reason: str) -> InvalidProblem:
+        """The error for field `name`, to be raised."""
+        return InvalidProblem(f"{self.where}: field '{self.path}{name}' {reason}")
+
+
+def read_json_lines(path: Path) -> Iterator[Record]:
+    """The records of a JSON Lines file, plain or gzip; empty lines are passed over. Raises InvalidProblem."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _record(line, f"{path}:{number}")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InvalidProblem(f"{path}: cannot be read: {error}") from error
+
+
+def _record(line: str, where: str) -> Record:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise InvalidProblem(f"{where}: not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidProblem(f"{where}: a line must hold one object, this one holds {_kind(value)}")
+    return Record(where, cast("dict[str, Any]", value))
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "missing"
+    shown = json.dumps(value, ensure_ascii=False, default=str)
+    return f"{type(value).__name__} {shown[:40]}"

@@ -1,0 +1,83 @@
+"""Reads problems from where the recipe says, splits them, and counts what is left out and why."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tasks.config import ProblemsConfig
+from tasks.problems import miniature
+from tasks.problems.own_layout import read_problem
+from tasks.problems.problem import Problem, Split
+from tasks.problems.records import InvalidProblem, read_json_lines
+
+__all__ = ["InvalidProblem", "ReadReport", "read", "read_file", "split_of"]
+
+NOT_NEEDED = "more than problems.train or problems.evaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """What came out of a source."""
+
+    problems: tuple[Problem, ...]
+    """Training problems, then evaluation problems; all can be judged."""
+    unjudgeable: tuple[Problem, ...]
+    """Problems whose `unjudgeable_reason` says why no program for them can be judged."""
+    left_out: dict[str, int]
+    """Number of problems left out, by reason; the unjudgeable ones among them."""
+
+
+def read(config: ProblemsConfig) -> ReadReport:
+    """The problems that `config` asks for. Raises InvalidProblem (names file, line and field) or TooFewCompositions."""
+    if config.source == "miniature" or config.path is None:
+        return ReadReport(tuple(miniature.generate(config.train, config.evaluation, config.seed)), (), {})
+    return _selected(read_file(Path(config.path)), config)
+
+
+def read_file(path: Path) -> list[Problem]:
+    """Every problem of a JSON Lines file, judgeable or not, as training problems. Raises InvalidProblem."""
+    problem_set = path.name.removesuffix(".gz").removesuffix(".jsonl")
+    problems: list[Problem] = []
+    lines: dict[str, str] = {}
+    for record in read_json_lines(path):
+        problem = read_problem(record, problem_set)
+        if problem.problem_id in lines:
+            raise record.error("problem_id", f"{problem.problem_id!r} occurs before, at {lines[problem.problem_id]}")
+        lines[problem.problem_id] = record.where
+        problems.append(problem)
+    return problems
+
+
+def split_of(problem_id: str, config: ProblemsConfig) -> Split:
+    """The split of a problem: decided by its id and the seed alone, so that other problems never move it."""
+    share = config.evaluation / (config.train + config.evaluation)
+    return "evaluation" if _draw(problem_id, config.seed) < share else "train"
+
+
+def _selected(problems: Iterable[Problem], config: ProblemsConfig) -> ReadReport:
+    unjudgeable: list[Problem] = []
+    splits: dict[Split, list[Problem]] = {"train": [], "evaluation": []}
+    left_out: Counter[str] = Counter()
+    for problem in problems:
+        if problem.unjudgeable_reason is not None:
+            left_out[problem.unjudgeable_reason] += 1
+            unjudgeable.append(problem)
+        else:
+            split = split_of(problem.problem_id, config)
+            splits[split].append(replace(problem, split=split))
+    chosen: list[Problem] = []
+    wanted: tuple[tuple[Split, int], ...] = (("train", config.train), ("evaluation", config.evaluation))
+    for split, most in wanted:
+        ordered = sorted(splits[split], key=lambda problem: _draw(problem.problem_id, config.seed + 1))
+        chosen += ordered[:most]
+        left_out[NOT_NEEDED] += max(0, len(ordered) - most)
+    return ReadReport(tuple(chosen), tuple(unjudgeable), {reason: n for reason, n in left_out.items() if n})
+
+
+def _draw(problem_id: str, seed: int) -> float:
+    digest = hashlib.sha256(f"{seed} {problem_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
