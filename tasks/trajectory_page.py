@@ -100,8 +100,8 @@ _BODY = """
 <details><summary>Problem statement</summary><pre>{{ shown.statement }}</pre></details>
 <h2>Program</h2>
 <div class="scale"><span>S after the token: 0</span><b></b><span>1</span></div>
-<p class="quiet">Underlined: estimated by rollouts, the others are interpolated. Framed: pivotal, with its change. Point at
-a token for its numbers.</p>
+<p class="quiet">Underlined: estimated by rollouts, the others are interpolated. Framed: pivotal, with its change. Point
+at a token for its numbers.</p>
 <pre class="program">
 {%- for token in tokens %}<span{% if token.kind %} class="{{ token.kind }}"{% endif %} style="--s: {{ token.shade }}"
  title="{{ token.hint }}">{{ token.text }}</span>
