@@ -201,4 +201,3 @@ def _say(message: str) -> None:
 
 if __name__ == "__main__":
     main()
-

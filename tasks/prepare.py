@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,7 @@ def body(context: Context) -> dict[str, Any]:
         "path": str(folder),
         "step": 0,
         "tokenizer_hash": tokenizer_hash,
-        "parameters": checkpoint.parameter_count(folder),
+        "parameters": parameter_count(folder),
     }
     store.append(f"policy/{policy}", {"policies": [policy_row]}, run_id=context.run_id)
     train = sum(problem.split == "train" for problem in kept)
@@ -71,10 +73,12 @@ def reference_folder(context: Context) -> Path:
     """Ordinary checkpoint folder of pi_0: made (miniature), converted (GGUF), or found."""
     models = context.home / "models"
     if context.config.reference.model == "miniature":
-        return pretrain.pretrain(
+        return pretrain.miniature_policy(
             context.config.reference.pretrain,
             models,
-            lambda done, total: context.progress(done, total, "pretraining steps", "making the reference policy"),
+            lambda step, steps, loss: context.progress(
+                step, steps, "pretraining steps", f"making the reference policy, loss {loss:.2f}"
+            ),
         )
     return checkpoint.resolve(context.config.reference, models)
 
@@ -97,7 +101,7 @@ def _encode(
             reason = f"prompt longer than {config.problems.max_prompt_tokens} tokens"
             left_out[reason] = left_out.get(reason, 0) + 1
             continue
-        kept.append(problem)
+        kept.append(limited(problem, config))
         prompts.append(
             {
                 "prompt_id": prompt_id(ids),
@@ -108,6 +112,25 @@ def _encode(
             }
         )
     return kept, prompts, left_out
+
+
+def limited(problem: Problem, config: RunConfig) -> Problem:
+    """The problem under the recipe's limits, where it sets any; they are part of the suite's identity."""
+    cpu_s = config.sandbox.cpu_limit_s or problem.limits.cpu_s
+    memory = config.sandbox.memory_limit_mb
+    memory_bytes = memory << 20 if memory else problem.limits.memory_bytes
+    return replace(problem, limits=replace(problem.limits, cpu_s=cpu_s, memory_bytes=memory_bytes))
+
+
+def parameter_count(folder: Path) -> int:
+    """Number of weights stored in a checkpoint folder (tied weights once)."""
+    from safetensors import safe_open
+
+    count = 0
+    for file in checkpoint.weight_files(folder):
+        with safe_open(file, framework="numpy") as tensors:
+            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    return count
 
 
 def prompt_id(token_ids: list[int]) -> str:
@@ -128,7 +151,7 @@ def _check(kept: list[Problem], report: ReadReport, left_out: dict[str, int]) ->
 STAGE = Stage(
     name="prepare",
     version=1,
-    sections=("problems", "reference"),
+    sections=("problems", "reference", "sandbox"),
     inputs=inputs,
     body=body,
     usable=lambda manifest: (Path(manifest["reference"]) / "config.json").is_file(),

@@ -143,7 +143,7 @@ def _record(
     store = context.warehouse
     row = {
         "stage": stage.name,
-        "stage_version": stage.version,
+        "stage_version": str(stage.version),
         "key": key,
         "status": "skipped" if skipped else "completed",
         "snapshot_in": context.pin,

@@ -1,0 +1,98 @@
+"""What works on this machine, part by part; nothing is changed."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rich.console import Console
+
+from flows import embedded
+from flows.settings import api_url, home, warehouse_location
+
+PACKAGES = ("spo-pipeline", "torch", "transformers", "deepspeed", "prefect", "duckdb", "pyarrow", "vllm", "docker")
+LOW_DISK_BYTES = 5 << 30
+
+Finding = tuple[bool, str]
+
+
+def show(console: Console) -> bool:
+    """Print every finding; True when something that the default run needs is missing."""
+    broken = False
+    for name, look in CHECKS.items():
+        fine, text = look()
+        broken = broken or not fine
+        first, *more = text.splitlines() or [""]
+        console.print(
+            f"{'[green]ok [/]' if fine else '[red]bad[/]'} {name:<10} {first}", highlight=False, soft_wrap=True
+        )
+        for line in more:
+            console.print(f"{'':14} {line}", highlight=False, soft_wrap=True)
+    return broken
+
+
+def _versions() -> Finding:
+    found: list[str] = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"{package} not installed" + (" (optional)" if package in {"vllm", "docker"} else ""))
+    missing = any("not installed" in line and "optional" not in line for line in found)
+    return not missing, f"Python {platform.python_version()}; " + ", ".join(found)
+
+
+def _gpu() -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        return True, f"none seen by torch {torch.__version__}; training and sampling use the CPU"
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return True, f"{len(names)} x {names[0]}"
+
+
+def _sandbox() -> Finding:
+    import sandbox
+
+    return sandbox.describe()
+
+
+def _disk() -> Finding:
+    folder = next(path for path in (home(), *home().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    return free > LOW_DISK_BYTES, f"{free / 2**30:.1f} GiB free in {folder}"
+
+
+def _server() -> Finding:
+    alive = embedded.running()
+    if embedded.healthy():
+        return True, f"answers at {api_url()}; worker {'running' if alive['worker'] else 'not running'}"
+    return True, "not running; `spo up` starts it"
+
+
+def _warehouse() -> Finding:
+    from warehouse import Warehouse, WarehouseError
+
+    location = warehouse_location()
+    if "://" not in location and not Path(location).exists():
+        return True, f"{location} (not made yet)"
+    try:
+        with Warehouse.open(location, read_only=True) as store:
+            runs = store.value("SELECT count(DISTINCT run_id) FROM runs")
+            rows = store.value("SELECT count(*) FROM trajectories")
+    except WarehouseError as error:
+        return False, str(error)
+    return True, f"{location}: {runs} runs, {rows} trajectories"
+
+
+CHECKS: dict[str, Callable[[], Finding]] = {
+    "versions": _versions,
+    "gpu": _gpu,
+    "sandbox": _sandbox,
+    "disk": _disk,
+    "server": _server,
+    "warehouse": _warehouse,
+}

@@ -1,0 +1,75 @@
+"""What a finished run shows: pass@k before and after, where everything is, and a question for the warehouse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.settings import api_url, home, warehouse_location
+from tasks import runs
+from tasks.stage import finished
+from warehouse import Warehouse
+
+QUESTION = """SELECT problem_id, n, k, round(k / n, 3) AS share, round(q_value(k / n, 1 / ln(100000)), 3) AS q0
+FROM q0 ORDER BY share LIMIT 5"""
+
+
+def show(console: Console, run_id: str | None = None) -> None:
+    """Print the result of `run_id`, by default the newest run."""
+    with Warehouse.open(warehouse_location(), read_only=True) as store:
+        run_id = run_id or runs.latest(store)
+        console.print(f"\n[bold]Result of run {run_id}[/]", highlight=False)
+        _pass_at_k(console, finished(store, "evaluate", run_id=run_id))
+        _skipped(console, store, run_id)
+        answer = store.rows(QUESTION)
+    report = None
+    with Warehouse.open(warehouse_location(), read_only=True) as store:
+        report = finished(store, "report", run_id=run_id)
+    console.print(f"\nWarehouse  {warehouse_location()}", highlight=False)
+    console.print("Question   the five training prompts that the reference policy finds hardest, in SQL:")
+    console.print(f'  spo sql "{" ".join(QUESTION.split())}"', highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for name in answer[0] if answer else []:
+        table.add_column(name, justify="right" if name != "problem_id" else "left")
+    for row in answer:
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    console.print(table)
+    if report is not None:
+        console.print(f"\nReport     {report['page']}", highlight=False, soft_wrap=True)
+        console.print(f"Picture    {report['learning_curve']}", highlight=False, soft_wrap=True)
+    console.print(f"Run files  {home() / 'runs' / run_id}", highlight=False, soft_wrap=True)
+    console.print(f"Prefect    {api_url().removesuffix('/api')}  (stop it with `make down`)", highlight=False)
+
+
+def _pass_at_k(console: Console, manifest: dict[str, Any] | None) -> None:
+    if manifest is None:
+        console.print("no evaluation in this run")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for heading in ("before", "after", "difference", "95% interval"):
+        table.add_column(heading, justify="right")
+    for name, row in manifest["comparison"].items():
+        low, high = row["interval"]
+        table.add_row(
+            name,
+            f"{100 * row['before']:.1f}%",
+            f"{100 * row['after']:.1f}%",
+            f"{100 * row['difference']:+.1f}",
+            f"{100 * low:+.1f} .. {100 * high:+.1f}",
+        )
+    console.print(table)
+    console.print(manifest["described"], highlight=False)
+
+
+def _skipped(console: Console, store: Warehouse, run_id: str) -> None:
+    rows = store.rows("SELECT stage, status, manifest_json FROM stages WHERE run_id = ? ORDER BY created_at", [run_id])
+    for row in rows:
+        reused = json.loads(row["manifest_json"]).get("reused")
+        if row["status"] == "skipped":
+            console.print(f"skipped    {row['stage']}: done before with the same inputs", highlight=False)
+        elif reused:
+            console.print(f"reused     {row['stage']}: {reused}", highlight=False)

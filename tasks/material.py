@@ -1,0 +1,110 @@
+"""What the stages of a run sample from: its problems, its prompts, and a sampler over a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox import Judge
+from tasks.config import BehaviourConfig
+from tasks.engines import checkpoint as checkpoints
+from tasks.engines import open_engine
+from tasks.engines.randomness import derived_seed
+from tasks.problems import problem as problems_module
+from tasks.problems.problem import Problem, Split
+from tasks.rollout import Assignment, KnownVerdicts, Sampler
+from tasks.stage import Context
+
+REFERENCE_BEHAVIOUR = BehaviourConfig(weights="reference", temperature=(1.0, 1.0), top_p=1.0)
+"""pi_0 itself: temperature 1, the whole vocabulary. Anything else estimates another policy's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A problem as the policy sees it."""
+
+    problem: Problem
+    prompt_id: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """The prompts of a run by problem id, and what identifies the reference policy."""
+
+    prompts: dict[str, Prompt]
+    policy_id: str
+    reference: Path
+    template_id: str
+    problems_batch: str
+
+    @property
+    def suites(self) -> list[str]:
+        """Identities of the suites that judge these problems."""
+        return sorted({prompt.problem.suite_hash for prompt in self.prompts.values()})
+
+    @property
+    def prompt_ids(self) -> list[str]:
+        """Identities of the prompts."""
+        return sorted(prompt.prompt_id for prompt in self.prompts.values())
+
+    def assignment(self, problem_id: str, n: int, *seed: object) -> Assignment:
+        """`n` responses to one problem; `seed` names what they are for and where they start."""
+        prompt = self.prompts[problem_id]
+        return Assignment(
+            prompt.problem, prompt.prompt_id, prompt.token_ids, n, derived_seed(self.policy_id, problem_id, *seed)
+        )
+
+
+def load(context: Context, split: Split) -> Material:
+    """The problems of `split` as the stage `prepare` left them for this run."""
+    manifest = context.manifest("prepare")
+    store = context.warehouse
+    batch = manifest["problems_batch"]
+    problems = store.rows("SELECT * FROM problems WHERE batch_id = ? AND split = ?", [batch, split])
+    tests = store.rows("SELECT * FROM tests WHERE batch_id = ?", [batch])
+    solutions = store.rows("SELECT * FROM solutions WHERE batch_id = ?", [batch])
+    prompts = store.rows(
+        "SELECT problem_id, prompt_id, token_ids FROM prompts WHERE batch_id = ?", [manifest["prompts_batch"]]
+    )
+    by_id = {row["problem_id"]: row for row in prompts}
+    return Material(
+        {
+            problem.problem_id: Prompt(
+                problem, by_id[problem.problem_id]["prompt_id"], tuple(by_id[problem.problem_id]["token_ids"])
+            )
+            for problem in sorted(problems_module.from_rows(problems, tests, solutions), key=lambda p: p.problem_id)
+        },
+        manifest["policy_id"],
+        Path(manifest["reference"]),
+        manifest["template_id"],
+        batch,
+    )
+
+
+@contextmanager
+def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> Iterator[Sampler]:
+    """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts."""
+    config = context.config
+    tokenizer: Any = checkpoints.load_tokenizer(folder)
+    with (
+        closing(open_engine(config.engine, folder, dtype=config.reference.dtype)) as engine,
+        Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge,
+    ):
+        yield Sampler(
+            engine,
+            tokenizer,
+            judge,
+            behaviour=behaviour,
+            max_response_tokens=config.engine.max_response_tokens,
+            sandbox_config=config.sandbox,
+            known=KnownVerdicts(context.warehouse),
+        )
+
+
+def shards(problem_ids: Sequence[str], size: int) -> list[list[str]]:
+    """`problem_ids` in order, `size` at a time."""
+    return [list(problem_ids[start : start + size]) for start in range(0, len(problem_ids), size)]

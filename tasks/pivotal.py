@@ -1,0 +1,205 @@
+"""Stage `pivotal`: where in correct trajectories the chance of success jumps (section 3.1.3).
+
+All searches advance together: each wave asks `pivotal_search` which prefixes are needed next, samples every one of them
+in the same engine batches, and commits counts and rollouts as one batch. The counts of all waves, of all runs, are the
+search's state, so that a killed stage continues where it was and no prefix is paid for twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from tasks import material as materials
+from tasks.estimators import difference_p_value
+from tasks.material import REFERENCE_BEHAVIOUR, Material
+from tasks.pivotal_search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
+from tasks.q0 import counts, sampling
+from tasks.rollout import Assignment, Sampler, tables
+from tasks.stage import Context, Stage
+
+WAVE = "wave/"
+"""`search_id` of counts; they add up per prefix."""
+ANNOTATION = "annotation/"
+"""`search_id` of finished searches: all that is known at each of a trajectory's positions, for the trainer."""
+NODES_PER_BATCH = 64
+
+SELECTION = """
+-- Correct trajectories to search: those of the corpus, problems taking turns.
+SELECT c.trajectory_id, t.problem_id, t.token_ids
+FROM (
+    SELECT trajectory_id, problem_id,
+           row_number() OVER (PARTITION BY problem_id ORDER BY md5(trajectory_id)) AS turn
+    FROM corpus WHERE corpus_id = $corpus_id
+) c JOIN trajectories t USING (trajectory_id)
+WHERE t.reward = 0 AND len(t.token_ids) > 2 AND list_contains($problem_ids, t.problem_id)
+QUALIFY row_number() OVER (PARTITION BY c.trajectory_id) = 1
+ORDER BY c.turn, md5(c.trajectory_id)
+LIMIT $limit
+"""
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The corpus and the reference policy's sampling."""
+    return {
+        "corpus_id": context.manifest("corpus")["corpus_id"],
+        "prompts_batch": context.manifest("prepare")["prompts_batch"],
+        "policy_id": context.manifest("prepare")["policy_id"],
+        "sampling": sampling(context),
+    }
+
+
+def body(context: Context) -> dict[str, Any]:
+    """Search until no prefix is wanted, then write down what each trajectory's positions are worth."""
+    config = context.config.pivotal
+    if config.trajectories == 0:
+        return {"rows": 0, "search_id": None, "summary": "left out (pivotal.trajectories = 0)"}
+    material = materials.load(context, "train")
+    searches, tokens = _searches(context, material)
+    ledger = Ledger(_stored(context, material))
+    known = sum(ledger.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
+    rule = Rule.from_config(config, difference_p_value)
+    paid = _search(context, material, searches, tokens, ledger, rule)
+    outcomes = [examine(search, ledger, rule) for search in searches]
+    search_id = _annotate(context, material, searches, outcomes, ledger)
+    pivots = sum(len(outcome.pivots) for outcome in outcomes)
+    return {
+        "rows": paid,
+        "search_id": search_id,
+        "pivots": pivots,
+        "reused": f"{known} rollouts of earlier searches" if known else "",
+        "summary": f"{pivots} pivotal tokens in {len(searches)} trajectories, {paid} new rollouts",
+    }
+
+
+def _searches(context: Context, material: Material) -> tuple[list[Search], dict[str, tuple[str, list[int]]]]:
+    rows = context.warehouse.rows(
+        SELECTION,
+        {
+            "corpus_id": context.manifest("corpus")["corpus_id"],
+            "problem_ids": sorted(material.prompts),
+            "limit": context.config.pivotal.trajectories,
+        },
+    )
+    known = counts(context, material)
+    searches: list[Search] = []
+    for row in rows:
+        prompt = material.prompts[row["problem_id"]]
+        group = "/".join((prompt.prompt_id, prompt.problem.suite_hash, material.policy_id, sampling(context)))
+        searches.append(Search.start(row["trajectory_id"], row["token_ids"], known[row["problem_id"]], group=group))
+    return searches, {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows}
+
+
+def _stored(context: Context, material: Material) -> dict[str, tuple[int, int]]:
+    rows = context.warehouse.rows(
+        "SELECT prefix_hash, sum(n) AS n, sum(k) AS k FROM token_values "
+        "WHERE reference = ? AND starts_with(search_id, ?) GROUP BY prefix_hash",
+        [material.policy_id, WAVE],
+    )
+    return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
+
+
+def _search(
+    context: Context,
+    material: Material,
+    searches: list[Search],
+    tokens: dict[str, tuple[str, list[int]]],
+    ledger: Ledger,
+    rule: Rule,
+) -> int:
+    paid, wave = 0, 0
+    nodes = wavefront(searches, ledger, rule)
+    if not nodes:
+        return 0
+    with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+        while nodes:
+            wave += 1
+            for start in range(0, len(nodes), NODES_PER_BATCH):
+                chunk = nodes[start : start + NODES_PER_BATCH]
+                paid += _estimate(context, material, chunk, tokens, ledger, sampler)
+                done = start + len(chunk)
+                context.progress(done, len(nodes), "prefixes", f"wave {wave}, {paid} rollouts")
+            nodes = wavefront(searches, ledger, rule)
+    return paid
+
+
+def _estimate(
+    context: Context,
+    material: Material,
+    nodes: list[Node],
+    tokens: dict[str, tuple[str, list[int]]],
+    ledger: Ledger,
+    sampler: Sampler,
+) -> int:
+    """Roll out every node, commit counts and rollouts as one batch, and tell the ledger."""
+    asked = [_assignment(material, node, tokens, ledger) for node in nodes]
+    judged = list(sampler.run(asked, source="pivotal_rollout", step=0))
+    tally = [[0, 0] for _ in nodes]
+    for item in judged:
+        if item.row["reward"] is not None:
+            tally[item.assignment][0] += 1
+            tally[item.assignment][1] += item.row["reward"] == 0
+    work = [(node.prefix, ledger.get(node.prefix).n, node.rollouts) for node in nodes]
+    unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
+    rows = [
+        {
+            "trajectory_id": node.trajectory_id,
+            "position": node.position,
+            "prefix_hash": node.prefix,
+            "reference": material.policy_id,
+            "n": n,
+            "k": k,
+            "search_id": WAVE + unit,
+        }
+        for node, (n, k) in zip(nodes, tally, strict=True)
+    ]
+    batch = f"pivotal/{material.policy_id}/{unit}"
+    context.warehouse.append(batch, {"token_values": rows, **tables(judged)}, run_id=context.run_id)
+    for node, (n, k) in zip(nodes, tally, strict=True):
+        ledger.absorb(node.prefix, n, k)
+    return len(judged)
+
+
+def _assignment(material: Material, node: Node, tokens: dict[str, tuple[str, list[int]]], ledger: Ledger) -> Assignment:
+    problem_id, token_ids = tokens[node.trajectory_id]
+    plain = material.assignment(problem_id, node.rollouts, "pivotal", node.prefix, ledger.get(node.prefix).n)
+    return Assignment(
+        plain.problem,
+        plain.prompt_id,
+        plain.prompt_ids,
+        plain.n,
+        plain.seed,
+        prefix_ids=tuple(token_ids[: node.position]),
+        parent_trajectory_id=node.trajectory_id,
+    )
+
+
+def _annotate(
+    context: Context, material: Material, searches: list[Search], outcomes: list[Outcome], ledger: Ledger
+) -> str:
+    rows: list[dict[str, Any]] = []
+    for search, outcome in zip(searches, outcomes, strict=True):
+        pivotal = {pivot.position for pivot in outcome.pivots}
+        for position in sorted({*outcome.estimated, *(p for p in pivotal if p < search.length)}):
+            known = ledger.of(search, position)
+            if known.n == 0:
+                continue
+            rows.append(
+                {
+                    "trajectory_id": search.trajectory_id,
+                    "position": position,
+                    "prefix_hash": search.prefix(position),
+                    "reference": material.policy_id,
+                    "n": known.n,
+                    "k": known.k,
+                    "pivotal": position in pivotal,
+                }
+            )
+    identity = repr([(row["trajectory_id"], row["position"], row["n"], row["k"]) for row in rows])
+    search_id = ANNOTATION + hashlib.sha256(identity.encode()).hexdigest()[:24]
+    annotated = [row | {"search_id": search_id} for row in rows]
+    context.warehouse.append(f"pivotal/{search_id}", {"token_values": annotated}, run_id=context.run_id)
+    return search_id
+
+
+STAGE = Stage(name="pivotal", version=1, sections=("pivotal", "sandbox"), inputs=inputs, body=body)

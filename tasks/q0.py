@@ -1,0 +1,117 @@
+"""Stage `q0`: how often the reference policy solves each training prompt (section 3.1.3).
+
+What is stored are counts `(n, k)`, which add up over runs; the soft value y_0 is computed from them where it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from tasks import material as materials
+from tasks.material import REFERENCE_BEHAVIOUR, Material
+from tasks.rollout import Judged, sampling_label, tables
+from tasks.stage import Context, Stage
+
+COUNTS = (
+    "SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts "
+    "WHERE reference = ? AND sampling = ? AND template_id = ? AND list_contains(?, suite_hash) GROUP BY problem_id"
+)
+
+
+def sampling(context: Context) -> str:
+    """Label of Q0's way of sampling, part of the identity of its counts."""
+    return sampling_label(REFERENCE_BEHAVIOUR, context.config.engine.max_response_tokens)
+
+
+def counts(context: Context, material: Material) -> dict[str, tuple[int, int]]:
+    """Samples and successes of pi_0 per problem so far, over all runs; (0, 0) where there are none."""
+    found = {problem_id: (0, 0) for problem_id in material.prompts}
+    parameters = [material.policy_id, sampling(context), material.template_id, material.suites]
+    for row in context.warehouse.rows(COUNTS, parameters):
+        if row["problem_id"] in found:
+            found[row["problem_id"]] = (int(row["n"]), int(row["k"]))
+    return found
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The prompts, the reference policy, and how the problems are judged."""
+    manifest = context.manifest("prepare")
+    return {name: manifest[name] for name in ("problems_batch", "prompts_batch", "policy_id", "template_id")} | {
+        "sampling": sampling(context)
+    }
+
+
+def body(context: Context) -> dict[str, Any]:
+    """Top every prompt up to `q0.samples`, shard by shard; a shard is one batch."""
+    config = context.config.q0
+    material = materials.load(context, "train")
+    before = counts(context, material)
+    missing = {problem_id: config.samples - n for problem_id, (n, _) in before.items() if n < config.samples}
+    total, done = sum(missing.values()), 0
+    if missing:
+        with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+            for shard in materials.shards(sorted(missing), config.problems_per_shard):
+                asked = [material.assignment(p, missing[p], "q0", sampling(context), before[p][0]) for p in shard]
+                start = done
+                judged = list(
+                    sampler.run(
+                        asked,
+                        source="reference",
+                        step=0,
+                        progress=lambda n, _, start=start: context.progress(start + n, total, "samples", ""),
+                    )
+                )
+                done += len(judged)
+                _append(context, material, shard, before, missing, judged)
+    return _manifest(context, material, before, total)
+
+
+def _append(
+    context: Context,
+    material: Material,
+    shard: list[str],
+    before: dict[str, tuple[int, int]],
+    missing: dict[str, int],
+    judged: list[Judged],
+) -> None:
+    tally = {problem_id: [0, 0] for problem_id in shard}
+    for item in judged:
+        if item.row["reward"] is not None:
+            tally[item.row["problem_id"]][0] += 1
+            tally[item.row["problem_id"]][1] += item.row["reward"] == 0
+    rows = [
+        {
+            "problem_id": problem_id,
+            "reference": material.policy_id,
+            "sampling": sampling(context),
+            "template_id": material.template_id,
+            "suite_hash": material.prompts[problem_id].problem.suite_hash,
+            "n": n,
+            "k": k,
+        }
+        for problem_id, (n, k) in tally.items()
+    ]
+    work = [(p, material.prompts[p].problem.suite_hash, before[p][0], missing[p]) for p in shard]
+    unit = hashlib.sha256(repr([work, material.template_id]).encode()).hexdigest()[:24]
+    batch = f"q0/{material.policy_id}/{sampling(context)}/{unit}"
+    context.warehouse.append(batch, {"reference_counts": rows, **tables(judged)}, run_id=context.run_id)
+
+
+def _manifest(context: Context, material: Material, before: dict[str, tuple[int, int]], sampled: int) -> dict[str, Any]:
+    after = counts(context, material)
+    known = sum(n for n, _ in before.values())
+    hopeless = sorted(problem_id for problem_id, (_, k) in after.items() if k == 0)
+    share = sum(k / n for n, k in after.values() if n) / max(1, len(after))
+    return {
+        "rows": sampled,
+        "sampling": sampling(context),
+        "without_success": hopeless,
+        "mean_share": share,
+        "reused": f"{known} samples of earlier runs" if known else "",
+        "summary": f"{sampled} new samples, {known} known; pi_0 solves {100 * share:.1f}% at T=1, "
+        f"{len(hopeless)} of {len(after)} prompts never",
+    }
+
+
+STAGE = Stage(name="q0", version=1, sections=("q0", "sandbox"), inputs=inputs, body=body)

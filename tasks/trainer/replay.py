@@ -1,0 +1,226 @@
+"""Which trajectories make up each batch: the mix of sources, drawn so that a resumed run draws the same.
+
+Offline sources go through their trajectories in an order that (seed, source, epoch) decides. Online trajectories are
+followed in the warehouse and used exactly once, in order of arrival; steps that an earlier, killed process already
+recorded are drawn again exactly as recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tasks.config import SourceName
+from tasks.trainer.batch import Example
+from tasks.trainer.errors import Interrupted, NothingToTrainOn
+from tasks.trainer.examples import Examples
+from warehouse import Warehouse
+
+POLL_S = 0.2
+BLOCK = 16
+"""Batches of an offline source fetched at a time."""
+
+CORPUS = """
+-- Which trajectories of a corpus belong to problems with a soft value?
+SELECT DISTINCT trajectory_id FROM corpus
+WHERE corpus_id = ? AND source <> 'pivotal_rollout' AND problem_id IN (SELECT unnest(?::VARCHAR[]))
+"""
+
+PIVOTAL = """
+-- Which trajectories carry Monte-Carlo targets under this reference?
+SELECT DISTINCT v.trajectory_id FROM token_values v JOIN trajectories t USING (trajectory_id)
+WHERE v.reference = ? AND (?::VARCHAR IS NULL OR v.search_id = ?) AND v."position" > 0
+  AND t.problem_id IN (SELECT unnest(?::VARCHAR[])) AND t.reward IS NOT NULL
+"""
+
+PIVOTAL_ROLLOUTS = """
+-- Which judged continuations did the pivotal search draw from this reference?
+SELECT DISTINCT trajectory_id FROM trajectories
+WHERE source = 'pivotal_rollout' AND policy_start = ? AND reward IS NOT NULL
+  AND problem_id IN (SELECT unnest(?::VARCHAR[]))
+"""
+
+RECORDED = """
+-- Which online trajectories did this run already train on after a step?
+SELECT step, trajectory_ids, sources FROM train_batches WHERE run_id = ? AND step > ? ORDER BY step
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayState:
+    """Everything that decides the next batches; saved with every checkpoint."""
+
+    cursors: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Source -> (epoch, trajectories of it already used)."""
+    watermark: int = 0
+    """Snapshot up to which online trajectories have been read."""
+    waiting: tuple[str, ...] = ()
+    """Online trajectories read but not yet used, in order."""
+
+
+class EpochOrder:
+    """Endless deterministic pass over ids: every id once per epoch, reshuffled each epoch."""
+
+    def __init__(self, ids: Sequence[str], *, seed: int, source: str, epoch: int = 0, used: int = 0) -> None:
+        self.ids = sorted(ids)
+        self.seed, self.source = seed, source
+        self.epoch, self.used = epoch, used
+        self._order = self._shuffled()
+
+    def take(self, count: int) -> list[str]:
+        """The next `count` ids."""
+        taken: list[str] = []
+        while len(taken) < count:
+            if self.used >= len(self._order):
+                self.epoch, self.used = self.epoch + 1, 0
+                self._order = self._shuffled()
+            part = self._order[self.used : self.used + count - len(taken)]
+            self.used += len(part)
+            taken += part
+        return taken
+
+    def upcoming(self, count: int) -> list[str]:
+        """At most `count` ids that come next in this epoch."""
+        return self._order[self.used : self.used + count]
+
+    def _shuffled(self) -> list[str]:
+        start = f"{self.seed}/{self.source}/{self.epoch}/".encode()
+        return sorted(self.ids, key=lambda identity: hashlib.blake2b(start + identity.encode(), digest_size=16).digest())
+
+
+class OnlineQueue:
+    """This run's online trajectories, in order of arrival, each handed out once."""
+
+    def __init__(self, examples: Examples, state: ReplayState, recorded: dict[int, list[str]]) -> None:
+        self.examples = examples
+        self.run_id = examples.job.run_id
+        self.watermark = state.watermark
+        self.recorded = recorded
+        self._claimed = {identity for ids in recorded.values() for identity in ids}
+        self._claimed_rows: dict[str, Example] = {}
+        self._waiting: deque[Example] = deque()
+        if state.waiting:
+            known = examples.fetch(state.waiting, "online")
+            self._admit([known[identity] for identity in state.waiting if identity in known])
+
+    def ids(self) -> tuple[str, ...]:
+        """The trajectories that wait, in order."""
+        return tuple(example.trajectory_id for example in self._waiting)
+
+    def take(self, step: int, count: int, stopped: Callable[[], bool]) -> list[Example]:
+        """`count` trajectories for `step`, waiting for the workers if need be. Raises Interrupted when stopped."""
+        ids = self.recorded.get(step)
+        while not self._ready(ids, count):
+            if stopped():
+                raise Interrupted(f"stopped while waiting for online trajectories for step {step}")
+            if not self.refill():
+                self.examples.warehouse.commit()  # the workers' back-pressure counts the steps recorded so far
+                time.sleep(POLL_S)
+        if ids is not None:
+            return [self._claimed_rows.pop(identity) for identity in ids]
+        return [self._waiting.popleft() for _ in range(count)]
+
+    def refill(self) -> int:
+        """Read what arrived since; returns how many."""
+        rows, self.watermark = self.examples.warehouse.follow(
+            "trajectories", self.watermark, where="run_id = ? AND source = 'online'", parameters=(self.run_id,)
+        )
+        rows.sort(key=lambda row: (str(row["batch_id"]), str(row["trajectory_id"])))
+        new = self.examples.build(rows, "online")
+        self._admit(new)
+        return len(new)
+
+    def _ready(self, ids: list[str] | None, count: int) -> bool:
+        if ids is None:
+            return len(self._waiting) >= count
+        return all(identity in self._claimed_rows for identity in ids)
+
+    def _admit(self, examples: Sequence[Example]) -> None:
+        for example in examples:
+            if example.trajectory_id in self._claimed:
+                self._claimed_rows[example.trajectory_id] = example
+            else:
+                self._waiting.append(example)
+
+
+class Replay:
+    """Draws the batches of a run. `after` is the last step that the given state has behind it."""
+
+    def __init__(self, examples: Examples, state: ReplayState, *, after: int) -> None:
+        self.examples = examples
+        self.job = examples.job
+        train = self.job.train
+        self.counts: dict[SourceName, int] = {
+            name: round(source.share * train.batch_size) for name, source in train.sources.items() if source.share > 0
+        }
+        self.orders = {name: self._order(name, state) for name in self.counts if name != "online"}
+        self._fetched: dict[tuple[str, str], Example] = {}
+        self.online: OnlineQueue | None = None
+        if "online" in self.counts:
+            recorded = _recorded(examples.warehouse, self.job.run_id, after)
+            self.online = OnlineQueue(examples, state, recorded)
+
+    def next(self, step: int, stopped: Callable[[], bool] = lambda: False) -> list[Example]:
+        """The batch of `step` (steps must be asked for in order), sources in the recipe's order."""
+        batch: list[Example] = []
+        for name, count in self.counts.items():
+            if name == "online":
+                assert self.online is not None
+                batch += self.online.take(step, count, stopped)
+            else:
+                batch += self._take(name, count)
+        return batch
+
+    def state(self) -> ReplayState:
+        """What to save so that the next batch comes out the same."""
+        return ReplayState(
+            cursors={name: (order.epoch, order.used) for name, order in self.orders.items()},
+            watermark=0 if self.online is None else self.online.watermark,
+            waiting=() if self.online is None else self.online.ids(),
+        )
+
+    def _order(self, name: SourceName, state: ReplayState) -> EpochOrder:
+        ids = self._candidates(name)
+        if not ids:
+            raise NothingToTrainOn(
+                f"source {name!r} of the mix has no trajectories for problems with a soft value; "
+                f"fill it (stage {'corpus' if name == 'offline' else 'pivotal'}) or set its share to 0"
+            )
+        epoch, used = state.cursors.get(name, (0, 0))
+        return EpochOrder(ids, seed=self.job.config.seed, source=name, epoch=epoch, used=used)
+
+    def _candidates(self, name: SourceName) -> list[str]:
+        problems = sorted(self.examples.values)
+        reference, search = self.job.counts.reference, self.job.search_id
+        query = {
+            "offline": (CORPUS, (self.job.corpus_id, problems)),
+            "pivotal": (PIVOTAL, (reference, search, search, problems)),
+            "pivotal_rollouts": (PIVOTAL_ROLLOUTS, (reference, problems)),
+        }[name]
+        return [str(row["trajectory_id"]) for row in self.examples.warehouse.rows(*query)]
+
+    def _take(self, name: SourceName, count: int) -> list[Example]:
+        order = self.orders[name]
+        ahead = order.upcoming(BLOCK * count)
+        ids = order.take(count)
+        missing = [identity for identity in ids if (name, identity) not in self._fetched]
+        if missing:
+            wanted = sorted({*missing, *ahead})
+            kept = {key: example for key, example in self._fetched.items() if key[0] != name or key[1] in ids}
+            fresh = self.examples.fetch(wanted, name)
+            self._fetched = kept | {(name, identity): example for identity, example in fresh.items()}
+        return [self._fetched[name, identity] for identity in ids]
+
+
+def _recorded(warehouse: Warehouse, run_id: str, after: int) -> dict[int, list[str]]:
+    return {
+        int(row["step"]): [
+            str(identity)
+            for identity, source in zip(row["trajectory_ids"], row["sources"], strict=True)
+            if source == "online"
+        ]
+        for row in warehouse.rows(RECORDED, (run_id, after))
+    }

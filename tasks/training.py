@@ -1,0 +1,115 @@
+"""Stage `train`: SPO training with rollout workers beside it (sections 3 and 5).
+
+The stage writes one job file and starts the processes; they speak to the warehouse, not to the stage. It leaves
+the policies kept along the way and the last one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tasks import material as materials
+from tasks import runs
+from tasks.q0 import counts, sampling
+from tasks.stage import Context, Stage
+from tasks.trainer import launch, weights
+from tasks.trainer.job import CountsFilter, TrainJob
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """Corpus, annotations, soft values and the reference policy: everything training reads."""
+    material = materials.load(context, "train")
+    values = sorted(counts(context, material).items())
+    return {
+        "corpus_id": context.manifest("corpus")["corpus_id"],
+        "search_id": context.manifest("pivotal")["search_id"],
+        "counts": hashlib.sha256(json.dumps(values).encode()).hexdigest(),
+        "policy_id": material.policy_id,
+        "prompts_batch": context.manifest("prepare")["prompts_batch"],
+    }
+
+
+def body(context: Context) -> dict[str, Any]:
+    """Train to the last step, resuming from the newest complete checkpoint of this run."""
+    job = make_job(context)
+    launch.run_training(job.write(job.run_dir / "job.json"), _relay(context))
+    kept = kept_policies(job)
+    rows = [
+        {
+            "policy_id": policy.policy_id,
+            "kind": "final" if policy is kept[-1] else "snapshot",
+            "path": str(policy.folder),
+            "parent_policy_id": job.counts.reference,
+            "step": policy.step,
+        }
+        for policy in kept
+    ]
+    store = context.warehouse
+    store.append(f"policies/{context.run_id}/{kept[-1].policy_id}", {"policies": rows}, run_id=context.run_id)
+    used = store.value("SELECT count(*) FROM trajectories WHERE run_id = ? AND source = 'online'", [context.run_id])
+    return {
+        "rows": int(used),
+        "policies": [{"policy_id": p.policy_id, "path": str(p.folder), "step": p.step} for p in kept],
+        "summary": f"{kept[-1].step} steps, {used} online trajectories; policy {kept[-1].policy_id[:8]}",
+    }
+
+
+def kept_policies(job: TrainJob) -> list[weights.Published]:
+    """The weights kept for evaluation: every `snapshot_interval` steps, and the last."""
+    found = [weights.read(folder) for folder in sorted(job.weights.glob(f"{weights.PREFIX}*"))]
+    every, last = job.train.snapshot_interval, job.train.steps
+    return [
+        published
+        for published in found
+        if published.step == last or (published.step > 0 and published.step % every == 0)
+    ]
+
+
+def _relay(context: Context) -> Callable[[dict[str, Any]], None]:
+    """Progress lines of the trainer to the stage's progress, warnings to the run's history."""
+
+    def relay(line: dict[str, Any]) -> None:
+        if "done" in line:
+            context.progress(line["done"], line["total"], line["unit"], line["note"])
+        elif "warning" in line:
+            runs.note(context.warehouse, context.run_id, stage="train", kind="warning", message=line["warning"])
+
+    return relay
+
+
+def make_job(context: Context) -> TrainJob:
+    """Everything the training processes need to know."""
+    prepared = context.manifest("prepare")
+    return TrainJob(
+        run_id=context.run_id,
+        warehouse=str(context.warehouse.location),
+        run_dir=context.run_dir / "train",
+        reference=Path(prepared["reference"]),
+        config=context.config,
+        counts=CountsFilter(
+            reference=prepared["policy_id"], sampling=sampling(context), template_id=prepared["template_id"]
+        ),
+        corpus_id=context.manifest("corpus")["corpus_id"],
+        search_id=context.manifest("pivotal")["search_id"],
+        problems_batch=prepared["problems_batch"],
+        prompts_batch=prepared["prompts_batch"],
+        end_on_stdin_eof=True,
+    )
+
+
+def _usable(manifest: dict[str, Any]) -> bool:
+    return all((Path(kept["path"]) / "config.json").is_file() for kept in manifest["policies"])
+
+
+STAGE = Stage(
+    name="train",
+    version=1,
+    sections=("train", "engine", "sandbox", "q0", "seed"),
+    inputs=inputs,
+    body=body,
+    usable=_usable,
+)
