@@ -6,7 +6,7 @@ a step costs what they cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,9 @@ from torch import Tensor
 from tasks.engines.choosing import choose
 from tasks.engines.protocol import Completion, Request
 from tasks.engines.randomness import sample_seed, stream_key, uniforms
+
+StopTest = Callable[[str, Sequence[int]], bool]
+"""Whether the newest of some tokens completes a stop text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Sample:
     temperature: float
     top_p: float
     max_tokens: int
+    stop_text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +50,23 @@ def distinct_prompts(requests: Sequence[Request]) -> list[Prompt]:
         wanted = samples.setdefault(tuple(request.prompt_ids), [])
         for index in range(request.n):
             seed = sample_seed(request.seed, index)
-            wanted.append(Sample(number, index, seed, request.temperature, request.top_p, request.max_tokens))
+            settings = (request.temperature, request.top_p, request.max_tokens, request.stop_text)
+            wanted.append(Sample(number, index, seed, *settings))
     return [Prompt(token_ids, tuple(wanted)) for token_ids, wanted in samples.items()]
 
 
 class Rows:
     """State of at most `capacity` rows; arrays are indexed by row, of which the first `count` are live."""
 
-    def __init__(self, capacity: int, longest: int, stop_ids: Sequence[int]) -> None:
+    def __init__(self, capacity: int, longest: int, stop_ids: Sequence[int], stop_test: StopTest) -> None:
         self.count = 0
+        self._stop_test = stop_test
         self._stop_ids = np.asarray(stop_ids, dtype=np.int64)
         self._samples: list[Sample | None] = [None] * capacity
         self._key = np.zeros(capacity, dtype=np.uint64)
         self._temperature = np.ones(capacity, dtype=np.float32)
         self._top_p = np.ones(capacity, dtype=np.float32)
+        self._has_stop_text = np.zeros(capacity, dtype=np.bool_)
         self._limit = np.zeros(capacity, dtype=np.int64)
         self._tokens = np.zeros((capacity, longest), dtype=np.int64)
         self._logprobs = np.zeros((capacity, longest), dtype=np.float32)
@@ -88,6 +95,7 @@ class Rows:
             self._key[row] = stream_key(sample.seed, prompt_ids)
         self._temperature[rows] = [sample.temperature for sample in samples]
         self._top_p[rows] = [sample.top_p for sample in samples]
+        self._has_stop_text[rows] = [bool(sample.stop_text) for sample in samples]
         self._limit[rows] = [sample.max_tokens for sample in samples]
         self.drawn[rows] = 0
         self.group[rows] = group
@@ -112,6 +120,8 @@ class Rows:
         """Live rows whose newest token ends them."""
         live = slice(0, self.count)
         ended = np.isin(self.last_token, self._stop_ids) | (self.drawn[live] >= self._limit[live])
+        for row in np.flatnonzero(self._has_stop_text[live] & ~ended).tolist():
+            ended[row] = self._text_ended(row)
         return np.flatnonzero(ended)
 
     def completions(self, rows: NDArray[np.int64]) -> Iterator[Completion]:
@@ -121,8 +131,14 @@ class Rows:
             assert sample is not None
             tokens = tuple(self._tokens[row, :length].tolist())
             logprobs = tuple(self._logprobs[row, :length].tolist())
-            reason = "stop" if tokens[-1] in self._stop_ids else "length"
+            reason = "stop" if tokens[-1] in self._stop_ids or self._text_ended(row) else "length"
             yield Completion(sample.request, sample.index, tokens, logprobs, reason, sample.seed)
+
+    def _text_ended(self, row: int) -> bool:
+        sample = self._samples[row]
+        if sample is None or not sample.stop_text:
+            return False
+        return self._stop_test(sample.stop_text, self._tokens[row, : self.drawn[row]].tolist())
 
     def remove(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Drop `rows`; returns which rows moved and where to, for whoever keeps arrays of their own."""
@@ -131,7 +147,7 @@ class Rows:
         movers = np.setdiff1d(np.arange(remaining, self.count), rows, assume_unique=True)
         for array in (
             *(self._key, self._temperature, self._top_p, self._limit, self._tokens, self._logprobs),
-            *(self.drawn, self.group, self.prompt_length),
+            *(self.drawn, self.group, self.prompt_length, self._has_stop_text),
         ):
             array[holes] = array[movers]
         for source, target in zip(movers.tolist(), holes.tolist(), strict=True):

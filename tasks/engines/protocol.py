@@ -48,7 +48,7 @@ class Request:
     `prompt_ids` may end in a response prefix. `temperature` 0 is greedy. `top_p` keeps the smallest set of tokens
     whose tempered probability reaches it (tokens tied with the last one are kept). `seed`, the prompt and a sample's
     index alone decide its randomness: neither the other requests nor their order do. Two requests with the same
-    prompt and seed therefore draw the same responses.
+    prompt and seed therefore draw the same responses. A response also ends with the token that completes `stop_text`.
     """
 
     prompt_ids: tuple[int, ...]
@@ -57,11 +57,12 @@ class Request:
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int = 96
+    stop_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One response: `token_ids` include the end token exactly when `finish_reason` is "stop".
+    """One response: with `finish_reason` "stop", the last of `token_ids` is the end token, or completes the stop text.
 
     `request` and `index` say which request of the call and which of its n samples. `logprobs` are of the sampled
     tokens, in nats, of the kind the engine's `logprob_kind` names. A request of the same prompt with n = 1 and this
@@ -92,6 +93,13 @@ class Engine(Protocol):
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
         """Raw log-probabilities (nats) of each response's tokens, given its prompt."""
+        ...
+
+    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
+        """Mean entropy (nats per token) of the untempered policy over each response's positions.
+
+        None where the engine cannot know it, and for empty responses.
+        """
         ...
 
     def refresh(self, checkpoint: Path) -> None:

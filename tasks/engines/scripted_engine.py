@@ -80,6 +80,10 @@ class ScriptedEngine:
         """Exact log-probabilities; minus infinity from the first token that no response has there."""
         return [_logprobs(self._responses(tuple(prompt)), tuple(response)) for prompt, response in sequences]
 
+    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
+        """A script's entropy is not computed."""
+        return [None for _ in sequences]
+
     def refresh(self, checkpoint: Path) -> None:
         """Take the policy id of `checkpoint`, and its script where it has one."""
         other = ScriptedEngine.open(checkpoint)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import shared_prefix
-from tasks.engines.decoding_batch import Prompt, Rows, Sample, distinct_prompts
+from tasks.engines.decoding_batch import Prompt, Rows, Sample, StopTest, distinct_prompts
 from tasks.engines.protocol import (
     Completion,
     EngineDrift,
@@ -29,6 +29,7 @@ from tasks.engines.protocol import (
     check_requests,
 )
 from tasks.engines.shared_prefix import SharedPrefixCache
+from tasks.engines.stop_text import StopText
 
 PARITY_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
 """Largest difference between a log-probability while sampling and by a full forward pass, in nats."""
@@ -48,6 +49,7 @@ class TransformersEngine:
         self._max_batch = max_batch
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model: Any = None
+        self._stop_text: StopText | None = None
         self.policy_id = ""
         self.refresh(checkpoint)
 
@@ -60,6 +62,7 @@ class TransformersEngine:
         stop_ids = checkpoints.stop_ids(checkpoint)
         _require_parity(model, PARITY_TOLERANCE[self._dtype])
         self._model, self._stop_ids, self.policy_id = model, stop_ids, policy
+        self._folder, self._stop_text = checkpoint, None
 
     def close(self) -> None:
         """Release the weights."""
@@ -70,20 +73,34 @@ class TransformersEngine:
         check_requests(requests)
         prompts = distinct_prompts(requests)
         if prompts:
-            yield from _Decoding(self._loaded(), prompts, self._max_batch, self._stop_ids).run()
+            stop_test = self._stop_test(requests)
+            yield from _Decoding(self._loaded(), prompts, self._max_batch, self._stop_ids, stop_test).run()
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
         """Raw log-probabilities of each response's tokens, by full forward passes over right-padded batches."""
+        return [logprobs for logprobs, _ in self._evaluated(sequences)]
+
+    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
+        """Mean entropy (nats per token) of the untempered policy over each response's positions."""
+        return [sum(entropy) / len(entropy) if entropy else None for _, entropy in self._evaluated(sequences)]
+
+    def _evaluated(self, sequences: Sequence[ScoredSequence]) -> list[tuple[list[float], list[float]]]:
+        """Log-probabilities and entropies per response token, longest sequences first, so that little is padding."""
         model = self._loaded()
         order = sorted(range(len(sequences)), key=lambda number: -sum(map(len, sequences[number])))
-        scores: list[list[float]] = [[] for _ in sequences]
+        found: list[tuple[list[float], list[float]]] = [([], []) for _ in sequences]
         while order:
             longest = max(1, sum(map(len, sequences[order[0]])))
             count = max(1, _SCORED_TOKENS // longest)
             now, order = order[:count], order[count:]
-            for number, score in zip(now, _score(model, [sequences[i] for i in now]), strict=True):
-                scores[number] = score
-        return scores
+            for number, values in zip(now, _evaluate(model, [sequences[i] for i in now]), strict=True):
+                found[number] = values
+        return found
+
+    def _stop_test(self, requests: Sequence[Request]) -> StopTest:
+        if self._stop_text is None and any(request.stop_text for request in requests):
+            self._stop_text = StopText(checkpoints.load_tokenizer(self._folder))
+        return self._stop_text or _never
 
     def _loaded(self) -> Any:
         if self._model is None:
@@ -94,13 +111,15 @@ class TransformersEngine:
 class _Decoding:
     """One call of `sample`: the queue of prompts, the live rows and their cache."""
 
-    def __init__(self, model: Any, prompts: Sequence[Prompt], max_batch: int, stop_ids: Sequence[int]) -> None:
+    def __init__(
+        self, model: Any, prompts: Sequence[Prompt], max_batch: int, stop_ids: Sequence[int], stop_test: StopTest
+    ) -> None:
         wanted = sum(len(prompt.samples) for prompt in prompts)
         capacity = min(max_batch, wanted)
         longest = max(sample.max_tokens for prompt in prompts for sample in prompt.samples)
         self._model = model
         self._device = model.device
-        self._rows = Rows(capacity, longest, stop_ids)
+        self._rows = Rows(capacity, longest, stop_ids, stop_test)
         self._cache = SharedPrefixCache(
             groups=min(capacity, len(prompts)),
             prefix=max(len(prompt.token_ids) for prompt in prompts),
@@ -184,7 +203,8 @@ class _Decoding:
 
 
 @torch.inference_mode()
-def _score(model: Any, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
+def _evaluate(model: Any, sequences: Sequence[ScoredSequence]) -> list[tuple[list[float], list[float]]]:
+    """Log-probability of, and entropy before, every response token; the head is applied to responses only."""
     longest = max(len(prompt) + len(response) for prompt, response in sequences)
     ids = torch.zeros(len(sequences), longest, dtype=torch.long)
     for row, (prompt, response) in enumerate(sequences):
@@ -196,10 +216,17 @@ def _score(model: Any, sequences: Sequence[ScoredSequence]) -> list[list[float]]
     ids, positions = ids.to(model.device), positions.to(model.device)
     hidden = model.base_model(ids, use_cache=False).last_hidden_state
     chosen = hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[-1]))
-    logits_BTV = model.get_output_embeddings()(chosen).float()
     targets = ids.gather(1, (positions + 1).clamp(max=longest - 1))
-    logp = logits_BTV.gather(2, targets[..., None])[..., 0] - logits_BTV.logsumexp(dim=-1)
-    return [logp[row, : len(response)].tolist() for row, (_, response) in enumerate(sequences)]
+    found: list[tuple[list[float], list[float]]] = []
+    for row, (_, response) in enumerate(sequences):
+        logp_TV = model.get_output_embeddings()(chosen[row, : len(response)]).float().log_softmax(dim=-1)
+        sampled_T = logp_TV.gather(1, targets[row, : len(response), None])[:, 0]
+        found.append((sampled_T.tolist(), torch.special.entr(logp_TV.exp()).sum(dim=-1).tolist()))
+    return found
+
+
+def _never(_text: str, _token_ids: Sequence[int]) -> bool:
+    return False
 
 
 def _require_plain_attention(model: Any) -> None:
@@ -224,7 +251,9 @@ def _require_parity(model: Any, tolerance: float) -> None:
     vocabulary = int(model.config.vocab_size)
     prompt = tuple(number * 7 % vocabulary for number in range(1, 6))
     try:
-        drawn = list(_Decoding(model, distinct_prompts([Request(prompt, 2, seed=0, max_tokens=4)]), 2, ()).run())
+        drawn = list(
+            _Decoding(model, distinct_prompts([Request(prompt, 2, seed=0, max_tokens=4)]), 2, (), _never).run()
+        )
     except (NotImplementedError, TypeError, KeyError, AttributeError) as error:
         raise _unsupported(model, f"{type(error).__name__}: {error}") from error
     expected = _reference_scores(model, [(prompt, completion.token_ids) for completion in drawn])
