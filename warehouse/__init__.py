@@ -1,8 +1,12 @@
-"""The trajectory warehouse: Parquet files under a DuckLake catalog, appended to by many, queried by anyone.
+"""The warehouse: every sample kept, queryable while it grows, never corrupted.
 
-    with Warehouse.open("./.spo/warehouse") as store: ...       # a program of the pipeline
-    connection = warehouse.open("./.spo/warehouse")             # a person with questions: read-only DuckDB
+`Warehouse.open()` for programs that append, read and follow; `warehouse.open()` for people with questions.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warehouse.errors import (
     ExtensionMissing,
@@ -16,10 +20,15 @@ from warehouse.errors import (
     WarehouseError,
     WarehouseMissing,
 )
+from warehouse.schema import SCHEMA_VERSION, TABLES
 from warehouse.store import Warehouse
-from warehouse.store import open_read_only as open
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = [
+    "SCHEMA_VERSION",
+    "TABLES",
     "ExtensionMissing",
     "InvalidRows",
     "NewerSchema",
@@ -33,3 +42,19 @@ __all__ = [
     "WarehouseMissing",
     "open",
 ]
+
+
+def open(path: str | Path | None = None) -> duckdb.DuckDBPyConnection:
+    """A read-only DuckDB connection to the warehouse with its tables and views in use; for people.
+
+    `SET VARIABLE at_snapshot = N` makes every table and view show the state at snapshot N.
+    """
+    from warehouse.opening import open_ledger, prepare
+    from warehouse.place import parse
+
+    place = parse(path)
+    ledger = open_ledger(place, read_only=True)
+    try:
+        return prepare(place, ledger, read_only=True)
+    finally:
+        ledger.close()

@@ -1,149 +1,185 @@
-"""The commit protocol: durable first, visible together, each batch once.
+"""The commit protocol: stage files and an intent durably, then let whoever holds the lock commit everybody's.
 
-1. Parquet files are written durably under fresh names (`<batch>.<random>.parquet`).
-2. The intent, naming batch and files, is written durably. From here the batch survives anything.
-3. Under the commit lock, one process registers all waiting intents in one transaction, whose commit message names the
-   batches; then the ledger learns them; then the intents go.
+1. Write every data file under a name never used before, durably. 2. Write the intent, durably: the batch is safe now.
+3. Take the lock; if the intent is gone, somebody committed it. 4. Reconcile the ledger with the catalog (a leader may
+have died between the two). 5. Take up to `GROUP` intents, drop those of batches in the ledger, register the files of
+the others in one transaction whose message lists them, enter the ledger, remove the intents.
 
-A process that dies between commit and ledger leaves a snapshot whose message the next leader reads: the ledger is first
-brought up to the newest snapshot, so that a batch is never registered twice. The committer never deletes a data file.
+A committer never deletes a data file: only the sweep of old orphans does.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import closing
-from pathlib import Path
-from typing import Any
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final
 
 import duckdb
 
-from warehouse.files import file_lock
-from warehouse.lake import LAKE
+from warehouse import lake
+from warehouse.errors import StorageLost, WarehouseError
+from warehouse.files import Store, translated
+from warehouse.intents import DataFile, Intent, new_key, reach
+from warehouse.ledger import COMMIT_LOCK, Committed, Ledger
+from warehouse.place import Place
 
-GROUP = 64
-LOCK_TIMEOUT_S = 120.0
+GROUP: Final = 64
+_TRIES: Final = 8
 
 
-class Ledger:
-    """Which batch became which snapshot. A SQLite file of its own, opened per call."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def create(self) -> None:
-        """Make the file and its table, unless they are there."""
-        with closing(self._open()) as db, db:
-            db.execute("CREATE TABLE IF NOT EXISTS batches (batch_id TEXT PRIMARY KEY, snapshot INTEGER NOT NULL)")
-            db.execute("CREATE TABLE IF NOT EXISTS progress (seen INTEGER NOT NULL)")
-
-    def snapshots(self, batch_ids: Iterable[str]) -> dict[str, int]:
-        """Snapshot of each committed batch among `batch_ids`."""
-        wanted = list(batch_ids)
-        found: dict[str, int] = {}
-        with closing(self._open()) as db:
-            for start in range(0, len(wanted), 500):
-                part = wanted[start : start + 500]
-                marks = ",".join("?" * len(part))
-                found.update(db.execute(f"SELECT batch_id, snapshot FROM batches WHERE batch_id IN ({marks})", part))
-        return found
-
-    def under(self, prefix: str) -> set[str]:
-        """Committed batches whose id starts with `prefix`."""
-        with closing(self._open()) as db:
-            query = "SELECT batch_id FROM batches WHERE substr(batch_id, 1, ?) = ?"
-            return {str(row[0]) for row in db.execute(query, (len(prefix), prefix))}
-
-    def seen(self) -> int:
-        """Newest snapshot the ledger accounts for."""
-        with closing(self._open()) as db:
-            row = db.execute("SELECT max(seen) FROM progress").fetchone()
-            return int(row[0] or 0)
-
-    def enter(self, batches: dict[str, int], seen: int) -> None:
-        """Add batches and move on to `seen`, in one transaction."""
-        with closing(self._open()) as db, db:
-            db.executemany("INSERT OR IGNORE INTO batches VALUES (?, ?)", batches.items())
-            db.execute("DELETE FROM progress")
-            db.execute("INSERT INTO progress VALUES (?)", (seen,))
-
-    def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=30)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        return db
+def stage_files(store: Store, batch_id: str, run_id: str, parts: Sequence[tuple[str, int, memoryview]]) -> Intent:
+    """Write the (table, number of rows, Parquet) of a batch durably; its intent, still unwritten."""
+    key = new_key()
+    plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in batch_id)[-80:]
+    files: list[DataFile] = []
+    for table, rows, content in parts:
+        name = f"{lake.STORED}/{table}/{plain}.{key[-12:]}.parquet"
+        store.write(name, content, written=lambda: reach("data-written"), renamed=lambda: reach("data-renamed"))
+        files.append(DataFile(table, name, rows, len(content), hashlib.sha256(content).hexdigest()))
+    return Intent(key, batch_id, run_id, tuple(files))
 
 
 class Committer:
-    """Registers staged batches. One per process."""
+    """Leads or follows group commits over one connection, which it uses alone while it holds the lock."""
 
-    def __init__(self, folder: Path, connection: duckdb.DuckDBPyConnection, ledger: Ledger) -> None:
-        self._folder = folder
+    def __init__(self, place: Place, connection: duckdb.DuckDBPyConnection, ledger: Ledger, store: Store) -> None:
+        self._place = place
         self._connection = connection
         self._ledger = ledger
+        self._store = store
 
-    @property
-    def intents(self) -> Path:
-        """Folder of intents that wait."""
-        return self._folder / "intents"
+    def commit(self, keys: Sequence[str], *, timeout_s: float) -> None:
+        """Return when none of these intents waits any more; raises WarehouseBusy, StorageFull or StorageLost."""
+        while any(self._ledger.has_intent(key) for key in keys):
+            waiting = lambda: not any(self._ledger.has_intent(key) for key in keys)  # noqa: E731
+            with self._ledger.lock(COMMIT_LOCK, timeout_s=timeout_s, done=waiting) as held:
+                if held:
+                    reach("lock-taken")
+                    self.lead()
+            reach("lock-released")
+        for key in keys:
+            reason = self._ledger.refusal(key)
+            if reason is not None:
+                raise StorageLost(reason)
 
-    def commit(self) -> None:
-        """Make every batch that is durable now visible; waits for another leader if there is one."""
-        with file_lock(self._folder / "commit.lock", timeout_s=LOCK_TIMEOUT_S, what="the warehouse's commit lock"):
-            self._reconcile()
-            while names := sorted(path for path in self.intents.iterdir() if path.suffix == ".json")[:GROUP]:
-                self._register(names)
-
-    def _reconcile(self) -> None:
-        """Learn from commit messages what a dead leader committed but did not enter."""
-        seen = self._ledger.seen()
-        current = current_snapshot(self._connection)
-        if current <= seen:
+    def lead(self) -> None:
+        """Commit one group; the caller holds the lock."""
+        intents = self._ledger.intents(GROUP)
+        if not intents:
             return
-        rows = self._connection.execute(
-            f"SELECT snapshot_id, commit_extra_info FROM ducklake_snapshots('{LAKE}') WHERE snapshot_id > ?", [seen]
-        ).fetchall()
-        self._ledger.enter({batch: snapshot for snapshot, info in rows for batch in _batches(info)}, current)
-
-    def _register(self, paths: Sequence[Path]) -> None:
-        intents: list[dict[str, Any]] = [json.loads(path.read_bytes()) for path in paths]
-        known = self._ledger.snapshots(intent["batch_id"] for intent in intents)
-        fresh: dict[str, dict[str, Any]] = {}
+        self.reconcile()
+        known = self._ledger.snapshots(intent.batch_id for intent in intents)
+        fresh: dict[str, Intent] = {}
         for intent in intents:
-            if intent["batch_id"] not in known:
-                fresh.setdefault(intent["batch_id"], intent)
+            if intent.batch_id not in known:
+                fresh.setdefault(intent.batch_id, intent)
         if fresh:
-            snapshot = self._transaction(fresh)
-            self._ledger.enter(dict.fromkeys(fresh, snapshot), snapshot)
-        for path in paths:
-            path.unlink(missing_ok=True)
+            refused = self._register_or_refuse(list(fresh.values()))
+            intents = [intent for intent in intents if intent.key not in refused]
+        self._ledger.remove_intents(intent.key for intent in intents)
+        reach("intents-removed")
 
-    def _transaction(self, fresh: dict[str, dict[str, Any]]) -> int:
-        connection = self._connection
-        connection.execute("BEGIN")
+    def reconcile(self) -> None:
+        """Enter every commit that the catalog has and the ledger lacks; the caller holds the lock."""
+        known = int(self._ledger.get("reconciled") or 0)
+        current = lake.current_snapshot(self._connection)
+        if current != known:
+            found = [
+                batch
+                for snapshot, extra in lake.commits_since(self._connection, self._place, known)
+                for batch in listed(snapshot, extra)
+            ]
+            self._ledger.record(found, current)
+        reach("ledger-reconciled")
+
+    def _register_or_refuse(self, intents: list[Intent]) -> set[str]:
         try:
-            for intent in fresh.values():
-                for file in intent["files"]:
-                    path = str(self._folder / file["path"])
-                    connection.execute(f"CALL ducklake_add_data_files('{LAKE}', ?, ?)", [file["table"], path])
-            message = json.dumps({"batches": list(fresh)})
-            connection.execute(
-                f"CALL {LAKE}.set_commit_message('spo', ?, extra_info => ?)", [f"{len(fresh)} batches", message]
-            )
+            self._register(intents)
+        except WarehouseError:
+            broken = [intent for intent in intents if self._fault(intent)]
+            if not broken:
+                raise
+            for intent in broken:
+                self._ledger.refuse_intent(intent, self._fault(intent))
+            whole = [intent for intent in intents if intent not in broken]
+            if whole:
+                self._register(whole)
+            return {intent.key for intent in broken}
+        return set()
+
+    def _register(self, intents: list[Intent]) -> None:
+        for attempt in range(_TRIES):
+            try:
+                snapshot = self._transact(intents)
+                break
+            except duckdb.Error as error:
+                if not _transient(error) or attempt == _TRIES - 1:
+                    raise translated(error, f"the catalog of {self._place}") from error
+                time.sleep(0.01 * 2**attempt)
+        else:
+            raise AssertionError
+        reach("catalog-committed")
+        batches = [Committed(intent.batch_id, intent.run_id, snapshot, intent.files) for intent in intents]
+        self._ledger.record(batches, snapshot)
+        reach("ledger-written")
+
+    def _transact(self, intents: list[Intent]) -> int:
+        paths: dict[str, list[str]] = defaultdict(list)
+        for intent in intents:
+            for file in intent.files:
+                paths[file.table].append(self._place.data + file.path)
+        connection = self._connection
+        if not paths:
+            return lake.current_snapshot(connection)
+        connection.execute("BEGIN")
+        reach("transaction-begun")
+        try:
+            lake.register(connection, list(paths.items()), extra_info(intents), f"{len(intents)} batches")
+            reach("files-registered")
             connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
+        except duckdb.Error:
+            _roll_back(connection)
             raise
-        return current_snapshot(connection)
+        return lake.current_snapshot(connection)
+
+    def _fault(self, intent: Intent) -> str:
+        for file in intent.files:
+            size = self._store.size(file.path)
+            if size != file.bytes:
+                found = "is missing" if size is None else f"has {size} bytes instead of {file.bytes}"
+                return f"batch {intent.batch_id!r} cannot be committed: {self._place.data}{file.path} {found}"
+        return ""
 
 
-def current_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
-    """Newest snapshot id."""
-    row = connection.execute(f"SELECT id FROM ducklake_current_snapshot('{LAKE}')").fetchone()
-    return int(row[0]) if row else 0
+def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
+    try:
+        connection.execute("ROLLBACK")
+    except duckdb.TransactionException:
+        return  # a failed COMMIT has already ended the transaction
 
 
-def _batches(info: str | None) -> list[str]:
-    return [str(batch) for batch in json.loads(info)["batches"]] if info else []
+def _transient(error: duckdb.Error) -> bool:
+    text = str(error).lower()
+    return "locked" in text or "busy" in text or "conflict" in text or "serialize" in text
+
+
+def extra_info(intents: Sequence[Intent]) -> str:
+    """What a commit's message says about its batches: enough to rebuild the ledger from the catalog."""
+    batches = [
+        {"batch_id": intent.batch_id, "run_id": intent.run_id, "files": [asdict(file) for file in intent.files]}
+        for intent in intents
+    ]
+    return json.dumps({"batches": batches}, separators=(",", ":"))
+
+
+def listed(snapshot: int, extra: str) -> list[Committed]:
+    """The batches that a commit's message lists."""
+    tree = json.loads(extra)
+    return [
+        Committed(batch["batch_id"], batch["run_id"], snapshot, tuple(DataFile(**file) for file in batch["files"]))
+        for batch in tree.get("batches", ())
+    ]

@@ -1,81 +1,173 @@
-"""Durable files: written whole, synced, and visible under their name only when complete.
-
-Errors: StorageFull and StorageLost, always before anything is acknowledged.
-"""
+"""Writing files so that they are whole or absent, on a disk or in an S3 bucket."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
-import json
 import os
-import socket
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final
 
-from warehouse.errors import StorageFull, StorageLost, WarehouseBusy
+from warehouse.errors import StorageFull, StorageLost, WarehouseError
+from warehouse.place import Place
 
-POLL_S = 0.01
-
-
-def write_durably(path: Path, content: bytes | memoryview) -> None:
-    """Write, sync, rename, sync the folder."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise storage_error(error, path) from error
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FULL_WORDS: Final = ("no space left", "disk is full", "file too large", "disk quota exceeded", "could not write")
 
 
-def storage_error(error: OSError, path: Path) -> StorageFull | StorageLost:
-    """What an operating system's error means for a batch."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StorageFull(f"no space left writing {path}; the batch was not stored: free space and run it again")
-    return StorageLost(f"cannot write {path}: {error.strerror}; the batch was not stored")
+def _nothing() -> None:
+    return None
 
 
-@contextmanager
-def file_lock(path: Path, *, timeout_s: float, what: str) -> Iterator[None]:
-    """Exclusive lock on a file; it is released when this process ends, however it ends.
+def write_durably(
+    path: Path,
+    content: bytes | memoryview,
+    *,
+    written: Callable[[], None] = _nothing,
+    renamed: Callable[[], None] = _nothing,
+) -> None:
+    """Write, fsync, rename, fsync the folder: after return the file survives a crash, before it there is none.
 
-    Raises WarehouseBusy naming the holder.
+    Raises StorageFull or StorageLost, and then leaves nothing behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + timeout_s
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    temporary = path.with_name(path.name + ".tmp")
+    with storage_errors(str(path)):
+        try:
+            _write_synced(temporary, content)
+            written()
+            os.replace(temporary, path)
+            renamed()
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def _write_synced(path: Path, content: bytes | memoryview) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "an unknown process"
-                    raise WarehouseBusy(
-                        f"{what} was not free within {timeout_s:g} s; it is held by {holder}"
-                    ) from None
-                time.sleep(POLL_S)
-        holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%FT%TZ", time.gmtime())})
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.encode(), 0)
-        yield
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_folder(path: Path) -> None:
+    """Make the folder's entries survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def storage_errors(what: str) -> Generator[None, None, None]:
+    """Turn the operating system's refusals into StorageFull and StorageLost."""
+    try:
+        yield
+    except OSError as error:
+        raise translated(error, what) from error
+
+
+def translated(error: BaseException, what: str) -> WarehouseError:
+    """`error` as StorageFull when it says that there is no space, else as StorageLost."""
+    text = str(error)
+    full = isinstance(error, OSError) and error.errno in _FULL
+    if full or any(words in text.lower() for words in _FULL_WORDS):
+        return StorageFull(f"no space left for {what}; the batch was not acknowledged: free space and repeat ({text})")
+    return StorageLost(f"cannot write {what}; the batch was not acknowledged: repair the storage and repeat ({text})")
+
+
+class Store:
+    """The data files of a place; names are relative to its data."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._folders: set[Path] = set()
+        self._s3: Any = _s3_file_system() if place.remote else None
+        self._bucket = place.data.removeprefix("s3://")
+
+    def write(
+        self, name: str, content: memoryview, *, written: Callable[[], None], renamed: Callable[[], None]
+    ) -> None:
+        """Write a whole new file durably; raises StorageFull or StorageLost."""
+        if self._s3 is None:
+            path = Path(self._place.data) / name
+            self._make(path.parent)
+            write_durably(path, content, written=written, renamed=renamed)
+            return
+        with storage_errors(self._place.data + name):
+            written()
+            with self._s3.open_output_stream(self._bucket + name) as stream:
+                stream.write(content)
+            renamed()
+
+    def _make(self, folder: Path) -> None:
+        if folder in self._folders:
+            return
+        with storage_errors(str(folder)):
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                for parent in (folder, *list(folder.parents)[:3]):
+                    sync_folder(parent)
+        self._folders.add(folder)
+
+    def size(self, name: str) -> int | None:
+        """The file's size (bytes); None when there is none."""
+        with storage_errors(self._place.data + name):
+            if self._s3 is None:
+                path = Path(self._place.data) / name
+                return path.stat().st_size if path.is_file() else None
+            found = self._s3.get_file_info(self._bucket + name)
+            return int(found.size) if found.is_file else None
+
+    def read(self, name: str) -> bytes:
+        """The file's content."""
+        with storage_errors(self._place.data + name):
+            if self._s3 is None:
+                return (Path(self._place.data) / name).read_bytes()
+            with self._s3.open_input_stream(self._bucket + name) as stream:
+                return bytes(stream.read())
+
+    def names(self) -> Iterable[tuple[str, float]]:
+        """Every file and the time it was last written (seconds since 1970)."""
+        with storage_errors(self._place.data):
+            if self._s3 is None:
+                root = Path(self._place.data)
+                return [
+                    (str(path.relative_to(root)), path.stat().st_mtime) for path in root.rglob("*") if path.is_file()
+                ]
+            return self._s3_names()
+
+    def _s3_names(self) -> list[tuple[str, float]]:
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(self._bucket.rstrip("/"), recursive=True, allow_not_found=True)
+        found = [info for info in self._s3.get_file_info(selector) if info.is_file]
+        return [(info.path.removeprefix(self._bucket), info.mtime.timestamp()) for info in found]
+
+    def delete(self, name: str) -> None:
+        """Delete the file if it is there."""
+        with storage_errors(self._place.data + name):
+            if self._s3 is None:
+                (Path(self._place.data) / name).unlink(missing_ok=True)
+            elif self.size(name) is not None:
+                self._s3.delete_file(self._bucket + name)
+
+
+def _s3_file_system() -> Any:
+    from pyarrow.fs import S3FileSystem
+
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
+    scheme, _, host = endpoint.rpartition("://")
+    return S3FileSystem(
+        endpoint_override=host or None,
+        scheme=scheme or "https",
+        region=os.environ.get("AWS_REGION", "us-east-1"),
+        connect_timeout=10,
+        request_timeout=60,
+    )

@@ -1,52 +1,215 @@
-"""A connection to the lake: DuckDB with DuckLake attached, from extensions that were installed as packages.
-
-Nothing is downloaded: every extension is the signed file inside its wheel, and automatic installation is off.
-"""
+"""The DuckLake attachment: extensions from installed wheels, the tables, and the views."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import duckdb
 
 from warehouse.errors import ExtensionMissing
+from warehouse.place import Place
+from warehouse.schema import PROVENANCE, TABLES, Table
 
 LAKE: Final = "lake"
-CATALOG: Final = "catalog.sqlite"
-DATA: Final = "data"
-_OPTIONS: Final = "META_JOURNAL_MODE 'WAL', META_BUSY_TIMEOUT 10000, DATA_INLINING_ROW_LIMIT 0"
+STORED: Final = "stored"
+"""Schema of the tables; the lake's main schema holds the views, which leave out quarantined batches."""
+METADATA: Final = f"__ducklake_metadata_{LAKE}"
+_VIEWS: Final = Path(__file__).parent / "views"
+_NO_DOWNLOADS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
-def connect(folder: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection whose default catalog is the lake in `folder`."""
-    connection = duckdb.connect(
-        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    )
-    for name in ("sqlite_scanner", "ducklake"):
-        connection.execute(f"LOAD '{extension_file(name)}'")
-    connection.execute(attach_line(folder, read_only=read_only))
-    connection.execute(f"USE {LAKE}")
-    connection.execute("SET enable_progress_bar = false")
+def connect(place: Place, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """A connection with the lake attached and in use; needs no network unless the place does."""
+    connection = duckdb.connect(config={**_NO_DOWNLOADS, "temp_directory": os.environ.get("TMPDIR", "/tmp")})
+    for statement in opening(place, read_only=read_only):
+        connection.execute(statement)
     return connection
 
 
-def attach_line(folder: Path, *, read_only: bool) -> str:
-    """The SQL that attaches the lake in `folder`; any DuckDB with the same extensions can run it."""
-    options = "READ_ONLY" if read_only else _OPTIONS
-    catalog, data = (str(folder / part).replace("'", "''") for part in (CATALOG, DATA))
-    return f"ATTACH 'ducklake:sqlite:{catalog}' AS {LAKE} (DATA_PATH '{data}/', OVERRIDE_DATA_PATH true, {options})"
+def opening(place: Place, *, read_only: bool) -> list[str]:
+    """The statements that make a bare DuckDB connection one with the lake attached and in use."""
+    statements = [f"LOAD {quoted(extension_file(name))}" for name in extensions(place)]
+    if place.remote:
+        statements.append(_secret())
+    return [*statements, attach(place, read_only=read_only), f"USE {LAKE}", "SET TimeZone = 'UTC'"]
 
 
-def extension_file(name: str) -> Path:
-    """The extension's file inside its wheel. Raises ExtensionMissing."""
+def attach(place: Place, *, read_only: bool) -> str:
+    """The ATTACH statement of the place."""
+    options = ["DATA_INLINING_ROW_LIMIT 0"]
+    if place.postgres is None:
+        catalog = f"ducklake:sqlite:{place.folder}/catalog.sqlite"
+        options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 10000"]
+    else:
+        catalog = f"ducklake:postgres:{libpq(place.postgres)}"
+        options.append(f"METADATA_SCHEMA {quoted(place.schema)}")
+    if not read_only:
+        options.insert(0, f"DATA_PATH {quoted(place.data)}")
+    if read_only:
+        options.append("READ_ONLY")
+    return f"ATTACH {quoted(catalog)} AS {LAKE} ({', '.join(options)})"
+
+
+def libpq(uri: str) -> str:
+    """A postgresql:// address as the key=value string that DuckLake wants."""
+    parts = urlsplit(uri)
+    known = {
+        "host": parts.hostname,
+        "port": str(parts.port) if parts.port else None,
+        "user": parts.username,
+        "password": parts.password,
+        "dbname": parts.path.lstrip("/") or None,
+        "options": "-clc_messages=C",
+    }
+    return " ".join(f"{name}={value}" for name, value in known.items() if value)
+
+
+def extensions(place: Place) -> list[str]:
+    """The extensions that the place needs, in the order of loading."""
+    catalog = "sqlite_scanner" if place.postgres is None else "postgres_scanner"
+    return ["ducklake", catalog, *(["httpfs"] if place.remote else [])]
+
+
+def extension_file(name: str) -> str:
+    """The signed extension binary that its wheel ships; raises ExtensionMissing."""
     package = f"duckdb_extension_{name}"
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        wheel = package.replace("_", "-")
-        raise ExtensionMissing(f"the DuckDB extension {name!r} is not installed; run `pip install {wheel}==1.5.5`")
-    found = sorted(Path(spec.submodule_search_locations[0]).rglob(f"{name}.duckdb_extension"))
-    if not found:
-        raise ExtensionMissing(f"the package {package} holds no file {name}.duckdb_extension")
-    return found[0]
+    found = importlib.util.find_spec(package)
+    version = duckdb.__version__
+    if found is not None and found.origin is not None:
+        path = Path(found.origin).parent / "extensions" / f"v{version}" / f"{name}.duckdb_extension"
+        if path.is_file():
+            return str(path)
+    wheel = package.replace("_", "-")
+    raise ExtensionMissing(f"DuckDB's extension {name!r} is not installed: pip install {wheel}=={version}")
+
+
+def _secret() -> str:
+    environment = os.environ
+    endpoint = environment.get("AWS_ENDPOINT_URL", "")
+    scheme, _, host = endpoint.rpartition("://")
+    parts = ["TYPE s3", f"REGION {quoted(environment.get('AWS_REGION', 'us-east-1'))}"]
+    for name, variable in (
+        ("KEY_ID", "AWS_ACCESS_KEY_ID"),
+        ("SECRET", "AWS_SECRET_ACCESS_KEY"),
+        ("SESSION_TOKEN", "AWS_SESSION_TOKEN"),
+    ):
+        if environment.get(variable):
+            parts.append(f"{name} {quoted(environment[variable])}")
+    if host:
+        parts += [f"ENDPOINT {quoted(host)}", "URL_STYLE 'path'", f"USE_SSL {str(scheme == 'https').lower()}"]
+    return f"CREATE OR REPLACE SECRET warehouse ({', '.join(parts)})"
+
+
+def quoted(text: str) -> str:
+    """`text` as a SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def create_table(table: Table) -> str:
+    """The statement that makes the table unless it is there."""
+    columns = ", ".join(
+        f'"{column.name}" {column.type}{" NOT NULL" if column.required else ""}'
+        for column in (*table.columns, *PROVENANCE)
+    )
+    return f'CREATE TABLE IF NOT EXISTS {STORED}."{table.name}" ({columns})'
+
+
+def masked_view(table: Table) -> str:
+    """The view of a table's name: its rows up to the chosen snapshot without quarantined batches."""
+    mask = f"WHERE batch_id NOT IN (SELECT bad_batch_id FROM {STORED}.quarantine)"
+    if table.name == "quarantine":
+        mask = "WHERE true"
+    return (
+        f'CREATE OR REPLACE VIEW "{table.name}" AS SELECT *, snapshot_id FROM {STORED}."{table.name}" {mask} '
+        f"AND (getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot'))"
+    )
+
+
+def comments(table: Table) -> list[str]:
+    """The statements that put the meanings into the catalog, where any client shows them."""
+    name = f'{STORED}."{table.name}"'
+    columns = [
+        f'COMMENT ON COLUMN {name}."{column.name}" IS {quoted(column.meaning)}'
+        for column in (*table.columns, *PROVENANCE)
+    ]
+    return [f"COMMENT ON TABLE {name} IS {quoted('one row per ' + table.row)}", *columns]
+
+
+def question_files() -> list[Path]:
+    """The files of views and macros, in the order in which they build on one another."""
+    return sorted(_VIEWS.glob("*.sql"))
+
+
+def question_statements() -> list[tuple[str, str]]:
+    """Every view and macro: (the question in its comment, its CREATE statement)."""
+    found: list[tuple[str, str]] = []
+    for path in question_files():
+        for part in re.split(r";\s*(?:\n|$)", path.read_text(encoding="utf-8")):
+            lines = part.strip().splitlines()
+            if not lines:
+                continue
+            asked = [line.removeprefix("--").strip() for line in lines if line.startswith("--")]
+            statement = "\n".join(line for line in lines if not line.startswith("--"))
+            found.append((" ".join(asked), statement))
+    return found
+
+
+def create_everything(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make tables, comments, views and macros in one transaction; harmless when they are there."""
+    connection.execute("BEGIN")
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {STORED}")
+    for table in TABLES.values():
+        connection.execute(create_table(table))
+    for table in TABLES.values():
+        for statement in comments(table):
+            connection.execute(statement)
+    create_views(connection)
+    connection.execute("COMMIT")
+
+
+def create_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make or replace every view and macro."""
+    for table in TABLES.values():
+        connection.execute(masked_view(table))
+    for _, statement in question_statements():
+        connection.execute(statement)
+
+
+def register(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[str, list[str]]], extra_info: str, message: str
+) -> None:
+    """Add Parquet files to their tables in the open transaction; `files` are (table, full paths)."""
+    for table, paths in files:
+        connection.execute(
+            f"CALL ducklake_add_data_files('{LAKE}', ?, ?, schema => '{STORED}', allow_missing => true)",
+            [table, paths],
+        )
+    connection.execute(
+        f"CALL ducklake_set_commit_message('{LAKE}', 'warehouse', ?, extra_info => ?)", [message, extra_info]
+    )
+
+
+def current_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
+    """The newest snapshot."""
+    row = connection.execute(f"FROM ducklake_current_snapshot('{LAKE}')").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def commits_since(connection: duckdb.DuckDBPyConnection, place: Place, snapshot: int) -> list[tuple[int, str]]:
+    """The (snapshot, extra information) of every commit after `snapshot` that carries any, oldest first."""
+    condition = f"snapshot_id > {int(snapshot)} AND commit_extra_info IS NOT NULL"
+    if place.postgres is None:
+        inner = f"SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE {condition}"
+        source = f"sqlite_query('{METADATA}', {quoted(inner)})"
+    else:
+        inner = f"SELECT snapshot_id, commit_extra_info FROM {place.schema}.ducklake_snapshot_changes WHERE {condition}"
+        source = f"postgres_query('{METADATA}', {quoted(inner)})"
+    rows = connection.execute(f"SELECT snapshot_id::BIGINT, commit_extra_info FROM {source} ORDER BY 1").fetchall()
+    return [(int(row[0]), str(row[1])) for row in rows]

@@ -103,7 +103,9 @@ STAGES = Table(
     (
         _text("stage", "name of the stage", required=True),
         _text("stage_version", "version of the stage's code"),
-        _text("key", "sha256 over stage, version, configuration and inputs; equal keys need not run again", required=True),
+        _text(
+            "key", "sha256 over stage, version, configuration and inputs; equal keys need not run again", required=True
+        ),
         _text("status", "completed, skipped or failed", required=True),
         _count("snapshot_in", "snapshot the stage read"),
         _count("snapshot_out", "snapshot after its last batch"),

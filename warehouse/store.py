@@ -1,239 +1,203 @@
-"""The warehouse: append batches once, follow them, ask questions of them.
-
-Every table is seen through a view that leaves out quarantined batches and adds the column `snapshot_id`, the snapshot
-a row arrived with.
-"""
+"""`Warehouse`: one process's handle on the store of everything that was sampled, judged, trained and evaluated."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import re
 import threading
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import duckdb
 
-from warehouse import encoding
-from warehouse.commit import Committer, Ledger, current_snapshot
-from warehouse.errors import InvalidRows, NewerSchema, WarehouseMissing
-from warehouse.files import file_lock, storage_error, write_durably
-from warehouse.lake import DATA, LAKE, attach_line, connect
-from warehouse.schema import PROVENANCE, SCHEMA_VERSION, TABLES
+from warehouse import lake
+from warehouse.commit import Committer, stage_files
+from warehouse.errors import InvalidRows
+from warehouse.files import Store
+from warehouse.intents import Intent
+from warehouse.ledger import Ledger
+from warehouse.opening import open_ledger, prepare
+from warehouse.place import Place, parse
 
-VIEWS: Final = Path(__file__).parent / "views"
-MARK: Final = "spo-warehouse.json"
-Rows = Sequence[Mapping[str, Any]]
+COMMIT_TIMEOUT_S: Final = 120.0
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 
 class Warehouse:
-    """One process's handle. `append` and `rows` may be called from several threads."""
+    """Appends, reads and follows; a context manager. One thread appends at a time, any number may read."""
 
-    def __init__(self, folder: Path, *, read_only: bool) -> None:
-        self.location = folder
-        self.read_only = read_only
-        self._lock = threading.RLock()
-        self._connection = connect(folder, read_only=read_only)
-        self._pinned: dict[int, duckdb.DuckDBPyConnection] = {}
-        self._ledger = Ledger(folder / "ledger.sqlite")
-        self._committer = Committer(folder, self._connection, self._ledger)
-        define_views(self._connection)
+    def __init__(self, place: Place, connection: duckdb.DuckDBPyConnection, ledger: Ledger, *, read_only: bool) -> None:
+        self._place = place
+        self._connection = connection
+        self._ledger = ledger
+        self._read_only = read_only
+        self._store = Store(place)
+        self._committer = Committer(place, connection, ledger, self._store)
+        self._writing = threading.RLock()
+        self._staged: list[Intent] = []
+        self._readers = threading.local()
 
     @classmethod
-    def open(cls, location: str | Path | None = None, *, read_only: bool = False) -> Warehouse:
-        """The warehouse at `location` (default `$SPO_WAREHOUSE`, else ./.spo/warehouse), made if it is not there.
+    def open(cls, location: str | Path | None = None, *, read_only: bool = False) -> Self:
+        """The warehouse at `location` (None: $SPO_WAREHOUSE, else ./.spo/warehouse), made if it is not there.
 
-        Raises WarehouseMissing (read-only opening makes nothing) and NewerSchema.
+        Batches that were staged by a process that died become visible now. Raises WarehouseMissing (read-only),
+        NewerSchema, UnsafeStorage, ExtensionMissing.
         """
-        folder = Path(location or os.environ.get("SPO_WAREHOUSE") or ".spo/warehouse").absolute()
-        if not (folder / MARK).is_file():
-            if read_only:
-                raise WarehouseMissing(f"there is no warehouse at {folder}; a run makes it, e.g. `make run`")
-            create(folder)
-        check_version(folder)
-        return cls(folder, read_only=read_only)
+        place = parse(location)
+        ledger = open_ledger(place, read_only=read_only)
+        try:
+            connection = prepare(place, ledger, read_only=read_only)
+        except BaseException:
+            ledger.close()
+            raise
+        opened = cls(place, connection, ledger, read_only=read_only)
+        if not read_only:
+            opened.commit()
+        return opened
 
-    def append(self, batch_id: str, tables: Mapping[str, Rows], *, run_id: str) -> int:
-        """Store a batch and make it visible; returns its snapshot. A batch id that was stored before is left alone.
+    @property
+    def location(self) -> str:
+        """Where the warehouse is, for people (no password)."""
+        return str(self._place)
 
-        Raises InvalidRows, UnknownTable, StorageFull, StorageLost, WarehouseBusy; then nothing was stored.
+    @property
+    def place(self) -> Place:
+        """Where the warehouse is."""
+        return self._place
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The connection that commits; for maintenance under the commit lock."""
+        return self._connection
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger; for maintenance."""
+        return self._ledger
+
+    @property
+    def store(self) -> Store:
+        """The data files; for maintenance."""
+        return self._store
+
+    @property
+    def committer(self) -> Committer:
+        """The committer; for maintenance."""
+        return self._committer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close; staged batches stay durable and become visible at anybody's next commit."""
+        self._connection.close()
+        self._ledger.close()
+
+    def append(self, batch_id: str, tables: Mapping[str, Sequence[Mapping[str, Any]]], *, run_id: str) -> int:
+        """Append a batch to one or several tables at once; the snapshot that shows it.
+
+        A batch id names a unit of work: appending the same id again changes nothing and returns the first snapshot.
+        Columns that a row leaves out are null. Raises InvalidRows, UnknownTable, StorageFull, StorageLost or
+        WarehouseBusy; then the batch is not acknowledged and the same call may be repeated.
         """
-        with self._lock:
+        with self._writing:
             known = self._ledger.snapshots([batch_id])
             if batch_id not in known:
                 self.stage(batch_id, tables, run_id=run_id)
-                self._committer.commit()
+                self.commit()
                 known = self._ledger.snapshots([batch_id])
             return known[batch_id]
 
-    def stage(self, batch_id: str, tables: Mapping[str, Rows], *, run_id: str) -> None:
-        """Make a batch durable; it becomes visible with the next commit of any process."""
+    def stage(self, batch_id: str, tables: Mapping[str, Sequence[Mapping[str, Any]]], *, run_id: str) -> None:
+        """Make a batch durable; it becomes visible at the next commit, whoever makes it. Raises as `append`."""
+        from warehouse import encoding
+
+        if not batch_id or not run_id:
+            raise InvalidRows("a batch needs a batch_id and a run_id")
         now = datetime.now(UTC)
-        attempt = uuid.uuid4().hex[:8]
-        stem = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', batch_id)[:80]}.{_digest(batch_id)}.{attempt}"
-        built = {
-            name: encoding.to_arrow(name, rows, run_id=run_id, batch_id=batch_id, now=now) for name, rows in tables.items()
-        }
-        files: list[dict[str, Any]] = []
-        for name, table in built.items():
-            if table.num_rows == 0:
-                continue
-            path = Path(DATA) / name / f"{stem}.parquet"
-            content = encoding.parquet_bytes(name, table)
-            write_durably(self.location / path, content)
-            files.append({"table": name, "path": str(path), "rows": table.num_rows, "bytes": len(content)})
-        if not files:
-            raise InvalidRows(f"batch {batch_id!r} has no rows")
-        intent = {"batch_id": batch_id, "run_id": run_id, "files": files}
-        write_durably(self._committer.intents / f"{now:%Y%m%dT%H%M%S%f}.{attempt}.json", json.dumps(intent).encode())
+        parts: list[tuple[str, int, memoryview]] = []
+        for name, rows in tables.items():
+            table = encoding.to_arrow(name, rows, run_id=run_id, batch_id=batch_id, now=now)
+            if table.num_rows:
+                parts.append((name, table.num_rows, encoding.parquet_bytes(name, table)))
+        self.stage_parts(batch_id, parts, run_id=run_id)
+
+    def stage_parts(self, batch_id: str, parts: Sequence[tuple[str, int, memoryview]], *, run_id: str) -> None:
+        """Make a batch of ready (table, rows, Parquet) durable."""
+        with self._writing:
+            intent = stage_files(self._store, batch_id, run_id, parts)
+            self._ledger.add_intent(intent)
+            self._staged.append(intent)
 
     def commit(self) -> int:
-        """Make every staged batch visible; returns the newest snapshot."""
-        with self._lock:
-            self._committer.commit()
+        """Make every batch that is staged now, by anybody, visible; the newest snapshot."""
+        with self._writing:
+            keys = [intent.key for intent in self._staged] or [intent.key for intent in self._ledger.intents()]
+            if keys:
+                self._committer.commit(keys, timeout_s=COMMIT_TIMEOUT_S)
+            self._staged.clear()
             return self.snapshot()
 
     def committed(self, batch_ids: Iterable[str]) -> set[str]:
-        """Those of `batch_ids` that are stored."""
+        """Those of the batches that are visible."""
         return set(self._ledger.snapshots(batch_ids))
 
     def committed_under(self, prefix: str) -> set[str]:
-        """Stored batches whose id starts with `prefix`."""
+        """Every visible batch whose id begins with `prefix`."""
         return self._ledger.under(prefix)
 
     def rows(self, sql: str, parameters: Parameters = (), *, snapshot: int | None = None) -> list[dict[str, Any]]:
-        """The rows of a query, one dict each; with `snapshot`, as the warehouse was then."""
-        with self._lock:
-            cursor = self._at(snapshot).execute(sql, parameters or None)
-            names = [column[0] for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        """The rows of a query over tables and views, without quarantined batches; up to `snapshot` when given."""
+        cursor = self._reader()
+        if snapshot is not None:
+            cursor.execute(f"SET VARIABLE at_snapshot = {int(snapshot)}")
+        try:
+            found = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+            names = [column[0] for column in found.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        finally:
+            if snapshot is not None:
+                cursor.execute("RESET VARIABLE at_snapshot")
 
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
-        """First column of the first row; None when there is none."""
-        for row in self.rows(sql, parameters):
-            return next(iter(row.values()))
-        return None
+        """The first column of the first row of a query; None when there is no row."""
+        cursor = self._reader()
+        found = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+        row = found.fetchone()
+        return None if row is None else row[0]
 
     def snapshot(self) -> int:
         """The newest snapshot."""
-        with self._lock:
-            return current_snapshot(self._connection)
+        return lake.current_snapshot(self._reader())
 
     def follow(
         self, table: str, since: int, *, where: str = "", parameters: Sequence[Any] = ()
     ) -> tuple[list[dict[str, Any]], int]:
-        """Rows of `table` that arrived after snapshot `since`, and the snapshot to go on from."""
-        encoding.table_named(table)
-        now = self.snapshot()
-        if now <= since:
+        """The rows of `table` that became visible after snapshot `since`, oldest first, and the next `since`.
+
+        Every row comes exactly once, whatever compaction does meanwhile; quarantined batches are left out.
+        """
+        from warehouse.following import rows_between
+
+        newest = self.snapshot()
+        if newest <= since:
             return [], since
-        condition = f" AND ({where})" if where else ""
-        sql = f"SELECT * FROM {table} WHERE snapshot_id > {int(since)} AND snapshot_id <= {now}{condition}"
-        return self.rows(sql + " ORDER BY snapshot_id", parameters), now
+        return rows_between(self._reader(), table, since, newest, where, parameters), newest
 
-    def lock(self, name: str, *, timeout_s: float) -> AbstractContextManager[None]:
-        """A named lock across processes; raises WarehouseBusy naming the holder."""
-        return file_lock(self.location / "locks" / _digest(name), timeout_s=timeout_s, what=f"the lock {name!r}")
+    def lock(self, name: str, *, timeout_s: float) -> AbstractContextManager[bool]:
+        """Hold the named lock among all processes of this warehouse; raises WarehouseBusy naming its holder."""
+        return self._ledger.lock(f"named/{name}", timeout_s=timeout_s)
 
-    def close(self) -> None:
-        """Give the connections back."""
-        with self._lock:
-            for connection in (self._connection, *self._pinned.values()):
-                connection.close()
-            self._pinned.clear()
-
-    def __enter__(self) -> Warehouse:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def _at(self, snapshot: int | None) -> duckdb.DuckDBPyConnection:
-        if snapshot is None:
-            return self._connection
-        if snapshot not in self._pinned:
-            connection = connect(self.location, read_only=True)
-            define_views(connection, snapshot=snapshot)
-            self._pinned[snapshot] = connection
-        return self._pinned[snapshot]
-
-
-def open_read_only(path: str | Path | None = None) -> duckdb.DuckDBPyConnection:
-    """A read-only DuckDB connection to the warehouse at `path`, with every view."""
-    folder = Path(path or os.environ.get("SPO_WAREHOUSE") or ".spo/warehouse").absolute()
-    if not (folder / MARK).is_file():
-        raise WarehouseMissing(f"there is no warehouse at {folder}; a run makes it, e.g. `make run`")
-    check_version(folder)
-    connection = connect(folder, read_only=True)
-    define_views(connection)
-    return connection
-
-
-def create(folder: Path) -> None:
-    """Make an empty warehouse; several processes may try at once."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise storage_error(error, folder) from error
-    with file_lock(folder / "commit.lock", timeout_s=120, what="the warehouse's commit lock"):
-        if (folder / MARK).is_file():
-            return
-        for part in (DATA, "intents", "locks"):
-            (folder / part).mkdir(exist_ok=True)
-        connection = connect(folder, read_only=False)
-        for name, table in TABLES.items():
-            columns = ", ".join(
-                f'"{c.name}" {c.type}{" NOT NULL" if c.required else ""}' for c in (*table.columns, *PROVENANCE)
-            )
-            connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
-        connection.close()
-        Ledger(folder / "ledger.sqlite").create()
-        sql = attach_line(folder, read_only=True) + f";\nUSE {LAKE};\n" + "".join(view_statements(None))
-        write_durably(folder / "warehouse.sql", sql.encode())
-        write_durably(folder / MARK, json.dumps({"schema_version": SCHEMA_VERSION}).encode())
-
-
-def check_version(folder: Path) -> None:
-    """Raise NewerSchema when a newer version of the project wrote the warehouse."""
-    written = int(json.loads((folder / MARK).read_bytes())["schema_version"])
-    if written > SCHEMA_VERSION:
-        raise NewerSchema(
-            f"the warehouse at {folder} has schema version {written}, this version of spo-pipeline knows "
-            f"{SCHEMA_VERSION}; install a newer spo-pipeline, or choose another warehouse with SPO_WAREHOUSE"
-        )
-
-
-def define_views(connection: duckdb.DuckDBPyConnection, *, snapshot: int | None = None) -> None:
-    """Tables without quarantined batches (as of `snapshot`), and the questions of views/*.sql."""
-    for statement in view_statements(snapshot):
-        connection.execute(statement)
-
-
-def view_statements(snapshot: int | None) -> list[str]:
-    """The SQL of every view."""
-    until = "" if snapshot is None else f" AND snapshot_id <= {int(snapshot)}"
-    tables = [
-        f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT *, snapshot_id FROM {LAKE}.main.{name} WHERE batch_id NOT IN "
-        f"(SELECT bad_batch_id FROM {LAKE}.main.quarantine){until};\n"
-        for name in TABLES
-    ]
-    questions = sorted(VIEWS.glob("*.sql"))
-    return tables + [statement + "\n" for path in questions for statement in _statements(path.read_text("utf-8"))]
-
-
-def _statements(text: str) -> list[str]:
-    return [part.strip() + ";" for part in re.split(r";\s*\n", text + "\n") if part.strip()]
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
+    def _reader(self) -> duckdb.DuckDBPyConnection:
+        cursor: duckdb.DuckDBPyConnection | None = getattr(self._readers, "cursor", None)
+        if cursor is None:
+            cursor = self._connection.cursor()
+            cursor.execute(f"USE {lake.LAKE}")
+            self._readers.cursor = cursor
+        return cursor

@@ -1,0 +1,211 @@
+"""The ledger: which batch became visible in which snapshot, which batches wait, and who holds which lock.
+
+`FolderLedger` keeps a SQLite file (never the catalog's own), one file per waiting intent, and flock-ed lock files.
+The PostgreSQL ledger (postgres_ledger.py) keeps the same in tables and advisory locks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from warehouse.errors import WarehouseBusy
+from warehouse.files import write_durably
+from warehouse.intents import DataFile, Intent, reach
+
+COMMIT_LOCK: Final = "commit"
+_POLL_S: Final = (0.001, 0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A batch of the ledger."""
+
+    batch_id: str
+    run_id: str
+    snapshot: int
+    files: tuple[DataFile, ...]
+
+    def files_json(self) -> str:
+        """The batch's files as JSON."""
+        return json.dumps([asdict(file) for file in self.files], separators=(",", ":"))
+
+
+class Ledger(Protocol):
+    """What the commit protocol needs to remember outside of the lake's catalog."""
+
+    def get(self, name: str) -> str | None: ...
+    def put(self, name: str, value: str) -> None: ...
+    def snapshots(self, batch_ids: Iterable[str]) -> dict[str, int]: ...
+    def under(self, prefix: str) -> set[str]: ...
+    def batches(self) -> list[Committed]: ...
+    def record(self, batches: Sequence[Committed], reconciled: int) -> None: ...
+    def add_intent(self, intent: Intent) -> None: ...
+    def has_intent(self, key: str) -> bool: ...
+    def intents(self, limit: int | None = None) -> list[Intent]: ...
+    def remove_intents(self, keys: Iterable[str]) -> None: ...
+    def refuse_intent(self, intent: Intent, reason: str) -> None: ...
+    def refusal(self, key: str) -> str | None: ...
+    def lock(
+        self, name: str, *, timeout_s: float, done: Callable[[], bool] | None = None
+    ) -> AbstractContextManager[bool]: ...
+    def close(self) -> None: ...
+
+
+def holder() -> str:
+    """This thread, for the message of whoever waits for it."""
+    thread = threading.current_thread().name
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return f"process {os.getpid()} ({thread}) on {socket.gethostname()} since {since}"
+
+
+def lock_file(folder: Path, name: str) -> Path:
+    """The file that stands for the named lock."""
+    plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)[:40]
+    return folder / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"
+
+
+class FolderLedger:
+    """The ledger of a warehouse in a folder; for processes of one machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._intents = folder / "intents"
+        self._refused = folder / "intents" / "refused"
+        self._locks = folder / "locks"
+        for path in (self._refused, self._locks):
+            path.mkdir(parents=True, exist_ok=True)
+        self._guard = threading.Lock()
+        self._database = sqlite3.connect(
+            folder / "ledger.sqlite", timeout=30, isolation_level=None, check_same_thread=False
+        )
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.executescript(
+            """
+            CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+            CREATE TABLE IF NOT EXISTS batches (
+                batch_id TEXT PRIMARY KEY, run_id TEXT NOT NULL, snapshot INTEGER NOT NULL, files TEXT NOT NULL
+            ) WITHOUT ROWID;
+            """
+        )
+
+    def close(self) -> None:
+        self._database.close()
+
+    def get(self, name: str) -> str | None:
+        with self._guard:
+            row = self._database.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put(self, name: str, value: str) -> None:
+        with self._guard:
+            self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def snapshots(self, batch_ids: Iterable[str]) -> dict[str, int]:
+        wanted = json.dumps(list(batch_ids))
+        query = "SELECT batch_id, snapshot FROM batches WHERE batch_id IN (SELECT value FROM json_each(?))"
+        with self._guard:
+            return dict(self._database.execute(query, (wanted,)).fetchall())
+
+    def under(self, prefix: str) -> set[str]:
+        query = "SELECT batch_id FROM batches WHERE batch_id >= ?1 AND substr(batch_id, 1, length(?1)) = ?1"
+        bounded = query + " AND batch_id < ?2"
+        with self._guard:
+            found = self._database.execute(bounded, (prefix, prefix + "\U0010ffff")).fetchall()
+        return {str(row[0]) for row in found}
+
+    def batches(self) -> list[Committed]:
+        with self._guard:
+            found = self._database.execute("SELECT batch_id, run_id, snapshot, files FROM batches").fetchall()
+        return [Committed(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in found]
+
+    def record(self, batches: Sequence[Committed], reconciled: int) -> None:
+        rows = [(batch.batch_id, batch.run_id, batch.snapshot, batch.files_json()) for batch in batches]
+        with self._guard:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                self._database.executemany("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?)", rows)
+                self._database.execute("INSERT OR REPLACE INTO meta VALUES ('reconciled', ?)", (str(reconciled),))
+                self._database.execute("COMMIT")
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+
+    def add_intent(self, intent: Intent) -> None:
+        write_durably(
+            self._intents / f"{intent.key}.json",
+            intent.to_json().encode(),
+            written=lambda: reach("intent-written"),
+            renamed=lambda: reach("intent-renamed"),
+        )
+
+    def has_intent(self, key: str) -> bool:
+        return (self._intents / f"{key}.json").exists()
+
+    def intents(self, limit: int | None = None) -> list[Intent]:
+        names = sorted(entry.name for entry in os.scandir(self._intents) if entry.name.endswith(".json"))
+        found: list[Intent] = []
+        for name in names[:limit]:
+            try:
+                found.append(Intent.from_json((self._intents / name).read_text(encoding="utf-8")))
+            except FileNotFoundError:
+                continue
+        return found
+
+    def remove_intents(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            (self._intents / f"{key}.json").unlink(missing_ok=True)
+
+    def refuse_intent(self, intent: Intent, reason: str) -> None:
+        write_durably(self._refused / f"{intent.key}.txt", reason.encode())
+        os.replace(self._intents / f"{intent.key}.json", self._refused / f"{intent.key}.json")
+
+    def refusal(self, key: str) -> str | None:
+        path = self._refused / f"{key}.txt"
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+    @contextmanager
+    def lock(
+        self, name: str, *, timeout_s: float, done: Callable[[], bool] | None = None
+    ) -> Generator[bool, None, None]:
+        """Hold the named lock; yields False, without it, as soon as `done` says that it is not needed any more."""
+        path = lock_file(self._locks, name)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            if not self._wait(descriptor, name, timeout_s, done):
+                yield False
+                return
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, holder().encode(), 0)
+            yield True
+        finally:
+            os.close(descriptor)
+
+    def _wait(self, descriptor: int, name: str, timeout_s: float, done: Callable[[], bool] | None) -> bool:
+        deadline = time.monotonic() + timeout_s
+        pause, longest = _POLL_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if done is not None and done():
+                    return False
+                if time.monotonic() >= deadline:
+                    who = os.pread(descriptor, 400, 0).decode(errors="replace") or "an unknown process"
+                    raise WarehouseBusy(
+                        f"the lock {name!r} was not free within {timeout_s:g} s; it is held by {who}"
+                    ) from None
+                time.sleep(pause)
+                pause = min(pause * 2, longest)

@@ -1,0 +1,26 @@
+"""Steps from each older schema version to the next; every step only adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import duckdb
+
+from warehouse import lake
+from warehouse.schema import SCHEMA_VERSION
+
+Step = Callable[[duckdb.DuckDBPyConnection], None]
+STEPS: Final[dict[int, Step]] = {}
+"""`STEPS[n]` brings the tables of version n to version n + 1; it must be harmless when run twice."""
+
+
+def migrate(
+    connection: duckdb.DuckDBPyConnection, version: int, *, to: int = SCHEMA_VERSION, steps: Mapping[int, Step] = STEPS
+) -> None:
+    """Bring the lake from `version` to `to` in one transaction, then make the views anew; the caller holds the lock."""
+    connection.execute("BEGIN")
+    for number in range(version, to):
+        steps[number](connection)
+    lake.create_views(connection)
+    connection.execute("COMMIT")

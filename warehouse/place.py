@@ -1,0 +1,118 @@
+"""Where a warehouse lies: its catalog (SQLite in a folder, or PostgreSQL) and its data (a folder, or an S3 bucket).
+
+A location is one string, so that one setting moves a warehouse:
+
+    ./.spo/warehouse                                             SQLite catalog and Parquet in one folder
+    ./.spo/warehouse?data=s3://bucket/prefix                     SQLite catalog in a folder, Parquet in a bucket
+    postgresql://user@host/database?data=/shared/folder          PostgreSQL catalog, Parquet in a shared folder
+    postgresql://user@host/database?schema=x&data=s3://bucket/x  PostgreSQL catalog (schema x), Parquet in a bucket
+
+S3 credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+from warehouse.errors import UnsafeStorage, WarehouseError
+
+DEFAULT: Final = "./.spo/warehouse"
+NETWORK_FILE_SYSTEMS: Final = frozenset(
+    "nfs nfs4 cifs smb3 smbfs lustre gpfs ceph glusterfs fuse.glusterfs fuse.sshfs fuse.s3fs fuse.gcsfuse fuse.rclone "
+    "beegfs afs ocfs2 gfs2 orangefs".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A parsed location. `folder` is set for a SQLite catalog, `postgres` (a connection URI) for PostgreSQL."""
+
+    folder: Path | None
+    postgres: str | None
+    schema: str
+    data: str
+    """Absolute folder or s3:// address of the Parquet files, ending in a slash."""
+
+    @property
+    def remote(self) -> bool:
+        """True when the data lie in an object store."""
+        return self.data.startswith("s3://")
+
+    def __str__(self) -> str:
+        if self.postgres is None:
+            return str(self.folder)
+        shown = urlsplit(self.postgres)
+        host = shown.netloc.rsplit("@", 1)[-1]
+        return f"{urlunsplit(('postgresql', host, shown.path, '', ''))} (schema {self.schema})"
+
+
+def parse(location: str | Path | None) -> Place:
+    """The place that a location (None: $SPO_WAREHOUSE, else ./.spo/warehouse) names; raises WarehouseError."""
+    text = os.fspath(location) if location is not None else os.environ.get("SPO_WAREHOUSE") or DEFAULT
+    if text.startswith(("postgresql://", "postgres://")):
+        return _postgres(text)
+    path, _, query = text.partition("?")
+    settings = _settings(query, {"data"}, text)
+    folder = Path(path).expanduser().resolve()
+    return Place(folder, None, "main", _data(settings.get("data") or str(folder / "data")))
+
+
+def _postgres(text: str) -> Place:
+    parts = urlsplit(text)
+    settings = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    data = settings.pop("data", None)
+    schema = settings.pop("schema", "spo")
+    if data is None:
+        raise WarehouseError(
+            f"the location {text!r} names no place for the data: add ?data=/shared/folder or ?data=s3://bucket/prefix"
+        )
+    if not schema.isidentifier():
+        raise WarehouseError(f"the schema {schema!r} of {text!r} is not a plain name")
+    server = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(settings), ""))
+    return Place(None, server, schema, _data(data))
+
+
+def _settings(query: str, known: set[str], text: str) -> dict[str, str]:
+    settings = {name: values[-1] for name, values in parse_qs(query).items()}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise WarehouseError(f"the location {text!r} has an unknown setting {unknown[0]!r}; known: {sorted(known)}")
+    return settings
+
+
+def _data(text: str) -> str:
+    if text.startswith("s3://"):
+        return text.rstrip("/") + "/"
+    if "://" in text:
+        raise WarehouseError(f"data can lie in a folder or at s3://bucket/prefix, not at {text!r}")
+    return str(Path(text).expanduser().resolve()) + "/"
+
+
+def refuse_network_folder(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> None:
+    """Raise UnsafeStorage when `folder` lies on a network file system (as far as the system tells)."""
+    if not mounts.is_file():
+        return
+    kind = file_system(folder, mounts.read_text(encoding="utf-8", errors="replace"))
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise UnsafeStorage(
+            f"{folder} is on a network file system ({kind}), where SQLite's locks do not hold. Use a local folder, or "
+            f"a PostgreSQL catalog with the data there: postgresql://user@host/database?data={folder}/data"
+        )
+
+
+def file_system(folder: Path, mountinfo: str) -> str:
+    """The type of the file system that holds `folder`, from the text of /proc/self/mountinfo; '' when unknown."""
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split()
+        if len(fields) < 5 or not right:
+            continue
+        point = fields[4].encode().decode("unicode_escape")
+        if (folder == Path(point) or Path(point) in folder.parents) and len(point) >= best:
+            best, kind = len(point), right.split()[0]
+    return kind
