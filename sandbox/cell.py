@@ -1,0 +1,223 @@
+"""What happens inside the forked children: compiling a program, and running it as `__main__`.
+
+Everything here runs just before, or underneath, foreign code: nothing after the program's start is believed by
+anyone. What is needed after the program ran is bound before it runs.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import hashlib
+import importlib
+import io
+import marshal
+import os
+import random
+import resource
+import sys
+import threading
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+HIGHEST_FD = 4096
+COMPILE_MEMORY = 1 << 30
+COMPILE_OUTPUT = 64 << 20
+SUMMARY = 600
+"""Bytes of a compilation's result which the host may see: a mark, then the code's hash or an error message."""
+COMPILED, REFUSED = b"1", b"0"
+HASH_LENGTH = 32
+OPENERS = frozenset({"open", "fdopen", "FileIO", "TextIOWrapper", "BufferedWriter"})
+PREIMPORTS = (
+    "collections", "heapq", "bisect", "itertools", "functools", "math", "string", "re", "random", "operator", "copy",
+    "decimal", "fractions", "typing", "io", "threading", "queue", "array", "time", "datetime", "cmath", "statistics",
+    "types", "dataclasses", "enum", "traceback", "linecache", "contextlib", "ctypes",
+)  # fmt: skip
+
+
+def prepare(preimports: list[str]) -> None:
+    """Once, in the server: import what programs import, and make the standard streams every child will use."""
+    for name in (*PREIMPORTS, *preimports):
+        importlib.import_module(name)
+    random.seed(0)
+    sys.argv = ["main.py"]
+    builtins.exit = builtins.quit = leave  # the site module, which the runner goes without, provides these
+    open_streams()
+
+
+def leave(code: object = None) -> NoReturn:
+    """`exit` and `quit`, as the site module provides them."""
+    raise SystemExit(code)
+
+
+def open_streams() -> None:
+    """Text streams on descriptors 0, 1 and 2, set up as a fresh interpreter does."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
+        buffer = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+        errors = "backslashreplace" if fd == 2 else "surrogateescape"
+        stream: Any = io.TextIOWrapper(buffer, "utf-8", errors, line_buffering=fd == 2)
+        stream.mode = "r" if fd == 0 else "w"
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def set_limits(cpu_ms: int, address_space: int, file_size: int) -> None:
+    """Hard caps of this process. The server ends it at the exact CPU limit; the kernel a little later."""
+    cpu_s = -(-cpu_ms // 1000) + 1
+    setrlimit = resource.setrlimit
+    setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+    setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+
+
+# compiling -------------------------------------------------------------------------------------------------------
+
+
+def compile_into(source: int, target: int) -> NoReturn:
+    """Compile the program in file `source`; write hash, flags and code, or the error, to file `target`; exit."""
+    text = os.pread(source, os.fstat(source).st_size, 0)
+    try:
+        code = compile(text, "main.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        message = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+        os.write(target, REFUSED + message[: SUMMARY - 1])
+        os._exit(0)
+    flags = b"1" if uses_files(code) else b"0"
+    data = COMPILED + code_hash(code).encode() + flags + marshal.dumps(code)
+    while data:
+        data = data[os.write(target, data) :]
+    os._exit(0)
+
+
+def parts(code: CodeType) -> tuple[CodeType, ...]:
+    """Code objects directly inside this one."""
+    return tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
+
+
+def uses_files(code: CodeType) -> bool:
+    """Whether the program may hold files of its own, which a normal exit would flush."""
+    return not OPENERS.isdisjoint(code.co_names) or any(uses_files(part) for part in parts(code))
+
+
+def code_hash(code: CodeType) -> str:
+    """Hash of everything in the code but where in the text it stood: equal hashes, equal behaviour."""
+    digest = hashlib.sha256()
+    _hash_code(code, digest.update)
+    return digest.hexdigest()[:HASH_LENGTH]
+
+
+def _hash_code(code: CodeType, update: Any) -> None:
+    update(b"<code")
+    update(code.co_code)
+    update(code.co_exceptiontable)
+    numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_name)
+    update(repr((numbers, names)).encode("utf-8", "surrogatepass"))
+    for constant in code.co_consts:
+        _hash_constant(constant, update)
+    update(b">")
+
+
+def _hash_constant(constant: object, update: Any) -> None:
+    if isinstance(constant, CodeType):
+        _hash_code(constant, update)
+    elif isinstance(constant, tuple):
+        update(b"(")
+        for item in constant:
+            _hash_constant(item, update)
+        update(b")")
+    elif isinstance(constant, frozenset):
+        update(repr(sorted(f"{type(item).__name__}{item!r}" for item in constant)).encode("utf-8", "surrogatepass"))
+    elif isinstance(constant, int) and not isinstance(constant, bool):
+        update(b"i%x;" % constant)
+    else:
+        update(f"{type(constant).__name__}{constant!r};".encode("utf-8", "surrogatepass"))
+
+
+# running ---------------------------------------------------------------------------------------------------------
+
+
+def load(code_file: int) -> tuple[CodeType, bool]:
+    """The compiled program, and whether it may hold files of its own."""
+    data = os.pread(code_file, os.fstat(code_file).st_size, 0)
+    start = len(COMPILED) + HASH_LENGTH
+    return marshal.loads(data[start + 1 :]), data[start : start + 1] == b"1"
+
+
+def fresh_main() -> dict[str, Any]:
+    """The namespace of a new `__main__` module."""
+    main = ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins, __file__="main.py")
+    sys.modules["__main__"] = main
+    return main.__dict__
+
+
+def run_program(loaded: tuple[CodeType, bool]) -> NoReturn:
+    """Run the program as a fresh interpreter would, and exit with its status without the interpreter's farewell."""
+    leave_now = os._exit
+    status = 70
+    try:
+        status = run_main(*loaded)
+    finally:
+        leave_now(status)
+
+
+def run_main(code: CodeType, holds_files: bool) -> int:
+    """Exit status of the program; its output is flushed, its threads are over."""
+    namespace = fresh_main()
+    status = 0
+    try:
+        exec(code, namespace)
+    except SystemExit as request:
+        status = exit_status(request.code)
+    except BaseException:
+        status = 1
+        show_error()
+    return finish(status, namespace if holds_files else None)
+
+
+def finish(status: int, namespace: dict[str, Any] | None) -> int:
+    """What the interpreter does at its end that others can see: threads, atexit, files of the program, streams."""
+    try:
+        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+        import atexit
+
+        atexit._run_exitfuncs()
+    except BaseException:
+        show_error()
+    try:
+        sys.stdout.flush()
+        if sys.stdout is not sys.__stdout__:
+            sys.__stdout__.flush()  # pyright: ignore[reportOptionalMemberAccess]
+        if namespace is not None:
+            namespace.clear()
+            gc.collect()
+    except BaseException:
+        show_error()
+        status = status or 120
+    return status
+
+
+def exit_status(code: object) -> int:
+    """Process status of `SystemExit(code)`."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    try:
+        sys.stderr.write(f"{code}\n")
+    except BaseException:
+        return 1
+    return 1
+
+
+def show_error() -> None:
+    """Traceback of the current exception on standard error, whatever the program did to the means."""
+    try:
+        kind, error, trace = sys.exc_info()
+        if kind is not None and error is not None:
+            sys.__excepthook__(kind, error, trace)
+            sys.stderr.flush()
+    except BaseException:
+        return

@@ -1,0 +1,96 @@
+"""Byte streams to a runner, with a deadline on every read and write: a runner may always turn hostile or silent."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from typing import Protocol
+
+from sandbox.errors import RunnerLost
+
+CHUNK = 1 << 16
+
+
+class Channel(Protocol):
+    """Both directions to one runner."""
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Write everything before `deadline` (monotonic seconds) or raise RunnerLost."""
+        ...
+
+    def receive(self, count: int, deadline: float) -> bytes:
+        """Exactly `count` bytes before `deadline` or raise RunnerLost."""
+        ...
+
+    def close(self) -> None:
+        """End the runner and everything below it."""
+        ...
+
+
+class ProcessChannel:
+    """A runner that is a child process, spoken to through two pipes; it leads a process group of its own."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+            cwd="/",
+        )
+        assert self._process.stdin and self._process.stdout
+        self._inlet, self._outlet = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._inlet, False)
+        self._writable, self._readable = select.poll(), select.poll()
+        self._writable.register(self._inlet, select.POLLOUT)
+        self._readable.register(self._outlet, select.POLLIN)
+        self._buffer = bytearray()
+
+    def send(self, data: bytes, deadline: float) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._inlet, view) :]
+            except BlockingIOError:
+                wait(self._writable, deadline, "does not read")
+            except BrokenPipeError as error:
+                raise RunnerLost(f"the runner is gone ({self._last_words()})") from error
+
+    def receive(self, count: int, deadline: float) -> bytes:
+        while len(self._buffer) < count:
+            wait(self._readable, deadline, "does not answer")
+            part = os.read(self._outlet, max(CHUNK, count - len(self._buffer)))
+            if not part:
+                raise RunnerLost(f"the runner is gone ({self._last_words()})")
+            self._buffer += part
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return data
+
+    def close(self) -> None:
+        process = self._process
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdin and process.stdout
+        for stream in (process.stdin, process.stdout):
+            if not stream.closed:
+                stream.close()
+
+    def _last_words(self) -> str:
+        try:
+            return f"exit status {self._process.wait(2)}"
+        except subprocess.TimeoutExpired:
+            return "its pipe is closed"
+
+
+def wait(poller: select.poll, deadline: float, complaint: str) -> None:
+    """Wait until the poller reports something; RunnerLost at the deadline."""
+    left = deadline - time.monotonic()
+    if left <= 0 or not poller.poll(left * 1000):
+        raise RunnerLost(f"the runner {complaint} in time")

@@ -1,0 +1,134 @@
+"""What goes into the judge and what comes out: frozen records, no behaviour beyond simple derived values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Protocol
+
+VERSION = "1"
+"""Meaning of a verdict. Raised whenever the same program and suite could be judged differently than before."""
+
+
+class Verdict(StrEnum):
+    """Outcome of a test or of a submission. `infra` is the sandbox's own failure and never a reward."""
+
+    accepted = "accepted"
+    wrong_answer = "wrong_answer"
+    time_limit = "time_limit"
+    memory_limit = "memory_limit"
+    output_limit = "output_limit"
+    runtime_error = "runtime_error"
+    compile_error = "compile_error"
+    infra = "infra"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one test may use. CPU time decides `time_limit`; the wall-clock cap only catches programs that wait."""
+
+    cpu_s: float = 2.0
+    wall_s: float | None = None
+    """None: five times the CPU limit and at least ten seconds."""
+    memory_bytes: int = 512 << 20
+    """Resident memory, the interpreter's about 15 MiB included."""
+    output_bytes: int = 1 << 20
+    """Most bytes on standard output and, separately, on standard error."""
+    compile_cpu_s: float = 10.0
+
+    @property
+    def wall_cap_s(self) -> float:
+        """Seconds of real time after which a test is ended."""
+        return self.wall_s if self.wall_s is not None else max(10.0, 5 * self.cpu_s)
+
+
+@dataclass(frozen=True, slots=True)
+class TestCase:
+    """One test: what the program reads and what it should print.
+
+    In function style `input` is one assert statement (or test code) and `expected` is empty.
+    """
+
+    __test__ = False
+    input: str
+    expected: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """How an output is compared with the expected one (see checker.py)."""
+
+    kind: Literal["tokens", "codecontests", "exact", "special"] = "tokens"
+    case_sensitive: bool = False
+    """`tokens`: compare letters exactly. Off: tokens of letters only are compared without case."""
+    float_tolerance: float | None = None
+    """`tokens`: absolute or relative tolerance. None: 1e-6 if the expected output holds a non-integer, else none."""
+    name: str = ""
+    """`special`: which of the judge's special checkers decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The tests of one problem. `suite_id` must change whenever anything else here changes."""
+
+    suite_id: str
+    tests: tuple[TestCase, ...]
+    checker: Checker = Checker()
+    limits: Limits = Limits()
+    style: Literal["stdin", "function"] = "stdin"
+    entry_point: str = ""
+    """Function style: name of the function under test; empty: whatever the asserts call."""
+    setup: str = ""
+    """Function style: trusted code run before the asserts (imports, helper functions of the tests)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A program to be judged against a suite."""
+
+    program: str
+    suite: Suite
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """What happened on one test; `index` is its position in the suite."""
+
+    __test__ = False
+    index: int
+    verdict: Verdict
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    memory_bytes: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Verdict on a submission: `accepted`, or that of the first failing test in the order they were run."""
+
+    verdict: Verdict
+    passed: int
+    total: int
+    cpu_s: float = 0.0
+    """CPU seconds of all tests run."""
+    memory_bytes: int = 0
+    """Largest resident memory of any test."""
+    detail: str = ""
+    tests: tuple[TestResult, ...] = ()
+    """Results of the tests that were run, by index; fewer than `total` after an early exit."""
+    reused: bool = False
+    """Taken from an identical program, of this batch or of the store."""
+
+
+class VerdictStore(Protocol):
+    """Verdicts kept across runs by the caller, under (program key, suite id)."""
+
+    def get(self, keys: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Judgement]:
+        """Judgements known for these keys."""
+        ...
+
+    def put(self, judgements: Mapping[tuple[str, str], Judgement]) -> None:
+        """Keep these judgements."""
+        ...

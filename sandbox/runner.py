@@ -1,0 +1,317 @@
+"""The one program inside every sandbox: a confined fork server that runs foreign programs and reports what they did.
+
+The host sends commands on standard input and reads reports on standard output; both are moved away before anything
+foreign runs, so no test ever holds them. The server itself never reads submission bytes: they go from the pipe into
+memory files (splice), are compiled in a cell of their own and come back as memory files (sendfile). Each test is a
+child forked from the server with fresh memory files as standard input, output and error. What is right or wrong is
+unknown here: only the host has the expected outputs.
+
+Command: op, a, b, length (`COMMAND`), then `length` bytes. P: keep an input as slot a. D: forget slot a. C: compile
+this program, b CPU milliseconds. R: run the tests in the payload (`PLAN`). S: stop the run in progress.
+Report: `REPORT`, then the announced bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+from typing import Any, NamedTuple
+
+from sandbox import cell, confine
+
+COMMAND = struct.Struct("<cIIQ")
+PLAN = struct.Struct("<IIQQBBHI")  # cpu ms, wall ms, memory, output, style, stop at failure, tests per fork, job
+REPORT = struct.Struct("<4scIIiBQQQQQII")
+"""Magic, kind, job, slot, wait status, ended by, cpu us, wall us, peak KiB, out size, err size, out and err bytes."""
+MAGIC = b"SPO1"
+ENDED_ITSELF, ENDED_CPU, ENDED_WALL, ENDED_ASLEEP = 0, 1, 2, 3
+STACK_SLACK = 640 << 20
+"""Address space beyond the memory limit, for stacks of threads: programs reserve 128 MiB and more and touch little."""
+ERROR_TAIL = 2048
+NAP_S = 1.0
+"""A process that used no CPU time at all for this long is asleep, not slow."""
+
+
+class Plan(NamedTuple):
+    """Limits and manner of a run, as the host sent them."""
+
+    cpu_ms: int
+    wall_ms: int
+    memory: int
+    output: int
+    style: int
+    stop_at_failure: int
+    per_fork: int
+    job: int
+
+
+class End(NamedTuple):
+    """How a child ended."""
+
+    status: int
+    ended: int
+    cpu_us: int
+    wall_us: int
+    peak_kib: int
+
+
+class Server:
+    """State between commands: the input slots, the compiled program, the pipes to the host."""
+
+    def __init__(self, inlet: int, outlet: int, base_memory: int) -> None:
+        self.inlet, self.outlet, self.base_memory = inlet, outlet, base_memory
+        self.slots: dict[int, int] = {}
+        self.code = -1
+        self.fork: Any = confine.LIBC.fork
+        program, self.pid_index = confine.child_filter()
+        self.filter = confine.FilterProgram(program)
+        self.commands = select.poll()
+        self.commands.register(inlet, select.POLLIN)
+
+    # host side of things
+
+    def serve(self) -> None:
+        """Obey until the host closes the pipe."""
+        while True:
+            op, a, b, length = COMMAND.unpack(self.take(COMMAND.size))
+            if op == b"P":
+                self.forget(a)
+                self.slots[a] = self.receive(length)
+            elif op == b"D":
+                self.forget(a)
+            elif op == b"C":
+                self.compile(length, b, a)
+            elif op == b"R":
+                self.run(self.take(length))
+
+    def take(self, length: int) -> bytes:
+        """Exactly `length` bytes written by the host itself; ends the server when the host is gone."""
+        parts: list[bytes] = []
+        while length:
+            part = os.read(self.inlet, length)
+            if not part:
+                os._exit(0)
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def receive(self, length: int) -> int:
+        """A sealed memory file with the next `length` bytes, which the server never sees."""
+        fd = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        while length:
+            moved = os.splice(self.inlet, fd, length)
+            if not moved:
+                os._exit(0)
+            length -= moved
+        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        return fd
+
+    def forget(self, slot: int) -> None:
+        fd = self.slots.pop(slot, -1)
+        if fd >= 0:
+            os.close(fd)
+
+    def report(self, kind: bytes, job: int, slot: int, end: End, out: int, err: int, most: int) -> None:
+        """Send what happened and, unless there is more than `most`, the output; of the error text only the tail."""
+        out_size = os.fstat(out).st_size if out >= 0 else 0
+        err_size = os.fstat(err).st_size if err >= 0 else 0
+        out_sent = out_size if out_size <= most else 0
+        err_sent = min(err_size, ERROR_TAIL)
+        head = REPORT.pack(
+            MAGIC, kind, job, slot, end.status, end.ended, end.cpu_us, end.wall_us, end.peak_kib, out_size, err_size,
+            out_sent, err_sent,
+        )  # fmt: skip
+        write_all(self.outlet, head)
+        self.send(out, 0, out_sent)
+        self.send(err, err_size - err_sent, err_sent)
+
+    def send(self, fd: int, offset: int, count: int) -> None:
+        while count:
+            moved = os.sendfile(self.outlet, fd, offset, count)
+            if not moved:
+                os._exit(4)
+            offset += moved
+            count -= moved
+
+    # children
+
+    def compile(self, length: int, cpu_ms: int, job: int) -> None:
+        """Compile a program in a cell; the host gets the cell's summary, the code stays here as a memory file."""
+        if self.code >= 0:
+            os.close(self.code)
+        source = self.receive(length)
+        self.code = os.memfd_create("code", os.MFD_CLOEXEC)
+        pid = self.fork()
+        if pid == 0:
+            cell.set_limits(cpu_ms, self.base_memory + cell.COMPILE_MEMORY, cell.COMPILE_OUTPUT)
+            self.confine_child(source, self.code, self.code)
+            cell.compile_into(0, 1)
+        end = attend(pid, cpu_ms / 1000, 10 + 5 * cpu_ms / 1000)
+        os.close(source)
+        self.report(b"C", job, 0, end, -1, -1, 0)
+        size = os.fstat(self.code).st_size
+        head = min(size, cell.SUMMARY)
+        write_all(self.outlet, struct.pack("<I", head))
+        self.send(self.code, 0, head)
+        expect_no_children()
+
+    def confine_child(self, stdin: int, stdout: int, stderr: int, *more: int) -> None:
+        """In a child: standard files and `more` (from 3 upwards) in place, all else closed, the child's filter up."""
+        os.lseek(stdin, 0, os.SEEK_SET)
+        for target, fd in enumerate((stdin, stdout, stderr, *more)):
+            os.dup2(fd, target)
+        os.closerange(3 + len(more), cell.HIGHEST_FD)
+        confine.LIBC.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        self.filter.patch(self.pid_index, os.getpid())
+        self.filter.install()
+
+    def run(self, payload: bytes) -> None:
+        """Run tests until they are done, one fails (if so planned) or the host says stop."""
+        plan = Plan(*PLAN.unpack_from(payload))
+        slots = [slot for (slot,) in struct.iter_unpack("<I", payload[PLAN.size :])]
+        for start in range(0, len(slots), plan.per_fork):
+            if start and self.commands.poll(0):
+                break
+            group = slots[start : start + plan.per_fork]
+            good = self.run_one(plan, group[0]) if plan.per_fork == 1 else self.run_group(plan, group)
+            if plan.stop_at_failure and not good:
+                break
+        self.report(b"E", plan.job, 0, End(0, 0, 0, 0, 0), -1, -1, 0)
+
+    def run_one(self, plan: Plan, slot: int) -> bool:
+        out = os.memfd_create("out", os.MFD_CLOEXEC)
+        err = os.memfd_create("err", os.MFD_CLOEXEC)
+        pid = self.fork()
+        if pid == 0:
+            cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + STACK_SLACK, plan.output + 1)
+            code = cell.load(self.code)
+            self.confine_child(self.slots[slot], out, err)
+            cell.run_program(code)
+        end = attend(pid, plan.cpu_ms / 1000, plan.wall_ms / 1000)
+        self.report(b"T", plan.job, slot, end, out, err, plan.output)
+        os.close(out)
+        os.close(err)
+        expect_no_children()
+        return end.status == 0 and end.ended == ENDED_ITSELF
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything."""
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def attend(pid: int, cpu_s: float, wall_s: float) -> End:
+    """Wait for a child, end it when it has used `cpu_s` or is asleep or `wall_s` have passed, and reap it."""
+    started = time.monotonic()
+    pidfd = os.pidfd_open(pid)
+    waiter = select.poll()
+    waiter.register(pidfd, select.POLLIN)
+    clock = (~pid << 3) | 2  # the process's CPU clock: MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
+    ended, used, moved_at, pause = ENDED_ITSELF, 0.0, started, min(cpu_s, 0.5) + 0.01
+    while not waiter.poll(max(1, int(pause * 1000))):
+        now, cpu = time.monotonic(), time.clock_gettime(clock)
+        if cpu > used:
+            used, moved_at = cpu, now
+        if cpu > cpu_s:
+            ended = ENDED_CPU
+        elif now - started > wall_s:
+            ended = ENDED_WALL
+        elif now - moved_at > NAP_S:
+            ended = ENDED_ASLEEP
+        if ended:
+            os.kill(pid, signal.SIGKILL)
+            break
+        pause = min(max(cpu_s - cpu, 0.002), 0.25) + 0.002
+    os.close(pidfd)
+    _, status, usage = os.wait4(pid, 0)
+    cpu_us = int((usage.ru_utime + usage.ru_stime) * 1e6)
+    return End(status, ended, cpu_us, int((time.monotonic() - started) * 1e6), usage.ru_maxrss)
+
+
+def expect_no_children() -> None:
+    """Nothing may outlive its test; if something did, this worker is not to be trusted any more."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return
+    os._exit(5)
+
+
+# start -----------------------------------------------------------------------------------------------------------
+
+
+def address_space() -> int:
+    """Bytes of address space in use, 256 MiB where /proc does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 256 << 20
+
+
+def raise_walls(config: dict[str, Any]) -> list[str]:
+    """Confine this process for good; returns the names of the walls that stand."""
+    walls = ["rlimits"]
+    os.umask(0o077)
+    confine.prctl(confine.PR_SET_CHILD_SUBREAPER, 1)
+    abi = confine.landlock_abi()
+    readable, listable = confine.library_paths()
+    rules = confine.landlock_rules(abi, readable + config["readable"], listable, ["/dev/null"]) if abi else -1
+    if os.getuid() == 0 and config["uid"]:
+        become(config["uid"])
+        walls.append("uid")
+    confine.hold_limits(config["processes"] if os.getuid() != 0 else None)
+    confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
+    confine.prctl(confine.PR_SET_DUMPABLE, 0)
+    confine.prctl(confine.PR_SET_NO_NEW_PRIVS, 1)
+    walls += ["non_dumpable", "no_new_privs"]
+    if abi:
+        confine.enforce_landlock(rules)
+        walls.append(f"landlock:{abi}")
+    confine.FilterProgram(confine.server_filter()).install()
+    return [*walls, "seccomp"]
+
+
+def become(uid: int) -> None:
+    """Drop root for `uid`; if that user cannot reach the standard library by its path, keep it as working folder."""
+    standard = os.path.dirname(os.__file__)
+    os.chdir(standard)
+    confine.drop_privileges(uid)
+    if os.access(standard, os.R_OK):
+        os.chdir("/")
+    else:
+        sys.path[:] = ["/proc/self/cwd", "/proc/self/cwd/lib-dynload"]
+
+
+def move_pipes() -> tuple[int, int]:
+    """The pipes to the host, moved out of the standard positions, which get /dev/null."""
+    inlet, outlet = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 10), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    return inlet, outlet
+
+
+def main(config: dict[str, Any]) -> None:
+    """Pre-import, confine, say what stands, serve."""
+    inlet, outlet = move_pipes()
+    cell.prepare(config["preimports"])
+    walls = raise_walls(config)
+    server = Server(inlet, outlet, address_space())
+    ready = {"walls": walls, "python": sys.version.split()[0], "pid": os.getpid(), "uid": os.getuid()}
+    hello = json.dumps(ready).encode()
+    write_all(outlet, struct.pack("<I", len(hello)) + hello)
+    gc.collect()
+    gc.freeze()
+    server.serve()

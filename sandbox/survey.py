@@ -1,0 +1,41 @@
+"""What this machine can offer: which backends work and which walls each would have. For `spo doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sandbox.backends import open_backend
+from sandbox.errors import SandboxUnavailable
+from sandbox.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSurvey:
+    """One backend's state: its walls, or why it cannot work."""
+
+    backend: str
+    works: bool
+    walls: tuple[str, ...]
+    problem: str
+
+
+def describe_walls(backends: tuple[str, ...] = ("embedded", "docker")) -> list[BackendSurvey]:
+    """Start a runner of each backend and report the walls that stand."""
+    return [survey(name) for name in backends]
+
+
+def survey(name: str) -> BackendSurvey:
+    """Start one runner of this backend and end it again."""
+    try:
+        backend = open_backend(name)
+    except SandboxUnavailable as error:
+        return BackendSurvey(name, False, (), str(error))
+    worker = Worker(backend, 0)
+    try:
+        worker.start()
+        return BackendSurvey(name, True, worker.walls, "")
+    except SandboxUnavailable as error:
+        return BackendSurvey(name, False, (), str(error))
+    finally:
+        worker.close()
+        backend.close()
