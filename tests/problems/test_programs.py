@@ -1,0 +1,59 @@
+"""From text to program, and what makes two programs the same."""
+
+import pytest
+
+from tasks.problems.programs import extract_program, is_python, normal_hash, program_hash
+
+FENCE = "```"
+
+
+@pytest.mark.parametrize(
+    "text, program",
+    [
+        ("print(1)", "print(1)"),
+        ("\nprint(1)\n\n", "print(1)"),
+        (f"Here it is:\n{FENCE}python\nprint(1)\n{FENCE}\nIt prints 1.", "print(1)"),
+        (f"{FENCE}\nprint(1)\n{FENCE}", "print(1)"),
+        (f"{FENCE}py\r\nprint(1)\r\n{FENCE}", "print(1)"),
+        (f"{FENCE}python\nprint(1)\n{FENCE}\nBetter:\n{FENCE}python\nprint(2)\n{FENCE}", "print(2)"),
+        (f"{FENCE}python\nprint(1)\n{FENCE}\nOutput:\n{FENCE}\n1\n{FENCE}", "print(1)"),
+        (f"{FENCE}text\n5\n{FENCE}\n{FENCE}python\nprint(1)", "print(1)"),
+        ("print(1)\n\n# Task: Print 2.\nprint(2)", "print(1)"),
+        ("# Task: Print 2.\nprint(2)", ""),
+        ("for i in range(2):\n    print(i)\n", "for i in range(2):\n    print(i)"),
+        ("  print(1)", "  print(1)"),
+        ("", ""),
+    ],
+)
+def test_program_is_found_in_text(text: str, program: str) -> None:
+    assert extract_program(text) == program
+
+
+def test_comments_and_layout_do_not_change_the_identity() -> None:
+    assert program_hash("x = 1  # one\nprint( x )\n") == program_hash("x=1\n\nprint(x)")
+
+
+def test_names_and_constants_change_the_identity() -> None:
+    assert len({program_hash(text) for text in ("x = 1", "y = 1", "x = 2", "x = '1'")}) == 4
+
+
+def test_docstrings_count_for_behaviour_and_not_for_duplicates() -> None:
+    with_docstring, without = 'def f():\n    """Says."""\n    return 1', "def f():\n    return 1"
+    assert program_hash(with_docstring) != program_hash(without)
+    assert normal_hash(with_docstring) == normal_hash(without)
+
+
+def test_function_of_a_docstring_alone_equals_one_that_passes() -> None:
+    assert normal_hash('def f():\n    """Says."""') == normal_hash("def f():\n    pass")
+
+
+def test_text_that_is_not_python_is_identified_by_itself() -> None:
+    assert not is_python("print(")
+    assert program_hash("print(") == program_hash("print(")
+    assert program_hash("print(") != program_hash("print( ")
+
+
+@pytest.mark.parametrize("text", ["\x00", "(" * 5000, "x = '\ud800'", "-" * 60000 + "1"])
+def test_hostile_text_has_an_identity(text: str) -> None:
+    assert len(program_hash(text)) == 32
+    assert len(normal_hash(text)) == 32

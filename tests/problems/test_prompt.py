@@ -1,0 +1,112 @@
+"""What a model sees, and where its answer ends."""
+
+import pytest
+
+from tasks.config import PretrainConfig, ReferenceConfig
+from tasks.pretrain import train_tokenizer
+from tasks.problems.miniature import generate
+from tasks.problems.problem import Problem
+from tasks.problems.programs import extract_program
+from tasks.problems.prompt import (
+    ChatTemplate,
+    FewShotTemplate,
+    UnknownTemplate,
+    complete_length,
+    encode_response,
+    template_for,
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(PretrainConfig())
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return generate(1, 1, 0)[0]
+
+
+def test_miniature_prompt_is_the_bare_statement_between_its_tokens(tokenizer, problem) -> None:
+    template = template_for(ReferenceConfig(), tokenizer)
+    assert template.render(problem) == f"<|task|>{problem.statement}<|answer|>"
+    assert tokenizer.decode(template.encode(tokenizer, problem)) == template.render(problem)
+
+
+def test_response_ends_with_the_end_token_and_gives_its_program_back(tokenizer, problem) -> None:
+    template = template_for(ReferenceConfig(), tokenizer)
+    for solution in problem.solutions:
+        ids = encode_response(template, tokenizer, solution.program)
+        assert ids[-1] == tokenizer.eos_token_id
+        assert ids.count(tokenizer.eos_token_id) == 1
+        assert extract_program(tokenizer.decode(ids, skip_special_tokens=True)) == solution.program
+
+
+def test_miniature_programs_are_short_in_tokens(tokenizer) -> None:
+    template = template_for(ReferenceConfig(), tokenizer)
+    lengths = [len(encode_response(template, tokenizer, s.program)) for p in generate(40, 40, 0) for s in p.solutions]
+    assert max(lengths) <= 60
+    assert sum(lengths) / len(lengths) < 30
+
+
+def test_chat_template_instructs_and_asks_for_a_python_block(tokenizer, problem) -> None:
+    template = ChatTemplate(tokenizer)
+    assert problem.statement in template.render(problem)
+    assert "standard input" in template.render(problem)
+    assert extract_program(template.response_from_program("print(1)")) == "print(1)"
+
+
+def test_few_shot_prompt_ends_with_the_commented_statement(problem) -> None:
+    prompt = FewShotTemplate().render(problem)
+    assert prompt.endswith(f"# Task: {problem.statement}\n")
+    assert prompt.count("# Task:") == 5
+
+
+def test_few_shot_statement_is_commented_on_every_line(problem) -> None:
+    from dataclasses import replace
+
+    prompt = FewShotTemplate().render(replace(problem, statement="One.\n\nTwo.\n"))
+    assert prompt.endswith("# Task: One.\n#\n# Two.\n")
+
+
+def test_few_shot_prompt_is_python() -> None:
+    compile(FewShotTemplate().render(generate(1, 1, 0)[0]), "prompt", "exec")
+
+
+def test_few_shot_response_ends_where_the_next_task_begins(tokenizer) -> None:
+    template = FewShotTemplate()
+    ids = encode_response(template, tokenizer, "print(1)")
+    assert tokenizer.decode(ids).endswith("\n# Task:")
+    assert extract_program(tokenizer.decode(ids)) == "print(1)"
+    assert complete_length(template, tokenizer, ids) == len(ids)
+
+
+def test_text_after_the_stop_mark_does_not_move_the_end(tokenizer) -> None:
+    template = FewShotTemplate()
+    answer = tokenizer("print(1)\n\n# Task:")["input_ids"]
+    more = answer + tokenizer(" Print 2.\nprint(2)\n\n# Task: Print 3.")["input_ids"]
+    length = complete_length(template, tokenizer, more)
+    assert length is not None
+    assert "\n# Task:" in tokenizer.decode(more[:length])
+    assert "\n# Task:" not in tokenizer.decode(more[: length - 1])
+
+
+def test_response_without_a_stop_mark_has_no_end(tokenizer) -> None:
+    ids = tokenizer("print(1)\n")["input_ids"]
+    assert complete_length(FewShotTemplate(), tokenizer, ids) is None
+    assert complete_length(ChatTemplate(tokenizer), tokenizer, ids) is None
+
+
+@pytest.mark.parametrize("name, has_chat", [("other", True), ("chat", False)])
+def test_impossible_template_is_refused(tokenizer, name, has_chat) -> None:
+    chosen = tokenizer if has_chat else train_tokenizer(PretrainConfig())
+    if not has_chat:
+        chosen.chat_template = None
+    with pytest.raises(UnknownTemplate, match=name):
+        template_for(ReferenceConfig(template=name), chosen)
+
+
+def test_auto_means_few_shot_for_a_tokenizer_without_chat_template() -> None:
+    plain = train_tokenizer(PretrainConfig())
+    plain.chat_template = None
+    assert isinstance(template_for(ReferenceConfig(), plain), FewShotTemplate)
