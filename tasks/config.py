@@ -77,7 +77,7 @@ class PretrainConfig(Section):
     layers: PositiveInt = 4
     heads: PositiveInt = 4
     vocabulary: PositiveInt = 512
-    mistake_rate: Fraction = 0.7
+    mistake_rate: Fraction = 0.65
     """Probability that a systematically confused operation is written wrongly."""
     seed: int = 0
 
@@ -122,6 +122,8 @@ class EngineConfig(Section):
     """Threads of one engine process on a CPU."""
     max_response_tokens: PositiveInt = 96
     """Length limit of a response; a response cut off here is a failure."""
+    vllm: dict[str, Any] = {}
+    """Further arguments of `vllm.LLM`, e.g. `gpu_memory_utilization`, `tensor_parallel_size`, `max_model_len`."""
 
 
 class BehaviourConfig(Section):
@@ -175,16 +177,23 @@ class PivotalConfig(Section):
 
     trajectories: int = Field(default=64, ge=0)
     """Correct trajectories searched; 0 leaves the stage out (paper: 50,000)."""
+    method: Literal["bisection", "change_points"] = "change_points"
+    """`bisection`: test the ends of each interval, as published. `change_points`: weigh all counts along a trajectory
+    together, which finds more from the same rollouts (docs/pivotal.md)."""
     rollouts: PositiveInt = 10
     """Rollouts per node (5.1)."""
     min_difference: Fraction = 0.2
-    """Success probabilities of an interval's ends must differ by at least this to be split further."""
+    """Success probabilities must differ by at least this at a pivotal token, or at the ends of an interval to split."""
     confidence: Fraction = 0.9
-    """The difference must also be significant at this two-sided level."""
+    """`bisection`: the difference must be significant at this two-sided level. `change_points`: probability that a
+    token called pivotal is."""
+    explore: Fraction = 0.3
+    """`change_points`: intervals are split where S jumps with at least this probability."""
     max_nodes: PositiveInt = 32
     """Budget per trajectory, in nodes of `rollouts` rollouts."""
     looks: tuple[PositiveInt, ...] = ()
-    """Sequential testing: rollouts of a node at each look, increasing, e.g. (5, 10, 20). Empty: one look."""
+    """Rollouts of a node at each look, increasing, e.g. (5, 10, 20): doubtful nodes get more. Empty: `rollouts` (and,
+    for `change_points`, twice and four times as many)."""
     line_ends: bool = False
     """Prefer to split where a line ends."""
 
