@@ -1,10 +1,14 @@
 """Pivotal token search as a pure wavefront: which prefixes of which trajectories to estimate next.
 
 A trajectory's success probability S_t, under rollouts of the reference policy after t of its tokens, is known at t = 0
-(the prompt's own counts) and at the end (1, since the trajectory is correct). An interval whose ends differ is split;
-an interval of one token whose ends differ is a pivotal token. Everything is recomputed from the counts in the
-`Ledger`, so a search has no other state: stopping it anywhere and filling a ledger with the stored counts resumes it,
-and prefixes shared by several trajectories of one prompt are paid once.
+(the prompt's own counts) and at the end (1, since the trajectory is correct). An interval over which S changes is
+split; an interval of one token over which it changes is a pivotal token. Two methods tell whether it changes:
+`bisection` tests the counts of the interval's two ends, as published; `change_points` weighs all counts along the
+trajectory together (`tasks/change_points.py`), and so finds the same tokens from fewer rollouts.
+
+Everything is recomputed from the counts in the `Ledger`, so a search has no other state: stopping it anywhere and
+filling a ledger with the stored counts resumes it, and prefixes shared by several trajectories of one prompt are paid
+once.
 
     ledger = Ledger(stored)                                      # {prefix: (n, k)}
     while nodes := wavefront(searches, ledger, rule):            # every search at once: full engine batches
@@ -17,48 +21,23 @@ Source: Cohen et al. 2025, section 3.1.3; Abdin et al. 2024 (Phi-4). No model, n
 
 from __future__ import annotations
 
-import hashlib
 import math
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from itertools import pairwise
+from typing import Literal, TypeAlias
 
+from tasks.change_points import jump_probabilities
 from tasks.config import PivotalConfig
+from tasks.prefixes import Count, Ledger, Search
+
+__all__ = ["Count", "Ledger", "Node", "Outcome", "Pivot", "Rule", "Search", "examine", "split_point", "wavefront"]
 
 PValue: TypeAlias = Callable[[tuple[int, int], tuple[int, int]], float]
 """Two-sided p-value of equal success probabilities given (n, k) of both, e.g. `estimators.difference_p_value`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """n rollouts after a prefix, k of them correct. `exact`: S is known, not estimated."""
-
-    n: int = 0
-    k: int = 0
-    exact: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.k <= self.n:
-            raise ValueError(f"{self.k} successes in {self.n} rollouts are impossible")
-
-    @property
-    def share(self) -> float:
-        """k/n; needs n > 0."""
-        return self.k / self.n
-
-    def __add__(self, other: Count) -> Count:
-        if self.exact:
-            return self
-        return Count(self.n + other.n, self.k + other.k)
-
-
 _ROUNDING = 1e-9
 """1 - 0.8 must count as 0.2."""
-NOTHING = Count()
-CERTAIN = Count(1, 1, exact=True)
-"""The end of a correct trajectory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,80 +58,13 @@ class Pivot:
     position: int
     before: Count
     after: Count
+    probability: float = math.nan
+    """That S changes here by at least the rule's minimum, given all counts; not known to `bisection`."""
 
     @property
     def change(self) -> float:
         """Estimated S after the token minus S before it."""
         return self.after.share - self.before.share
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """One correct trajectory to be searched."""
-
-    trajectory_id: str
-    group: str
-    """Everything besides the tokens that decides S: problem, suite, reference policy, sampling. Searches of one group
-    share the estimates of equal prefixes."""
-    packed: bytes = field(repr=False)
-    """Response token ids, four bytes each."""
-    prompt: Count
-    line_ends: tuple[int, ...] = ()
-    """Positions right after a line end, increasing; split points are preferred here. Empty: no preference."""
-
-    @classmethod
-    def start(
-        cls,
-        trajectory_id: str,
-        token_ids: Sequence[int],
-        prompt_counts: tuple[int, int],
-        *,
-        group: str,
-        line_ends: Iterable[int] = (),
-    ) -> Search:
-        """A search over `token_ids`, the response of a correct trajectory, with its prompt's (n, k).
-
-        (0, 0) makes the search roll out the prompt itself first.
-        """
-        if not token_ids:
-            raise ValueError(f"trajectory {trajectory_id!r} has no response tokens")
-        inside = tuple(sorted({end for end in line_ends if 0 < end < len(token_ids)}))
-        packed = array("i", token_ids).tobytes()
-        return cls(trajectory_id, group, packed, Count(*prompt_counts), inside)
-
-    @property
-    def length(self) -> int:
-        """Number of response tokens."""
-        return len(self.packed) // array("i").itemsize
-
-    def prefix(self, position: int) -> str:
-        """Name of the first `position` tokens in this group: 32 hex digits."""
-        size = array("i").itemsize
-        digest = hashlib.blake2b(self.group.encode() + b"\0", digest_size=16)
-        digest.update(self.packed[: position * size])
-        return digest.hexdigest()
-
-
-class Ledger:
-    """Counts per prefix; grows by `absorb` and forgets nothing."""
-
-    def __init__(self, stored: Mapping[str, tuple[int, int]] | None = None) -> None:
-        self._counts = {prefix: Count(n, k) for prefix, (n, k) in (stored or {}).items()}
-
-    def absorb(self, prefix: str, n: int, k: int) -> None:
-        """Add n rollouts after `prefix`, k of them correct."""
-        self._counts[prefix] = self.get(prefix) + Count(n, k)
-
-    def get(self, prefix: str) -> Count:
-        """All counts of `prefix`; (0, 0) when it was never estimated."""
-        return self._counts.get(prefix, NOTHING)
-
-    def of(self, search: Search, position: int) -> Count:
-        """What is known about S after `position` tokens of the searched trajectory."""
-        if position == search.length:
-            return CERTAIN
-        counts = self.get(search.prefix(position))
-        return search.prompt + counts if position == 0 else counts
 
 
 class Comparison(Enum):
@@ -165,12 +77,16 @@ class Comparison(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When two ends differ, and how much a search may cost.
+    """When S changes over an interval, and how much a search may cost.
 
-    Ends differ when their shares differ by at least `min_difference` and the p-value is at most
+    `bisection`: ends differ when their shares differ by at least `min_difference` and the p-value is at most
     (1 - confidence) / len(looks). With one look this is a test at fixed size. With several, it is repeated whenever
     both ends have reached the next of `looks`, so that clear intervals stay cheap and doubtful ones get more rollouts;
     by Bonferroni two equal ends are called different with probability at most 1 - confidence, as with one look.
+
+    `change_points`: intervals where S jumps by `min_difference` with probability at least `explore` are split; a token
+    where it does with probability at least `confidence` is pivotal; between the two, its ends get the next look. On
+    trajectories drawn from the model at least a share `confidence` of the tokens called pivotal are.
     """
 
     p_value: PValue
@@ -180,6 +96,10 @@ class Rule:
     confidence: float = 0.9
     max_rollouts: int = 320
     """Budget per trajectory."""
+    method: Literal["bisection", "change_points"] = "bisection"
+    explore: float = 0.3
+    jumps: float = 2.0
+    """Jumps expected in a trajectory (`change_points`)."""
 
     def __post_init__(self) -> None:
         if not self.looks or any(b <= a for a, b in zip((0, *self.looks), self.looks, strict=False)):
@@ -188,9 +108,12 @@ class Rule:
     @classmethod
     def from_config(cls, config: PivotalConfig, p_value: PValue) -> Rule:
         """The rule of a recipe; the budget is `max_nodes` nodes at `rollouts` rollouts."""
+        more = (2 * config.rollouts, 4 * config.rollouts) if config.method == "change_points" else ()
         return cls(
             p_value=p_value,
-            looks=config.looks or (config.rollouts,),
+            method=config.method,
+            explore=config.explore,
+            looks=config.looks or (config.rollouts, *more),
             min_difference=config.min_difference,
             confidence=config.confidence,
             max_rollouts=config.max_nodes * config.rollouts,
@@ -245,8 +168,8 @@ def wavefront(searches: Iterable[Search], ledger: Ledger, rule: Rule) -> list[No
 
 
 def examine(search: Search, ledger: Ledger, rule: Rule) -> Outcome:
-    """Replay the bisection on the counts so far: pivots found, positions passed, nodes wanted next."""
-    walk = _Walk(search, ledger, rule)
+    """What the counts so far say: pivots found, positions estimated, nodes wanted next."""
+    walk = _Bisection(search, ledger, rule) if rule.method == "bisection" else _ChangePoints(search, ledger, rule)
     walk.run()
     spent = sum(ledger.of(search, position).n for position in walk.passed)
     affordable, short = _within_budget(walk.wanted, rule.max_rollouts - spent)
@@ -272,20 +195,37 @@ def split_point(first: int, last: int, line_ends: Sequence[int] = ()) -> int:
 
 
 class _Walk:
-    """One replay of the bisection, breadth first."""
+    """What a look at the counts finds out."""
 
     def __init__(self, search: Search, ledger: Ledger, rule: Rule) -> None:
         self.search, self.ledger, self.rule = search, ledger, rule
         self.pivots: list[Pivot] = []
         self.passed: set[int] = set()
         self.wanted: dict[int, tuple[int, float]] = {}
-        """Position -> (rollouts, difference of the interval's ends: what is settled first)."""
+        """Position -> (rollouts, urgency: what is paid first when the budget is short)."""
 
     def run(self) -> None:
-        prompt = self.ledger.of(self.search, 0)
-        if prompt.n < self.rule.looks[0]:
-            self._want(0, self.rule.looks[0], 1.0)
-            return
+        if not self.want(0, self.rule.looks[0], 1.0):
+            self.look()
+
+    def look(self) -> None:
+        raise NotImplementedError
+
+    def want(self, position: int, rollouts: int, urgency: float) -> bool:
+        """Ask for rollouts up to a total; False when the position has them."""
+        known = self.ledger.of(self.search, position)
+        more = rollouts - known.n
+        if known.exact or more <= 0:
+            return False
+        before = self.wanted.get(position, (0, 0.0))
+        self.wanted[position] = (max(more, before[0]), max(urgency, before[1]))
+        return True
+
+
+class _Bisection(_Walk):
+    """One replay of the bisection, breadth first."""
+
+    def look(self) -> None:
         intervals = [(0, self.search.length)]
         for first, last in intervals:
             intervals += self._halves(first, last)
@@ -296,7 +236,7 @@ class _Walk:
         comparison = self.rule.compare(before, after)
         if comparison is Comparison.unclear:
             for position in (first, last):
-                self._want(position, self.rule.missing(before, after), difference)
+                self.want(position, self.rule.missing(before, after), difference)
         if comparison is not Comparison.different:
             return []
         if last - first == 1:
@@ -304,19 +244,47 @@ class _Walk:
             return []
         middle = split_point(first, last, self.search.line_ends)
         self.passed.add(middle)
-        if self._want(middle, self.rule.looks[0], difference):
+        if self.want(middle, self.rule.looks[0], difference):
             return []
         return [(first, middle), (middle, last)]
 
-    def _want(self, position: int, rollouts: int, difference: float) -> bool:
-        """Ask for rollouts up to a total; False when the position has them."""
-        known = self.ledger.of(self.search, position)
-        more = rollouts - known.n
-        if known.exact or more <= 0:
-            return False
-        before = self.wanted.get(position, (0, 0.0))
-        self.wanted[position] = (max(more, before[0]), max(difference, before[1]))
-        return True
+
+class _ChangePoints(_Walk):
+    """One look at all counts along the trajectory."""
+
+    def look(self) -> None:
+        known = {0: self.ledger.of(self.search, 0)}
+        known |= {p: count for p, name in self.search.prefixes() if (count := self.ledger.get(name)).n}
+        self.passed = set(known) - {0}
+        sure = self.rule.looks[0]
+        known[self.search.length] = Count(sure, sure)
+        chances = jump_probabilities(
+            list(known),
+            [self._capped(count) for count in known.values()],
+            rate=min(0.5, self.rule.jumps / self.search.length),
+            min_jump=self.rule.min_difference,
+        )
+        for (first, last), chance in zip(pairwise(known), chances, strict=True):
+            self._judge(first, last, chance)
+
+    def _judge(self, first: int, last: int, chance: float) -> None:
+        if chance < self.rule.explore:
+            return
+        if last - first > 1:
+            self.want(split_point(first, last, self.search.line_ends), self.rule.looks[0], chance)
+        elif chance >= self.rule.confidence:
+            before, after = self.ledger.of(self.search, first), self.ledger.of(self.search, last)
+            self.pivots.append(Pivot(last, before, after, chance))
+        else:
+            ends = [position for position in (first, last) if 0 < position < self.search.length]
+            look = self.rule.missing(*(self.ledger.of(self.search, position) for position in ends))
+            for position in ends:
+                self.want(position, look, chance)
+
+    def _capped(self, count: Count) -> tuple[float, float]:
+        """Counts weighing at most as the last look: a prompt's many samples would forbid the slightest drift."""
+        weight = min(1.0, self.rule.looks[-1] / count.n)
+        return count.n * weight, count.k * weight
 
 
 def _within_budget(wanted: Mapping[int, tuple[int, float]], budget: int) -> tuple[list[tuple[int, int]], bool]:

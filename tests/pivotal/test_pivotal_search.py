@@ -10,7 +10,18 @@ import pytest
 
 from tasks.config import PivotalConfig
 from tasks.estimators import difference_p_value
-from tasks.pivotal_search import Comparison, Count, Ledger, Node, Outcome, Rule, Search, examine, split_point, wavefront
+from tasks.pivotal_search import (
+    Comparison,
+    Count,
+    Ledger,
+    Node,
+    Outcome,
+    Rule,
+    Search,
+    examine,
+    split_point,
+    wavefront,
+)
 
 Curve = Callable[[int], float]
 
@@ -187,7 +198,8 @@ def test_sequential_rule_stops_clear_nodes_early_and_tops_up_doubtful_ones() -> 
 
 
 def test_rule_of_a_recipe_tests_once_unless_looks_are_given() -> None:
-    assert Rule.from_config(PivotalConfig(), difference_p_value).looks == (10,)
+    assert Rule.from_config(PivotalConfig(method="bisection"), difference_p_value).looks == (10,)
+    assert Rule.from_config(PivotalConfig(), difference_p_value).looks == (10, 20, 40)
     assert Rule.from_config(PivotalConfig(looks=(5, 15)), difference_p_value).looks == (5, 15)
     assert Rule.from_config(PivotalConfig(), difference_p_value).max_rollouts == 320
 
