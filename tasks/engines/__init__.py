@@ -41,7 +41,8 @@ def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> Engine
     if config.kind == "vllm":
         from tasks.engines.vllm_engine import VllmEngine
 
-        return VllmEngine(checkpoint, dtype=dtype, max_batch=config.max_batch, threads=config.threads)
+        sizes = {"max_batch": config.max_batch, "threads": config.threads}
+        return VllmEngine(checkpoint, dtype=dtype, **sizes, options=config.vllm)
     import torch
 
     from tasks.engines.transformers_engine import TransformersEngine

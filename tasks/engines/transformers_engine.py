@@ -18,10 +18,10 @@ from torch import Tensor
 
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import shared_prefix
+from tasks.engines.canary import check_drift as check_drift
 from tasks.engines.decoding_batch import Prompt, Rows, Sample, StopTest, distinct_prompts
 from tasks.engines.protocol import (
     Completion,
-    EngineDrift,
     EngineError,
     Request,
     ScoredSequence,
@@ -284,16 +284,3 @@ def _unsupported(model: Any, reason: str) -> UnsupportedArchitecture:
         f"the transformers engine cannot run {type(model).__name__}: {reason}; set engine.kind to 'vllm', "
         f"or use a model of the Llama family"
     )
-
-
-def check_drift(engine_scores: Sequence[float], expected: Sequence[float], tolerance: float) -> float:
-    """Largest difference between two lists of log-probabilities (nats); raises EngineDrift beyond `tolerance`."""
-    if len(engine_scores) != len(expected):
-        raise EngineDrift(f"the engine scored {len(engine_scores)} tokens of a canary, expected {len(expected)}")
-    worst = max((abs(a - b) for a, b in zip(engine_scores, expected, strict=True)), default=0.0)
-    if not worst <= tolerance:
-        raise EngineDrift(
-            f"the engine's log-probabilities are off by {worst:.3g} nats on the canary (allowed {tolerance:g}): "
-            f"its weights are not the published ones; restart the worker"
-        )
-    return worst

