@@ -93,11 +93,11 @@ class Rule:
     looks: tuple[int, ...] = (10,)
     """Rollouts per node at each look, increasing."""
     min_difference: float = 0.2
-    confidence: float = 0.9
+    confidence: float = 0.8
     max_rollouts: int = 320
     """Budget per trajectory."""
     method: Literal["bisection", "change_points"] = "bisection"
-    explore: float = 0.3
+    explore: float = 0.2
     jumps: float = 2.0
     """Jumps expected in a trajectory (`change_points`)."""
 

@@ -127,7 +127,7 @@ def clipped_value_instability(
     )
 
 
-def divergence(online_y_T: Curve, kl: Curve, beta: float, *, excess: float = 2.0) -> Signature | None:  # noqa: N803
+def divergence(online_y_T: Curve, kl: Curve, beta: float, *, excess: float = 2.0) -> Signature | None:
     """The policy's log-ratio to the reference exceeds what any reward can justify.
 
     The best policy has y_T = r/beta <= 0 for every response and a KL of at most -y_0 <= 1/beta per prompt. Shown when

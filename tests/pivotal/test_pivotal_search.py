@@ -27,7 +27,7 @@ Curve = Callable[[int], float]
 
 
 def rule(**changes: object) -> Rule:
-    return Rule(**{"p_value": difference_p_value, "looks": (10,), "max_rollouts": 10_000} | changes)  # type: ignore[arg-type]
+    return Rule(**{"p_value": difference_p_value, "looks": (10,), "confidence": 0.9, "max_rollouts": 10_000} | changes)  # type: ignore[arg-type]
 
 
 def search(name: str = "t", length: int = 64, prompt: tuple[int, int] = (800, 0), **options: object) -> Search:
