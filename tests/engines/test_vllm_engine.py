@@ -86,7 +86,7 @@ def test_a_refresh_takes_effect_in_weights_head_and_prefix_cache(
 def test_the_canary_catches_a_head_left_stale(
     engine: VllmEngine, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HeadRefresh, "refresh_tied_head", lambda self: False)
+    monkeypatch.setattr(HeadRefresh, "refresh_tied_head", lambda _: False)
     with pytest.raises(EngineDrift, match="off by"):
         engine.refresh(folders[1])
 
