@@ -13,13 +13,14 @@ from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 import pyarrow.parquet as pq
 
 from warehouse.errors import InvalidRows, UnknownTable
 from warehouse.schema import PROVENANCE, SCHEMA_VERSION, TABLES, Column, Table
 
 ROW_GROUP_ROWS: Final = 2048
+pc: Any = pyarrow.compute  # its functions are made at import, where no type checker sees them
 _ARROW: Final[dict[str, pa.DataType]] = {
     "VARCHAR": pa.string(),
     "BIGINT": pa.int64(),

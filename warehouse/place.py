@@ -22,8 +22,8 @@ from warehouse.errors import UnsafeStorage, WarehouseError
 
 DEFAULT: Final = "./.spo/warehouse"
 NETWORK_FILE_SYSTEMS: Final = frozenset(
-    "nfs nfs4 cifs smb3 smbfs lustre gpfs ceph glusterfs fuse.glusterfs fuse.sshfs fuse.s3fs fuse.gcsfuse fuse.rclone "
-    "beegfs afs ocfs2 gfs2 orangefs".split()
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "ceph", "glusterfs", "beegfs", "afs", "ocfs2", "gfs2"}
+    | {"orangefs", "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone"}
 )
 
 

@@ -1,0 +1,50 @@
+-- How often does each policy solve each problem, over all its scored responses (rate with a 95% Jeffreys interval)?
+CREATE OR REPLACE VIEW pass_rate_by_problem AS
+SELECT problem_id, source, policy_start AS policy, temperature, n, k, k / n AS rate,
+       rate_lower(n, k) AS rate_lower, rate_upper(n, k) AS rate_upper, unscored
+FROM (
+    SELECT problem_id, source, policy_start, temperature, count(reward) AS n,
+           count(*) FILTER (reward = 0) AS k, count(*) FILTER (reward IS NULL) AS unscored
+    FROM trajectories
+    GROUP BY ALL
+);
+
+-- How often did the reference policy solve each prompt, over all runs (s = k / n with a 95% Jeffreys interval)?
+CREATE OR REPLACE VIEW q0 AS
+SELECT problem_id, reference, sampling, template_id, suite_hash, n, k, k / n AS s,
+       rate_lower(n, k) AS s_lower, rate_upper(n, k) AS s_upper
+FROM (
+    SELECT problem_id, reference, sampling, template_id, suite_hash,
+           CAST(sum(reference_counts.n) AS BIGINT) AS n, CAST(sum(reference_counts.k) AS BIGINT) AS k
+    FROM reference_counts
+    GROUP BY ALL
+);
+
+-- How many different correct programs did each policy write for each problem?
+CREATE OR REPLACE VIEW distinct_correct_programs AS
+WITH correct AS (
+    SELECT policy_start AS policy, problem_id, normal_hash FROM trajectories WHERE reward = 0
+    UNION ALL
+    SELECT policy_id, problem_id, normal_hash FROM eval_samples WHERE reward = 0
+)
+SELECT policy, problem_id, count(*) AS correct, count(DISTINCT normal_hash) AS programs
+FROM correct
+GROUP BY policy, problem_id;
+
+-- Which correct programs did training find that the reference policy never produced?
+CREATE OR REPLACE VIEW new_solutions AS
+WITH found AS (
+    SELECT problem_id, normal_hash, source, policy_start AS policy, run_id, created_at, trajectory_id, text
+    FROM trajectories
+    WHERE reward = 0 AND source NOT IN ('reference', 'human')
+),
+known AS (
+    SELECT DISTINCT problem_id, normal_hash FROM trajectories WHERE source IN ('reference', 'pivotal_rollout')
+)
+SELECT problem_id, normal_hash, count(*) AS times, min(created_at) AS first_at,
+       arg_min(run_id, created_at) AS first_run, arg_min(policy, created_at) AS first_policy,
+       arg_min(trajectory_id, created_at) AS trajectory_id, arg_min(text, created_at) AS text
+FROM found
+ANTI JOIN known USING (problem_id, normal_hash)
+WHERE source <> 'pivotal_rollout'
+GROUP BY problem_id, normal_hash;

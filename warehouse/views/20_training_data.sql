@@ -1,0 +1,46 @@
+-- Which correct responses can serve as offline data: one per different program, at most 32 per problem and source?
+CREATE OR REPLACE VIEW correct_offline AS
+WITH ranked AS (
+    SELECT trajectory_id, problem_id, prompt_id, source, policy_start AS policy, temperature, normal_hash, token_ids,
+           run_id, created_at, snapshot_id,
+           row_number() OVER (PARTITION BY problem_id, source, normal_hash ORDER BY created_at, trajectory_id) AS copy
+    FROM trajectories
+    WHERE reward = 0 AND source <> 'pivotal_rollout'
+)
+SELECT * EXCLUDE (copy),
+       row_number() OVER (PARTITION BY problem_id, source ORDER BY created_at, trajectory_id) AS place
+FROM ranked
+WHERE copy = 1
+QUALIFY place <= 32;
+
+-- Which scored responses can be trained on, and how often was each trained on so far?
+CREATE OR REPLACE VIEW replay_pool AS
+WITH uses AS (
+    SELECT trajectory_id, count(*) AS uses
+    FROM (SELECT unnest(trajectory_ids) AS trajectory_id FROM train_batches)
+    GROUP BY trajectory_id
+)
+SELECT trajectory_id, problem_id, source, policy_start AS policy, step, reward, len(token_ids) AS response_tokens,
+       coalesce(uses.uses, 0) AS uses, run_id, created_at, snapshot_id
+FROM trajectories
+LEFT JOIN uses USING (trajectory_id)
+WHERE reward IS NOT NULL;
+
+-- From which sources did each optimizer step of each run draw its batch?
+CREATE OR REPLACE VIEW source_mix AS
+SELECT run_id, step, source, count(*) AS trajectories,
+       count(*) / sum(count(*)) OVER (PARTITION BY run_id, step) AS share
+FROM (SELECT run_id, step, unnest(sources) AS source FROM train_batches)
+GROUP BY run_id, step, source;
+
+-- How many optimizer steps old were the weights behind the online responses of each optimizer step?
+CREATE OR REPLACE VIEW staleness AS
+WITH used AS (
+    SELECT run_id, step, unnest(trajectory_ids) AS trajectory_id, unnest(sources) AS source FROM train_batches
+)
+SELECT used.run_id, used.step, count(*) AS trajectories, avg(used.step - made.step) AS mean_steps,
+       max(used.step - made.step) AS most_steps
+FROM used
+JOIN trajectories AS made ON made.trajectory_id = used.trajectory_id
+WHERE used.source = 'online' AND made.step IS NOT NULL
+GROUP BY used.run_id, used.step;
