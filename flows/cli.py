@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 console = Console()
 errors = Console(stderr=True)
+OWN_ERRORS = {"tasks", "warehouse", "sandbox", "flows", "_duckdb"}
+"""Packages whose exceptions are messages for people; DuckDB's are about the SQL that was typed."""
 
 
 def main() -> None:
@@ -30,7 +32,7 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        if type(error).__module__.split(".")[0] not in {"tasks", "warehouse", "sandbox", "flows"}:
+        if type(error).__module__.split(".")[0] not in OWN_ERRORS:
             raise
         _fail(str(error))
 

@@ -55,9 +55,11 @@ def _gpu() -> Finding:
 
 
 def _sandbox() -> Finding:
-    import sandbox
+    from sandbox import describe_walls
 
-    return sandbox.describe()
+    found = describe_walls()
+    lines = [f"{one.backend}: {', '.join(one.walls) if one.works else one.problem}" for one in found]
+    return found[0].works, "\n".join(lines)
 
 
 def _disk() -> Finding:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MODULES = {"train": "tasks.training", "evaluate": "tasks.evaluation"}
 RETRIES = {"q0": 3, "pivotal": 3, "evaluate": 3, "corpus": 2, "train": 2}
 
+BUGS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ImportError)
+
 Overrides = Annotated[dict[str, Any], WithJsonSchema(configuration.overrides_schema())]
 StageName = Literal["prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report"]
 
@@ -127,7 +129,8 @@ def _run(stages: Sequence[str], *, run_id: str, force: Iterable[str], pin: int |
             board.end(stage, "failed", f"{type(error).__name__}: {error}"[:500])
             log.error("stage %s failed; resume with:\n  %s", stage, resume_command(run_id))
             raise
-        board.end(stage, "skipped" if result.skipped else "done", str(result.manifest.get("summary", "")))
+        summary = str(result.manifest.get("summary", ""))
+        board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
 
 
 def resume_command(run_id: str) -> str:
@@ -168,8 +171,8 @@ def _execute(stage: str, run_id: str, board: Board, force: bool, pin: int | None
 
 
 def _worth_retrying(_task: Any, _run: Any, state: State[Any]) -> bool:
-    """Faults of the world are retried, faults of the request are not."""
+    """Faults of the world are retried; faults of the request or of the code are not."""
     from tasks.stage import StageError
 
     error = state.result(raise_on_failure=False)
-    return not isinstance(error, (configuration.ConfigError, StageError, ValueError, TypeError, KeyError))
+    return not isinstance(error, (configuration.ConfigError, StageError, *BUGS))

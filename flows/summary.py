@@ -52,7 +52,7 @@ def _pass_at_k(console: Console, manifest: dict[str, Any] | None) -> None:
     table.add_column("")
     for heading in ("before", "after", "difference", "95% interval"):
         table.add_column(heading, justify="right")
-    for name, row in manifest["comparison"].items():
+    for name, row in sorted(manifest["comparison"].items(), key=lambda item: int(item[0].removeprefix("pass@"))):
         low, high = row["interval"]
         table.add_row(
             name,

@@ -25,7 +25,7 @@ class NoUsableProblems(StageError):
 def inputs(context: Context) -> dict[str, Any]:
     """The problems' content and the name of the reference; a file is read here so that an edit is noticed."""
     report = read(context.config.problems)
-    return {"problems": fingerprint(report.problems), "home": str(context.home)}
+    return {"problems": fingerprint(report.problems)}
 
 
 def body(context: Context) -> dict[str, Any]:

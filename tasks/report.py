@@ -91,8 +91,13 @@ def _facts(evaluation: dict[str, Any]) -> list[Fact]:
             f"{100 * row['difference']:+.1f} points, 95% interval {100 * row['interval'][0]:+.1f} to "
             f"{100 * row['interval'][1]:+.1f}",
         )
-        for name, row in evaluation["comparison"].items()
+        for name, row in by_k(evaluation["comparison"])
     ]
+
+
+def by_k(comparison: dict[str, Any]) -> list[tuple[str, Any]]:
+    """`pass@k` entries in the order of k (JSON sorts them as text)."""
+    return sorted(comparison.items(), key=lambda item: int(item[0].removeprefix("pass@")))
 
 
 def _results(evaluation: dict[str, Any]) -> Section:

@@ -1,0 +1,80 @@
+"""One finished run of the micro recipe, made once; tests that change things get a copy of its folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.pipeline import MODULES
+from flows.settings import STAGES
+from tasks import config, runs
+from tasks.stage import Context, StageResult, run_stage
+from warehouse import Warehouse
+
+MICRO = str(Path(__file__).parent / "micro.toml")
+
+
+class Lab:
+    """A home folder with a warehouse, and stages run in it as plain functions."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    @contextmanager
+    def store(self) -> Iterator[Warehouse]:
+        with Warehouse.open(self.home / "warehouse") as store:
+            yield store
+
+    def start(self, origin: str, overrides: dict[str, Any] | None = None) -> str:
+        """A new run."""
+        with self.store() as store:
+            return runs.create(store, config.load(MICRO, overrides, folder=Path()), origin=origin)
+
+    def run(self, run_id: str, *stages: str, force: bool = False, pin: int | None = None) -> dict[str, StageResult]:
+        """Results of these stages, all when none is named."""
+        results: dict[str, StageResult] = {}
+        with self.store() as store:
+            for name in stages or STAGES:
+                context = Context(run_id, runs.load_config(store, run_id), store, self.home, pin=pin)
+                definition = import_module(MODULES.get(name, f"tasks.{name}")).STAGE
+                results[name] = run_stage(definition, context, force=force)
+        return results
+
+    def value(self, sql: str) -> Any:
+        """First value of a query."""
+        with self.store() as store:
+            return store.value(sql)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A home with one finished run, `micro-1`. Tests must not write to it."""
+    lab = Lab(tmp_path_factory.mktemp("finished"))
+    assert lab.start("first") == "micro-1"
+    results = lab.run("micro-1")
+    assert not any(result.skipped for result in results.values())
+    return lab
+
+
+@pytest.fixture
+def with_models(finished: Lab, tmp_path: Path) -> Lab:
+    """An empty warehouse whose reference policy is already made."""
+    shutil.copytree(finished.home / "models", tmp_path / "models")
+    return Lab(tmp_path)
+
+
+@pytest.fixture
+def copied(finished: Lab, tmp_path: Path) -> Callable[[], Lab]:
+    """A copy of the finished home, to be changed."""
+
+    def copy() -> Lab:
+        shutil.copytree(finished.home, tmp_path / "home")
+        return Lab(tmp_path / "home")
+
+    return copy

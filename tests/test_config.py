@@ -1,0 +1,73 @@
+"""The configuration tree refuses what is unknown or impossible, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.settings import RECIPES, recipe_names
+from tasks import config
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_shipped_recipe_is_valid(name: str) -> None:
+    assert config.load(name, folder=RECIPES).recipe == Path(name).name
+
+
+def test_overrides_win_over_the_recipe_and_the_recipe_over_the_defaults() -> None:
+    loaded = config.load("tiny", {"train.steps": 7, "evaluate": {"samples": 12}}, folder=RECIPES)
+    assert loaded.train.steps == 7
+    assert loaded.evaluate.samples == 12
+    assert (
+        loaded.train.batch_size
+        == config.load("tiny", folder=RECIPES).train.batch_size
+        != config.TrainConfig().batch_size
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"train": {"stepz": 3}}, ["train.stepz", "no such field"]),
+        ({"nonsense": 1}, ["nonsense", "no such field"]),
+        ({"train.batch_size": 63}, ["train", "63", "cannot be divided"]),
+        ({"evaluate": {"samples": 5}}, ["evaluate", "pass@10", "5 samples"]),
+        ({"train.optimizer.learning_rate": "fast"}, ["train.optimizer.learning_rate", "number"]),
+        ({"problems": {"source": "jsonl"}}, ["problems", "path"]),
+        ({"train.steps.more": 1}, ["train.steps.more", "a value, not a section"]),
+        ({"train.sources.online.share": 0.75}, ["train", "add up to 1"]),
+    ],
+)
+def test_a_bad_field_is_refused_by_name(overrides: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(config.InvalidConfig) as refused:
+        config.load("tiny", overrides, folder=RECIPES)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_an_unknown_recipe_names_the_known_ones() -> None:
+    with pytest.raises(config.UnknownRecipe, match="tiny"):
+        config.load("huge", folder=RECIPES)
+
+
+def test_a_broken_recipe_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("train = [", encoding="utf-8")
+    with pytest.raises(config.InvalidConfig, match=r"mine\.toml"):
+        config.load(str(path), folder=RECIPES)
+
+
+def test_the_stored_form_gives_the_same_configuration_again() -> None:
+    loaded = config.load("tiny", {"seed": 3}, folder=RECIPES)
+    assert config.RunConfig.model_validate_json(loaded.model_dump_json()) == loaded
+
+
+def test_the_submission_schema_names_every_section_and_requires_none() -> None:
+    schema = config.overrides_schema()
+    assert set(schema["properties"]) == set(config.RunConfig.model_fields)
+    assert schema["additionalProperties"] is False
+    assert "required" not in schema
+    assert schema["properties"]["train"]["additionalProperties"] is False
+    assert "$ref" not in str(schema)
