@@ -91,9 +91,7 @@ def _monte_carlo(objective: ObjectiveConfig, evaluated: Evaluated, scales: Scale
     shared = (evaluated.y0_B, evaluated.advantage(), evaluated.x_BT, evaluated.annotated_BT)
     if objective.loss == "squared":
         return spo.monte_carlo_regression_squared(*shared, beta=scales.beta, reduction=objective.reduction)
-    return spo.monte_carlo_regression_cross_entropy(
-        *shared, epsilon=scales.clip_epsilon, reduction=objective.reduction
-    )
+    return spo.monte_carlo_regression_cross_entropy(*shared, epsilon=scales.clip_epsilon, reduction=objective.reduction)
 
 
 def _policy_gradient(evaluated: Evaluated, scales: Scales) -> Tensor:

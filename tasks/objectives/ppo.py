@@ -20,7 +20,9 @@ def kl_regularized_rewards(terminal_B: Tensor, logp_ratio_BT: Tensor, mask_BT: T
     return reward_BT.scatter_add(1, last_B[:, None], terminal_B[:, None].to(reward_BT.dtype))
 
 
-def generalized_advantage(reward_BT: Tensor, value_BT: Tensor, mask_BT: Tensor, *, discount: float, trace: float) -> Tensor:
+def generalized_advantage(
+    reward_BT: Tensor, value_BT: Tensor, mask_BT: Tensor, *, discount: float, trace: float
+) -> Tensor:
     """A_t = sum_l (discount * trace)^l delta_{t+l}, delta_t = r_t + discount V_{t+1} - V_t. Shape B T, detached.
 
     `value_BT[:, t]` is the value before token t; after the last token it is 0. Schulman et al. (2016), used in 3.1.4.

@@ -72,9 +72,7 @@ def non_terminal_q_regression_squared(
     y0_B: Tensor, advantage_BT: Tensor, terminal_B: Tensor, mask_BT: Tensor, *, beta: float, reduction: Reduction
 ) -> Tensor:
     """(Q_t - R_t)^2 over all t; each term's gradient flows into y_t alone. Shape B. Paper: 3.1.2, non-terminal."""
-    loss_BT = losses.squared(
-        cumulative_value(y0_B, advantage_BT), reverse_value(terminal_B, advantage_BT), beta=beta
-    )
+    loss_BT = losses.squared(cumulative_value(y0_B, advantage_BT), reverse_value(terminal_B, advantage_BT), beta=beta)
     return reduce_tokens(loss_BT, mask_BT, reduction)
 
 

@@ -88,7 +88,9 @@ class EpochOrder:
 
     def _shuffled(self) -> list[str]:
         start = f"{self.seed}/{self.source}/{self.epoch}/".encode()
-        return sorted(self.ids, key=lambda identity: hashlib.blake2b(start + identity.encode(), digest_size=16).digest())
+        return sorted(
+            self.ids, key=lambda identity: hashlib.blake2b(start + identity.encode(), digest_size=16).digest()
+        )
 
 
 class OnlineQueue:

@@ -1,0 +1,92 @@
+"""Everything that an exact continuation needs, saved together: model, optimizer, schedule, random state, replay."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from tasks.trainer import atomic
+from tasks.trainer.engine import Engine
+from tasks.trainer.errors import ResumeImpossible
+from tasks.trainer.job import TrainJob
+from tasks.trainer.replay import ReplayState
+
+PREFIX = "step-"
+STATE = "trainer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A point to continue from."""
+
+    step: int
+    replay: ReplayState
+    folder: Path
+
+
+def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState) -> None:
+    """Write a checkpoint of `step`; it appears complete or not at all. Collective."""
+    target = job.checkpoints / f"{PREFIX}{step:08d}"
+    building = job.checkpoints / f"{atomic.BUILDING}{target.name}"
+    if engine.rank == 0:
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+    engine.barrier()
+    engine.save(building)
+    torch.save(torch.get_rng_state(), building / f"random-{engine.rank}.pt")
+    engine.barrier()
+    if engine.rank == 0:
+        content = {"step": step, "replay": dataclasses.asdict(replay), "fits": _fits(job, engine)}
+        (building / STATE).write_text(json.dumps(content), encoding="utf-8")
+        atomic.finish_folder(building, target)
+        _prune(job)
+    engine.barrier()
+
+
+def newest(job: TrainJob) -> Checkpoint | None:
+    """The newest complete checkpoint of the run; None when there is none."""
+    folders = atomic.complete_folders(job.checkpoints, PREFIX)
+    if not folders:
+        return None
+    content = json.loads((folders[-1] / STATE).read_text(encoding="utf-8"))
+    replay = content["replay"]
+    state = ReplayState(
+        cursors={name: (int(epoch), int(used)) for name, (epoch, used) in replay["cursors"].items()},
+        watermark=int(replay["watermark"]),
+        waiting=tuple(replay["waiting"]),
+    )
+    return Checkpoint(int(content["step"]), state, folders[-1])
+
+
+def load(job: TrainJob, engine: Engine, checkpoint: Checkpoint) -> None:
+    """Put the engine where it was. Raises ResumeImpossible when the job has changed in a way that forbids it."""
+    saved = json.loads((checkpoint.folder / STATE).read_text(encoding="utf-8"))["fits"]
+    now = _fits(job, engine)
+    changed = [f"{name} {saved.get(name)} -> {value}" for name, value in now.items() if saved.get(name) != value]
+    if changed:
+        raise ResumeImpossible(
+            f"checkpoint {checkpoint.folder} was written with other settings ({', '.join(changed)}); "
+            f"restore them, or start a new run"
+        )
+    engine.load(checkpoint.folder)
+    torch.set_rng_state(torch.load(checkpoint.folder / f"random-{engine.rank}.pt", weights_only=True))
+
+
+def _fits(job: TrainJob, engine: Engine) -> dict[str, object]:
+    """What must be equal for a checkpoint to be continued."""
+    return {
+        "run": job.run_id,
+        "processes": engine.world,
+        "zero_stage": job.train.zero_stage,
+        "dtype": job.config.reference.dtype,
+    }
+
+
+def _prune(job: TrainJob) -> None:
+    for folder in atomic.complete_folders(job.checkpoints, PREFIX)[: -job.train.keep_checkpoints]:
+        shutil.rmtree(folder)

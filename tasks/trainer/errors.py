@@ -1,0 +1,55 @@
+"""What the trainer refuses or stops for.
+
+TrainerError
+    MissingReferenceValues   problems without samples for their soft value
+    NothingToTrainOn         a source of the mix has no trajectories
+    UnsupportedModel         the policy module would compute something else than the model does
+    GuardTripped             training stopped before it could do harm
+        NonFinite            a loss or gradient is NaN or infinite
+        ReferenceDrift       policy and reference disagree where they must not
+    ResumeImpossible         the checkpoint does not fit this job
+    Interrupted              asked to stop; a checkpoint was written
+    ProcessDied              a trainer or worker process ended and cannot be restarted
+"""
+
+from __future__ import annotations
+
+
+class TrainerError(Exception):
+    """Training cannot start or go on; the message says why and what to do."""
+
+
+class MissingReferenceValues(TrainerError):
+    """Problems without samples for their soft value."""
+
+
+class NothingToTrainOn(TrainerError):
+    """A source of the mix has no trajectories."""
+
+
+class UnsupportedModel(TrainerError):
+    """The policy module would compute something else than the model does."""
+
+
+class GuardTripped(TrainerError):
+    """Training stopped before it could do harm."""
+
+
+class NonFinite(GuardTripped):
+    """A loss or a gradient is NaN or infinite."""
+
+
+class ReferenceDrift(GuardTripped):
+    """Policy and reference disagree where they must not."""
+
+
+class ResumeImpossible(TrainerError):
+    """The checkpoint does not fit this job."""
+
+
+class Interrupted(TrainerError):
+    """Asked to stop; a checkpoint was written."""
+
+
+class ProcessDied(TrainerError):
+    """A trainer or worker process ended and cannot be restarted."""

@@ -1,0 +1,109 @@
+"""Checks that stop a run, or warn, before it is spoilt. On by default."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from tasks.config import GuardConfig
+from tasks.trainer.batch import Example
+from tasks.trainer.errors import ReferenceDrift, UnsupportedModel
+from tasks.trainer.metrics import Figures, running_median
+from tasks.trainer.packing import lay_out
+from tasks.trainer.policy import Policy, full_logprobs
+from tasks.trainer.reference import Reference
+
+CHECKED = 4
+"""Sequences in a check of exactness."""
+HISTORY = 50
+LAYOUT_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
+"""Largest difference per token (nats) between the packed pass and the model's own."""
+
+
+def check_layout(policy: Policy, examples: Sequence[Example], dtype: str) -> float:
+    """Largest difference between the policy's pass and the model's own forward pass. Raises UnsupportedModel."""
+    few = examples[:CHECKED]
+    pack = lay_out(few, policy.layout).to(next(policy.parameters()).device)
+    with torch.no_grad():
+        packed = policy(pack)[0]
+    alone = torch.cat([full_logprobs(policy, e.prompt_ids, e.response_ids) for e in few])
+    worst = _worst(packed, alone)
+    if not worst <= LAYOUT_TOLERANCE[dtype]:
+        raise UnsupportedModel(
+            f"{type(policy.causal_lm).__name__}: log-probabilities of the {policy.layout} layout differ from the "
+            f"model's own by {worst:.3g} nats; set train.packing = "
+            f'"{"padded" if policy.layout == "packed" else "packed"}"'
+        )
+    return worst
+
+
+def check_start(policy: Policy, reference: Reference, examples: Sequence[Example]) -> None:
+    """Every advantage is exactly 0 before the first step, or ReferenceDrift."""
+    pack = lay_out(examples[:CHECKED], policy.layout).to(next(policy.parameters()).device)
+    with torch.no_grad():
+        worst = _worst(policy(pack)[0], reference.evaluate(pack))
+    if worst != 0:
+        raise ReferenceDrift(
+            f"before the first step the policy and the reference differ by {worst:.3g} nats per token; both must come "
+            f"from the same checkpoint, in the same dtype, by the same kernels"
+        )
+
+
+def check_stored(
+    reference: Reference, examples: Sequence[Example], stored: Mapping[str, Sequence[float]], most: float
+) -> float:
+    """Largest difference between stored and fresh reference log-probabilities of a few. Raises ReferenceDrift."""
+    few = [example for example in examples if example.trajectory_id in stored][:CHECKED]
+    if not few:
+        return 0.0
+    pack = lay_out(few, reference.policy.layout).to(next(reference.policy.parameters()).device)
+    fresh = reference.evaluate(pack)
+    kept = torch.cat([torch.tensor(stored[example.trajectory_id], device=fresh.device) for example in few])
+    worst = _worst(fresh, kept)
+    if not worst <= most:
+        raise ReferenceDrift(
+            f"stored reference log-probabilities differ from fresh ones by {worst:.3g} nats per token (at most "
+            f"{most:g}), among trajectories {[example.trajectory_id for example in few]}; the reference or its "
+            f"environment has changed without its fingerprint: quarantine the batches that stored them"
+        )
+    return worst
+
+
+def _worst(left: Tensor, right: Tensor) -> float:
+    return float((left.float() - right.float()).abs().max())
+
+
+class CollapseWatch:
+    """Warns when the figures look like the beginning of a collapse."""
+
+    def __init__(self, config: GuardConfig) -> None:
+        self.config = config
+        self._norms: deque[float] = deque(maxlen=HISTORY)
+
+    def warnings(self, figures: Figures) -> list[str]:
+        """One line per symptom in this step's figures."""
+        found: list[str] = []
+        norm, median = figures["grad_norm"], running_median(self._norms)
+        if len(self._norms) >= HISTORY // 2 and norm > self.config.warn_grad_norm_ratio * median:
+            found.append(f"gradient norm {norm:.3g} is {norm / median:.0f} times its median: lower the learning rate")
+        self._norms.append(norm)
+        clipped = figures.get("clipped_fraction", 0.0)
+        if clipped > self.config.warn_clipped_fraction:
+            found.append(f"{clipped:.0%} of the failures have y_T above 0: they push down with the largest slope")
+        stopped = figures.get("online/stop_fraction", 1.0)
+        if stopped < self.config.warn_stop_fraction:
+            found.append(f"only {stopped:.0%} of the online responses end with the end token")
+        return found
+
+
+def single_class_sources(figures: Figures) -> list[str]:
+    """A warning per source whose rewards are all of one class when no source has the other (rule 7)."""
+    shares = {n.removesuffix("/pass_fraction"): v for n, v in figures.items() if n.endswith("/pass_fraction")}
+    if all(share == 1 for share in shares.values()):
+        return [f"sources {sorted(shares)} hold successes only: nothing in the mix says what fails"]
+    if all(share == 0 for share in shares.values()):
+        return [f"sources {sorted(shares)} hold failures only: nothing in the mix says what succeeds"]
+    return []

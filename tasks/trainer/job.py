@@ -1,0 +1,90 @@
+"""The whole input of a trainer process and of its workers: one JSON file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.config import RunConfig, TrainConfig
+
+
+class CountsFilter(BaseModel):
+    """Which rows of `reference_counts` give the prompts' soft values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reference: str
+    """Policy id of pi_0."""
+    sampling: str
+    """Sampling key that Q0 was drawn with."""
+    template_id: str
+    """Prompt template."""
+
+
+class TrainJob(BaseModel):
+    """What to train, from where, and where to put it. Written by the train stage, read by every process of the run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    run_id: str
+    warehouse: str
+    """Location of the warehouse."""
+    run_dir: Path
+    """Folder for checkpoints, published weights, TensorBoard files and the manifest."""
+    reference: Path
+    """Checkpoint folder of pi_0."""
+    config: RunConfig
+    counts: CountsFilter
+    problems_batch: str
+    """Warehouse batch of the run's problems, tests and solutions."""
+    prompts_batch: str
+    """Warehouse batch of the run's prompts."""
+    corpus_id: str | None = None
+    """Offline corpus; needed by the source 'offline'."""
+    search_id: str | None = None
+    """Pivotal search whose token values to use; None: every one made with this reference."""
+    weights_dir: Path | None = None
+    """Where weights are published; None: `run_dir/weights`. A folder in shared memory makes the hand-over cheap."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto` uses a GPU when there is one."""
+    end_on_stdin_eof: bool = False
+    """Stop with a checkpoint when standard input closes: the starting process is gone."""
+
+    @property
+    def online_per_batch(self) -> int:
+        """Online sequences in one optimizer step."""
+        online = self.train.sources.get("online")
+        return 0 if online is None else round(online.share * self.train.batch_size)
+
+    @property
+    def train(self) -> TrainConfig:
+        """The training section of the configuration."""
+        return self.config.train
+
+    @property
+    def weights(self) -> Path:
+        """Folder of published weights."""
+        return self.weights_dir or self.run_dir / "weights"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of checkpoints."""
+        return self.run_dir / "checkpoints"
+
+    @property
+    def manifest(self) -> Path:
+        """The result, written when training has finished."""
+        return self.run_dir / "manifest.json"
+
+    def write(self, path: Path) -> Path:
+        """The job as JSON in `path`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.model_dump_json(indent=2), encoding="utf-8")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> TrainJob:
+        """The job of a JSON file."""
+        return cls.model_validate_json(path.read_text(encoding="utf-8"))

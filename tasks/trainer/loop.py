@@ -1,0 +1,144 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tasks.trainer import atomic, guards
+from tasks.trainer.batch import Example
+from tasks.trainer.errors import Interrupted
+from tasks.trainer.job import TrainJob
+from tasks.trainer.metrics import Figures, summarize
+from tasks.trainer.session import Session, open_session
+from tasks.trainer.step import StepResult, accumulate, shares
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def train(job: TrainJob, report: Report) -> dict[str, Any]:
+    """Train until the last step; returns the manifest. Raises Interrupted after a checkpoint when asked to stop."""
+    with open_session(job) as session:
+        started = time.monotonic()
+        watch = guards.CollapseWatch(job.train.guards)
+        first = session.step
+        if first == 0:
+            session.publish(0)
+        while session.step < job.train.steps:
+            try:
+                figures = advance(session, checked=session.step == first)
+            except Interrupted:
+                figures = None
+            if session.engine.share(figures is None or session.stop()):
+                session.save()
+                raise Interrupted(f"asked to stop; checkpoint of step {session.step} written")
+            assert figures is not None
+            if session.desk is not None:
+                _warn(session, watch, figures, report)
+                report(progress(session, figures, first, time.monotonic() - started))
+        return _finish(session)
+
+
+def advance(session: Session, *, checked: bool = False) -> Figures:
+    """One optimizer step with everything that belongs to it; returns its figures (empty on other processes)."""
+    job, engine, step = session.job, session.engine, session.step + 1
+    began = time.monotonic()
+    batch, stored = session.next_batch(step)
+    waited = time.monotonic() - began
+    if checked or step % job.train.guards.canary_interval == 0:
+        check(session, batch, stored)
+    parts = shares(batch, stored, job.train, engine.world) if session.desk is not None else None
+    result = accumulate(engine, session.reference, engine.scatter(parts), job.train)
+    rate, norm = engine.learning_rate, engine.step()
+    session.step = step
+    results: list[StepResult] = engine.gather(result)
+    figures: Figures = {}
+    if session.desk is not None:
+        figures = {"learning_rate": rate, "grad_norm": norm, "seconds": time.monotonic() - began, "wait_s": waited}
+        figures = record(session, batch, results, figures)
+    if (
+        step % job.train.model_update_interval == 0
+        or step % job.train.snapshot_interval == 0
+        or step == job.train.steps
+    ):
+        session.publish(step)
+    if step % job.train.checkpoint_interval == 0 or step == job.train.steps:
+        session.save()
+    return figures
+
+
+def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence[float]]) -> None:
+    """The guards that need a forward pass: layout, zero advantages before the first step, stored log-probabilities."""
+    few = session.engine.share(list(batch[: guards.CHECKED]) if session.desk is not None else None)
+    if session.step == 0 and session.job.train.zero_stage < 3:
+        guards.check_layout(session.policy, few, session.job.config.reference.dtype)
+        guards.check_start(session.policy, session.reference, few)
+    if session.desk is not None:
+        guards.check_stored(session.reference, batch, stored, session.job.train.guards.max_logprob_drift)
+
+
+def record(session: Session, batch: Sequence[Example], results: Sequence[StepResult], figures: Figures) -> Figures:
+    """Write the step down; returns all its figures."""
+    desk = session.desk
+    assert desk is not None
+    by_id = {(r.source, r.trajectory_id): r for result in results for r in result.records}
+    records = [by_id[example.source, example.trajectory_id] for example in batch]
+    figures = summarize(records) | figures
+    figures["tokens_per_s"] = sum(example.length for example in batch) / figures["seconds"]
+    computed = {identity: values for result in results for identity, values in result.computed.items()}
+    state = desk.replay.state()
+    desk.recorder.record(session.step, records, figures, desk.store.add(computed), state.watermark)
+    return figures
+
+
+def progress(session: Session, figures: Figures, first: int, seconds: float) -> dict[str, Any]:
+    """A progress line: done, total, unit, rates, time left, and a note for people."""
+    done, total = session.step, session.job.train.steps
+    rate = (done - first) / seconds
+    errors = " ".join(
+        f"|y_T-r| {name} {figures[key]:.2f}"
+        for name, key in (("pass", "value_error/pass"), ("fail", "value_error/fail"))
+        if key in figures
+    )
+    note = f"loss {figures['loss']:.3f} {errors} norm {figures['grad_norm']:.2f} wait {figures['wait_s']:.1f}s"
+    return {
+        "done": done,
+        "total": total,
+        "unit": "steps",
+        "note": note,
+        "steps_per_s": round(rate, 4),
+        "left_s": round((total - done) / rate, 1) if rate else None,
+    }
+
+
+def _warn(session: Session, watch: guards.CollapseWatch, figures: Figures, report: Report) -> None:
+    assert session.desk is not None
+    for warning in watch.warnings(figures) + guards.single_class_sources(figures):
+        kind = warning.split(" ", 2)[1]
+        if kind in session.warned:
+            continue
+        session.warned.add(kind)
+        report({"warning": warning, "step": session.step})
+        session.desk.recorder.event("warning", f"step {session.step}: {warning}")
+
+
+def _finish(session: Session) -> dict[str, Any]:
+    job = session.job
+    if session.published is None:
+        session.publish(session.step)
+    manifest: dict[str, Any] = {}
+    if session.desk is not None and session.published is not None:
+        session.desk.recorder.flush()
+        manifest = {
+            "run_id": job.run_id,
+            "steps": session.step,
+            "policy_id": session.published.policy_id,
+            "path": str(session.published.folder),
+            "snapshot": session.desk.warehouse.snapshot(),
+            "reference": job.counts.reference,
+            "problems": len(session.desk.replay.examples.values),
+        }
+        atomic.write_text(job.manifest, json.dumps(manifest, indent=2))
+    return manifest

@@ -1,0 +1,209 @@
+"""Everything a trainer process holds, opened in the right order and closed again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.engines.checkpoint import policy_id
+from tasks.trainer import checkpoint, weights
+from tasks.trainer.batch import Example
+from tasks.trainer.engine import Engine
+from tasks.trainer.errors import TrainerError
+from tasks.trainer.examples import Examples
+from tasks.trainer.job import TrainJob
+from tasks.trainer.metrics import Recorder
+from tasks.trainer.policy import Policy, full_logprobs, load_policy
+from tasks.trainer.reference import Reference, ReferenceStore, fingerprint
+from tasks.trainer.replay import Replay, ReplayState
+from tasks.trainer.values import prompt_values
+from warehouse import Warehouse
+
+
+CANARY = """
+-- One fixed prompt of the run.
+SELECT token_ids FROM prompts WHERE batch_id = ? AND len(token_ids) > 1 ORDER BY prompt_id LIMIT 1
+"""
+
+
+@dataclass(slots=True)
+class Stop:
+    """Whether the process was asked to stop: by SIGTERM, SIGINT, or its starter's end."""
+
+    asked: bool = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def listen(self, *, stdin: bool) -> None:
+        """Watch for the signals, and for the end of standard input when told."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._ask())
+        if stdin:
+            threading.Thread(target=self._await_end_of_input, daemon=True).start()
+
+    def _ask(self) -> None:
+        self.asked = True
+
+    def _await_end_of_input(self) -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        self._ask()
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What only the first process has: the warehouse and everything that reads or writes it."""
+
+    warehouse: Warehouse
+    replay: Replay
+    store: ReferenceStore
+    recorder: Recorder
+    canary_ids: tuple[int, ...]
+    """Tokens of a prompt of the run."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A trainer process, ready for the step after `step`."""
+
+    job: TrainJob
+    engine: Engine
+    policy: Policy
+    reference: Reference
+    desk: Desk | None
+    stop: Stop
+    step: int = 0
+    published: weights.Published | None = None
+    warned: set[str] = field(default_factory=set[str])
+
+    def next_batch(self, step: int) -> tuple[list[Example], dict[str, Sequence[float]]]:
+        """The examples of `step` and what is stored of log pi_0; empty on all but the first process."""
+        if self.desk is None:
+            return [], {}
+        batch = self.desk.replay.next(step, self.stop)
+        return batch, self.desk.store.lookup(batch)
+
+    def publish(self, step: int) -> None:
+        """Publish the weights of `step` for the rollout workers and evaluation. Collective."""
+        state = self.engine.consolidated(self.policy.causal_lm)
+        if self.desk is not None:
+            root, train = self.job.weights, self.job.train
+            self.published = weights.publish(
+                root, step, self.policy.causal_lm, state, like=self.job.reference, canary=self._canary()
+            )
+            weights.prune(root, {s for s in range(step + 1) if s == train.steps or s % train.snapshot_interval == 0})
+            self.desk.warehouse.append(
+                f"policy/{self.job.run_id}/{step:08d}",
+                {"policies": [self._policy_row(self.published)]},
+                run_id=self.job.run_id,
+            )
+        self.engine.barrier()
+
+    def save(self) -> None:
+        """Write a checkpoint of the present step. Collective."""
+        state = ReplayState()
+        if self.desk is not None:
+            self.desk.recorder.flush()
+            state = self.desk.replay.state()
+        checkpoint.save(self.job, self.engine, self.step, state)
+
+    def _canary(self) -> weights.Canary | None:
+        """The second half of a prompt given its first, scored; None where the weights are not all in one place."""
+        if self.desk is None or self.job.train.zero_stage == 3:
+            return None
+        ids = self.desk.canary_ids
+        half = len(ids) // 2
+        logprobs = full_logprobs(self.policy, ids[:half], ids[half:])
+        return weights.Canary(ids[:half], ids[half:], tuple(logprobs.tolist()))
+
+    def _policy_row(self, published: weights.Published) -> dict[str, Any]:
+        return {
+            "policy_id": published.policy_id,
+            "kind": "final" if published.step == self.job.train.steps else "snapshot",
+            "path": str(published.folder),
+            "parent_policy_id": self.job.counts.reference,
+            "step": published.step,
+            "tokenizer_hash": None,
+            "parameters": sum(p.numel() for p in self.policy.causal_lm.parameters()),
+        }
+
+
+@contextmanager
+def open_session(job: TrainJob) -> Iterator[Session]:
+    """The session of this process, continued from the newest complete checkpoint when there is one."""
+    if job.train.algorithm != "spo":
+        raise TrainerError(
+            f"train.algorithm {job.train.algorithm!r} has its objectives (tasks/objectives/ppo.py) but no trainer yet; "
+            f'set train.algorithm = "spo"'
+        )
+    device = pick_device(job)
+    make_deterministic(job)
+    dtype = job.config.reference.dtype
+    policy = load_policy(job.reference, job.train, dtype, trained=True).to(device)
+    reference = Reference(load_policy(job.reference, job.train, dtype, trained=False).to(device))
+    engine = Engine(policy, job.train, dtype=dtype, device=device)
+    try:
+        stop = Stop()
+        stop.listen(stdin=job.end_on_stdin_eof)
+        found = engine.share(checkpoint.newest(job) if engine.rank == 0 else None)
+        if found is not None:
+            checkpoint.load(job, engine, found)
+        with _desk(job, engine, found, str(device.type)) as desk:
+            yield Session(job, engine, policy, reference, desk, stop, step=0 if found is None else found.step)
+    finally:
+        engine.close()
+
+
+@contextmanager
+def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, device: str) -> Iterator[Desk | None]:
+    if engine.rank:
+        yield None
+        return
+    step, state = (0, ReplayState()) if found is None else (found.step, found.replay)
+    with Warehouse.open(job.warehouse) as warehouse:
+        warehouse.commit()
+        _require_same_reference(job)
+        examples = Examples(warehouse, job, prompt_values(warehouse, job))
+        store = ReferenceStore(warehouse, fingerprint(job.reference, job.train, job.config.reference.dtype, device))
+        recorder = Recorder(warehouse, job, after=step)
+        try:
+            canary = warehouse.value(CANARY, (job.prompts_batch,)) or (0, 0)
+            yield Desk(warehouse, Replay(examples, state, after=step), store, recorder, tuple(canary))
+        finally:
+            recorder.close()
+
+
+def pick_device(job: TrainJob) -> torch.device:
+    """The device of this process."""
+    wants = ("cuda" if torch.cuda.is_available() else "cpu") if job.device == "auto" else job.device
+    if wants == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
+def make_deterministic(job: TrainJob) -> None:
+    """Seed torch and refuse kernels whose results vary, unless the recipe allows them."""
+    torch.manual_seed(job.config.seed)
+    if job.train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+
+
+def _require_same_reference(job: TrainJob) -> None:
+    found = policy_id(Path(job.reference))
+    if found != job.counts.reference:
+        raise TrainerError(
+            f"the reference in {job.reference} is policy {found}, but the soft values belong to {job.counts.reference}"
+        )

@@ -1,0 +1,160 @@
+"""One optimizer step: forward and backward over the packs of this process, then the update.
+
+Sum over tokens, mean over the sequences of the whole step: nothing depends on how they are laid out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from tasks.config import SourceName, TrainConfig
+from tasks.objectives import spo
+from tasks.objectives.dispatch import Scales, weighted_loss
+from tasks.trainer.batch import Example, evaluated
+from tasks.trainer.engine import Engine
+from tasks.trainer.errors import NonFinite
+from tasks.trainer.packing import Pack, lay_out, plan
+from tasks.trainer.reference import Reference
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRecord:
+    """What one sequence contributed; values in nats."""
+
+    trajectory_id: str
+    source: SourceName
+    length: int
+    stopped: bool
+    y0: float
+    y_T: float
+    terminal: float
+    loss: float
+    entropy: float
+    largest_advantage: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One process's part of a step."""
+
+    packs: tuple[tuple[Example, ...], ...]
+    weights: tuple[float, ...]
+    """1 per pack; 0 for a repeated pack that only keeps the processes in step."""
+    sequences: int
+    """Sequences of the whole step: the loss's denominator."""
+    stored: Mapping[str, Sequence[float]]
+    """Known reference log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a process did in a step."""
+
+    records: list[SequenceRecord]
+    computed: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Reference log-probabilities that were not stored."""
+
+
+def shares(
+    batch: Sequence[Example], stored: Mapping[str, Sequence[float]], config: TrainConfig, world: int
+) -> list[Share]:
+    """The batch divided over `world` processes: as many packs for each, and as even as the lengths allow."""
+    groups = plan([e.length for e in batch], most_tokens=config.micro_batch_tokens, multiple=world)
+    packs = [tuple(batch[index] for index in sorted(group)) for group in groups]
+    weights = [1.0] * len(packs)
+    while len(packs) % world:
+        packs.append(packs[-1])
+        weights.append(0.0)
+    return [
+        Share(
+            packs=tuple(packs[rank::world]),
+            weights=tuple(weights[rank::world]),
+            sequences=len(batch),
+            stored={
+                e.trajectory_id: stored[e.trajectory_id]
+                for p in packs[rank::world]
+                for e in p
+                if e.trajectory_id in stored
+            },
+        )
+        for rank in range(world)
+    ]
+
+
+def accumulate(engine: Engine, reference: Reference, share: Share, config: TrainConfig) -> StepResult:
+    """Forward and backward over the share; gradients are added up, nothing is updated. Raises NonFinite."""
+    result = StepResult([])
+    for examples, weight in zip(share.packs, share.weights, strict=True):
+        pack = lay_out(examples, config.packing).to(engine.device)
+        ref_logp_N, computed = reference.logprobs(pack, share.stored)
+        logp_N, entropy_N = engine.forward(pack)
+        loss_B, records = pack_loss(pack, logp_N, ref_logp_N, entropy_N, config)
+        require_finite(records)
+        engine.backward(weight * loss_B.sum() / share.sequences)
+        if weight:
+            result.records.extend(records)
+            result.computed.update(computed)
+    return result
+
+
+def pack_loss(
+    pack: Pack, logp_N: Tensor, ref_logp_N: Tensor, entropy_N: Tensor, config: TrainConfig
+) -> tuple[Tensor, list[SequenceRecord]]:
+    """Loss of every sequence of the pack under its source's objectives (shape B), and the sequences' records."""
+    lengths = [len(example.response_ids) for example in pack.examples]
+    pieces = list(zip(logp_N.split(lengths), ref_logp_N.split(lengths), entropy_N.split(lengths), strict=True))
+    scales = Scales(config.beta, config.clip_epsilon, config.sigmoid_scale, config.ratio_clip)
+    losses: list[Tensor] = []
+    records: list[SequenceRecord] = []
+    for source in dict.fromkeys(example.source for example in pack.examples):
+        rows = [row for row, example in enumerate(pack.examples) if example.source == source]
+        examples = [pack.examples[row] for row in rows]
+        data = evaluated(examples, torch.cat([pieces[r][0] for r in rows]), torch.cat([pieces[r][1] for r in rows]))
+        loss_B = weighted_loss(config.sources[source].objectives, data, scales)
+        losses.append(loss_B)
+        a_BT = data.advantage().detach()
+        y_T_B = spo.terminal_value(data.y0_B, a_BT)
+        figures = zip(
+            examples,
+            loss_B.tolist(),
+            y_T_B.tolist(),
+            [pieces[r][2].mean().item() for r in rows],
+            a_BT.abs().amax(dim=1).tolist(),
+            strict=True,
+        )
+        records += [_record(*figure) for figure in figures]
+    return torch.cat(losses), records
+
+
+def require_finite(records: Sequence[SequenceRecord]) -> None:
+    """Raise NonFinite, naming the trajectories, when a loss or value is NaN or infinite."""
+    bad = [r for r in records if not all(map(_finite, (r.loss, r.y_T)))]
+    if bad:
+        listed = ", ".join(f"{r.trajectory_id} ({r.source}: loss {r.loss}, y_T {r.y_T})" for r in bad[:8])
+        raise NonFinite(
+            f"{len(bad)} sequence(s) have a loss or value that is not finite: {listed}; nothing was updated. "
+            f"Quarantine them, or lower train.optimizer.learning_rate, and resume"
+        )
+
+
+def _finite(value: float) -> bool:
+    return value - value == 0
+
+
+def _record(example: Example, loss: float, y_T: float, entropy: float, largest: float) -> SequenceRecord:
+    return SequenceRecord(
+        trajectory_id=example.trajectory_id,
+        source=example.source,
+        length=len(example.response_ids),
+        stopped=example.stopped,
+        y0=example.y0,
+        y_T=y_T,
+        terminal=example.terminal,
+        loss=loss,
+        entropy=entropy,
+        largest_advantage=largest,
+    )
