@@ -21,7 +21,7 @@ class MissingAnnotation(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """The scalars of a run that objectives share: beta (reward units), clip epsilon (nats), sigmoid scale, ratio clip."""
+    """The scalars of a run that objectives share: beta (reward units), clip epsilon (nats), ..."""
 
     beta: float
     clip_epsilon: float

@@ -53,7 +53,7 @@ def clipped_policy_loss(
 
 
 def value_loss(value_BT: Tensor, old_value_BT: Tensor, return_BT: Tensor, mask_BT: Tensor, *, clip: float) -> Tensor:
-    """max((V - R)^2, (V_clipped - R)^2) / 2, mean over tokens; V_clipped stays within `clip` of the old value. Shape B."""
+    """max((V - R)^2, (V_clipped - R)^2) / 2, mean over tokens; V_clipped stays near the old value. Shape B."""
     clipped_BT = old_value_BT + (value_BT - old_value_BT).clamp(-clip, clip)
     loss_BT = 0.5 * torch.maximum((value_BT - return_BT).square(), (clipped_BT - return_BT).square())
     return torch.where(mask_BT, loss_BT, torch.zeros_like(loss_BT)).sum(dim=1) / mask_BT.sum(dim=1).clamp(min=1)

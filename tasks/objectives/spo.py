@@ -108,7 +108,7 @@ def monte_carlo_regression_cross_entropy(
 def monte_carlo_regression_squared(
     y0_B: Tensor, advantage_BT: Tensor, x_BT: Tensor, annotated_BT: Tensor, *, beta: float, reduction: Reduction
 ) -> Tensor:
-    """(Q_t - beta log x_t)^2 at the annotated tokens; consistent, but biased by the logarithm. Shape B. Paper: 3.1.3."""
+    """(Q_t - beta log x_t)^2 at the annotated tokens; biased by the logarithm. Shape B. Paper: 3.1.3."""
     y_BT = torch.where(annotated_BT, x_BT, torch.ones_like(x_BT)).log()
     loss_BT = losses.squared(cumulative_value(y0_B, advantage_BT), y_BT, beta=beta)
     return reduce_tokens(loss_BT, annotated_BT, reduction)

@@ -34,7 +34,7 @@ class Engine:
         self._deepspeed = _import_deepspeed()
         _join(self._deepspeed, device)
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self._objects = dist.new_group(backend="gloo") if self.world > 1 and device.type == "cuda" else None
+        self._objects: Any = dist.new_group(backend="gloo") if self.world > 1 and device.type == "cuda" else None
         trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
             trained,
@@ -92,7 +92,7 @@ class Engine:
             raise ResumeImpossible(f"{folder} holds no DeepSpeed state; delete it to resume from an older checkpoint")
 
     def consolidated(self, model: nn.Module) -> dict[str, Tensor]:
-        """The whole state of `model` (a part of the policy) on the CPU; empty on all but the first process. Collective."""
+        """The whole state of `model` (a part of the policy) on the CPU; empty but on the first process. Collective."""
         if self.config.zero_stage < 3:
             return {} if self.rank else {name: t.detach().cpu() for name, t in model.state_dict().items()}
         state: dict[str, Tensor] = {}

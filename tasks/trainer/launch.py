@@ -7,6 +7,7 @@ is left behind whatever happens here. What they print on standard error goes to 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -80,10 +81,8 @@ class Child:
         assert self.process is not None
         if self.status() is None:
             self.signal(signal.SIGTERM)
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(grace_s)
-            except subprocess.TimeoutExpired:
-                pass
         self.signal(signal.SIGKILL)
         self.process.wait()
 

@@ -28,7 +28,6 @@ from tasks.trainer.replay import Replay, ReplayState
 from tasks.trainer.values import prompt_values
 from warehouse import Warehouse
 
-
 CANARY = """
 -- One fixed prompt of the run.
 SELECT token_ids FROM prompts WHERE batch_id = ? AND len(token_ids) > 1 ORDER BY prompt_id LIMIT 1

@@ -93,14 +93,11 @@ def test_fractional_rewards_reach_their_optimal_policy() -> None:
     assert e.total_variation(minimised(w, [ObjectiveConfig(loss="squared")]), w) < 5e-3
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", ["terminal squared", "reverse-Q squared", "advantage", "policy gradient"])
 def test_the_gradient_vanishes_at_the_optimal_policy(name: str) -> None:
-    """Exactly, but for the clip: a success at y_T = 0 is on its kink, and failures stay below it."""
+    """Cross-entropies are left out: a success sits on the kink of relu at y_T = 0."""
     w = e.world()
     logits = e.optimal_logits(w).requires_grad_(True)
     loss(logits, evaluated(w), OBJECTIVES[name]).backward()
     assert logits.grad is not None
-    clipped = any(
-        objective.loss == "cross_entropy" and objective.kind != "policy_gradient" for objective in OBJECTIVES[name]
-    )
-    assert logits.grad.abs().max() < (1e-2 if clipped else 1e-10)
+    assert logits.grad.abs().max() < 1e-10
