@@ -246,7 +246,7 @@ def reward_by_temperature(measures: Sequence[Measure]) -> Chart:
         values = [measure.value for measure in measures]
         reach = [[m.value - m.low for m in measures], [m.high - m.value for m in measures]]
         axes.bar(range(len(values)), values, color=theme.series[0], edgecolor=theme.ink, linewidth=0.8, alpha=0.75)
-        axes.errorbar(range(len(values)), values, yerr=reach, fmt="none", ecolor=theme.ink, capsize=4)
+        axes.errorbar(range(len(values)), values, yerr=reach, fmt="none", color=theme.ink, ecolor=theme.ink, capsize=4)
         axes.set_xticks(range(len(values)), [f"{m.label}\n{m.note}" for m in measures])
         axes.set_xlabel("sampling temperature")
         axes.set_ylabel("responses that pass")
