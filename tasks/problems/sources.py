@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.config import ProblemsConfig
-from tasks.problems import miniature
-from tasks.problems.own_layout import read_problem
+from tasks.problems import miniature, own_layout, published
+from tasks.problems.kattis import read_packages
 from tasks.problems.problem import Problem, Split
-from tasks.problems.records import InvalidProblem, read_json_lines
+from tasks.problems.records import InvalidProblem, Record, read_json_lines
 
 __all__ = ["InvalidProblem", "ReadReport", "read", "read_file", "split_of"]
+
+LAYOUTS: dict[str, Callable[[Record, str], Problem]] = {
+    "jsonl": own_layout.read_problem,
+    "codecontests": published.codecontests,
+    "taco": published.taco,
+    "apps": published.apps,
+    "livecodebench": published.livecodebench,
+}
+"""Readers of one line, by the recipe's name of the layout."""
 
 NOT_NEEDED = "more than problems.train or problems.evaluation"
 
@@ -35,16 +44,19 @@ def read(config: ProblemsConfig) -> ReadReport:
     """The problems that `config` asks for. Raises InvalidProblem (names file, line and field) or TooFewCompositions."""
     if config.source == "miniature" or config.path is None:
         return ReadReport(tuple(miniature.generate(config.train, config.evaluation, config.seed)), (), {})
-    return _selected(read_file(Path(config.path)), config)
+    path = Path(config.path)
+    if config.source == "kattis":
+        return _selected(read_packages(path, path.name), config)
+    return _selected(read_file(path, config.source), config)
 
 
-def read_file(path: Path) -> list[Problem]:
+def read_file(path: Path, layout: str = "jsonl") -> list[Problem]:
     """Every problem of a JSON Lines file, judgeable or not, as training problems. Raises InvalidProblem."""
     problem_set = path.name.removesuffix(".gz").removesuffix(".jsonl")
     problems: list[Problem] = []
     lines: dict[str, str] = {}
     for record in read_json_lines(path):
-        problem = read_problem(record, problem_set)
+        problem = LAYOUTS[layout](record, problem_set)
         if problem.problem_id in lines:
             raise record.error("problem_id", f"{problem.problem_id!r} occurs before, at {lines[problem.problem_id]}")
         lines[problem.problem_id] = record.where

@@ -1,0 +1,258 @@
+"""Published problem sets in their own layouts: CodeContests, TACO, APPS and LiveCodeBench, one JSON object a line.
+
+Only Python 3 programs are kept as solutions. Tests that call a function become assert statements.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import pickle
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sandbox import Checker, TestCase
+from tasks.problems.own_layout import FILES, IMAGES, NO_TESTS, limits
+from tasks.problems.problem import Problem, Solution, Style
+from tasks.problems.records import Record
+
+_CODECONTESTS_PYTHON3 = 3
+_CODECONTESTS_SOURCES = ("unknown", "codechef", "codeforces", "hackerearth", "codejam", "atcoder", "aizu")
+_IMAGE = re.compile(r"<image>|<img\b|!\[[^\]]*\]\(|\\includegraphics", re.IGNORECASE)
+_FIRST_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+def codecontests(record: Record, problem_set: str) -> Problem:
+    """A CodeContests problem; its private and generated tests are the hidden ones."""
+    name = record.text("name")
+    source = int(record.number("source", 0) or 0)
+    statement = record.text("description")
+    hidden = _paired(record, "private_tests") + _paired(record, "generated_tests")
+    public = _paired(record, "public_tests")
+    reason = None if public or hidden else NO_TESTS
+    if record.text("input_file", "") or record.text("output_file", ""):
+        reason = FILES
+    elif _IMAGE.search(statement):
+        reason = IMAGES
+    memory = record.number("memory_limit_bytes")
+    return Problem(
+        problem_id=f"codecontests/{name}",
+        problem_set=problem_set,
+        split="train",
+        title=name,
+        statement=statement,
+        public_tests=public,
+        hidden_tests=hidden,
+        checker=Checker(kind="codecontests"),
+        limits=limits(_seconds(record), None if memory is None else memory / (1 << 20)),
+        solutions=(*_labelled(record, "solutions", "accepted"), *_labelled(record, "incorrect_solutions", "rejected")),
+        source=f"CodeContests, {_CODECONTESTS_SOURCES[source] if source < len(_CODECONTESTS_SOURCES) else source}",
+        licence="CC BY 4.0",
+        unjudgeable_reason=reason,
+    )
+
+
+def taco(record: Record, problem_set: str) -> Problem:
+    """A TACO problem; it has no public tests. Its id is its address, or the set's name and its line."""
+    address = record.text("url", "")
+    name = address or f"{problem_set}/{record.where.rsplit(':', 1)[-1]}"
+    time, memory = (_FIRST_NUMBER.search(record.text(field, "") or "") for field in ("time_limit", "memory_limit"))
+    return _from_input_output(
+        record,
+        problem_set,
+        f"taco/{name}",
+        limits=(float(time[0]) if time else None, float(memory[0]) if memory else None),
+        licence="Apache-2.0",
+    )
+
+
+def apps(record: Record, problem_set: str) -> Problem:
+    """An APPS problem, also of the sets that use its fields; it has no public tests."""
+    number = record.data.get("problem_id", record.data.get("id"))
+    if number is None or isinstance(number, bool) or not isinstance(number, int | str):
+        raise record.error("problem_id", "must be a number or text")
+    return _from_input_output(record, problem_set, f"apps/{number}", limits=(None, None), licence="MIT")
+
+
+def livecodebench(record: Record, problem_set: str) -> Problem:
+    """A LiveCodeBench problem; private tests may be packed (base64, zlib, pickled text)."""
+    name = record.text("question_id")
+    public = _livecodebench_tests(record, "public_test_cases", record.embedded("public_test_cases"))
+    hidden = _livecodebench_tests(record, "private_test_cases", _unpacked(record, "private_test_cases"))
+    statement = record.text("question_content")
+    starter = record.text("starter_code", "")
+    function = any(test.expected == "" and test.input.startswith("assert ") for test in public + hidden)
+    reason = None if public or hidden else NO_TESTS
+    return Problem(
+        problem_id=f"livecodebench/{name}",
+        problem_set=problem_set,
+        split="train",
+        title=record.text("question_title", name),
+        statement=_with_starter(statement, starter),
+        public_tests=public,
+        hidden_tests=hidden,
+        style="function" if function else "stdin",
+        entry_point=_function_name(record) if function else "",
+        source=f"LiveCodeBench, {record.text('platform', 'unknown')} {record.text('contest_date', '')}".strip(),
+        unjudgeable_reason=IMAGES if _IMAGE.search(statement) else reason,
+    )
+
+
+def _from_input_output(
+    record: Record, problem_set: str, problem_id: str, *, limits: tuple[float | None, float | None], licence: str
+) -> Problem:
+    from tasks.problems import own_layout
+
+    statement = record.text("question")
+    tests, style, name = _input_output_tests(record)
+    reason = None if tests else NO_TESTS
+    return Problem(
+        problem_id=problem_id,
+        problem_set=problem_set,
+        split="train",
+        title=record.text("name", "") or problem_id,
+        statement=_with_starter(statement, record.text("starter_code", "")),
+        hidden_tests=tests,
+        limits=own_layout.limits(*limits),
+        style=style,
+        entry_point=name,
+        solutions=tuple(Solution(program) for program in _embedded_texts(record, "solutions")),
+        source=record.text("url", "") or record.text("source", ""),
+        licence=licence,
+        unjudgeable_reason=IMAGES if _IMAGE.search(statement) else reason,
+    )
+
+
+def _input_output_tests(record: Record) -> tuple[tuple[TestCase, ...], Style, str]:
+    """Tests of the field `input_output`: {"inputs": [...], "outputs": [...], "fn_name": optional}."""
+    value = record.embedded("input_output")
+    if value is None:
+        return (), "stdin", ""
+    if not isinstance(value, dict):
+        raise record.error("input_output", "must hold an object")
+    inner = Record(record.where, cast("dict[str, Any]", value), f"{record.path}input_output.")
+    inputs, outputs = inner.items("inputs"), inner.items("outputs")
+    if len(inputs) != len(outputs):
+        raise inner.error("outputs", f"has {len(outputs)} entries, but 'inputs' has {len(inputs)}")
+    name = inner.text("fn_name", "")
+    if not name:
+        pairs = [(_lines(given), _lines(expected)) for given, expected in zip(inputs, outputs, strict=True)]
+        return tuple(TestCase(given, expected) for given, expected in pairs), "stdin", ""
+    method = "class Solution" in record.text("starter_code", "")
+    calls = [
+        _assert(name, given if isinstance(given, list) else [given], expected, method=method)
+        for given, expected in zip(inputs, outputs, strict=True)
+    ]
+    return tuple(calls), "function", name
+
+
+def _assert(name: str, arguments: Sequence[Any], expected: Any, *, method: bool) -> TestCase:
+    """One call as an assert; the sets wrap a single result in a list, so the bare result and the list both count."""
+    call = f"{'Solution().' if method else ''}{name}({', '.join(map(repr, arguments))})"
+    if isinstance(expected, list) and len(cast("list[Any]", expected)) == 1:
+        return TestCase(f"assert {call} in ({expected!r}, {expected[0]!r})\n", "")
+    return TestCase(f"assert {call} == {expected!r}\n", "")
+
+
+def _lines(value: Any) -> str:
+    """Standard input or output; some sets give a list of lines."""
+    if isinstance(value, list):
+        return "\n".join(str(line) for line in cast("list[Any]", value)) + "\n"
+    return str(value)
+
+
+def _embedded_texts(record: Record, name: str) -> list[str]:
+    value = record.data.get(name)
+    if isinstance(value, str):
+        value = record.embedded(name)
+    return Record(record.where, {name: value}, record.path).texts(name)
+
+
+def _paired(record: Record, name: str) -> tuple[TestCase, ...]:
+    """Tests given as {"input": [...], "output": [...]} or as a list of {"input", "output"}."""
+    if isinstance(record.data.get(name), list):
+        return tuple(TestCase(test.text("input"), test.text("output")) for test in record.records(name))
+    inner = record.record(name)
+    inputs, outputs = inner.texts("input"), inner.texts("output")
+    if len(inputs) != len(outputs):
+        raise inner.error("output", f"has {len(outputs)} entries, but 'input' has {len(inputs)}")
+    return tuple(TestCase(given, expected) for given, expected in zip(inputs, outputs, strict=True))
+
+
+def _labelled(record: Record, name: str, claimed: str) -> list[Solution]:
+    inner = record.record(name)
+    languages, programs = inner.items("language"), inner.texts("solution")
+    if len(languages) != len(programs):
+        raise inner.error("solution", f"has {len(programs)} entries, but 'language' has {len(languages)}")
+    python = [text for language, text in zip(languages, programs, strict=True) if language in _PYTHON3]
+    return [Solution(program, claimed=claimed) for program in python]
+
+
+_PYTHON3 = (_CODECONTESTS_PYTHON3, "PYTHON3")
+
+
+def _seconds(record: Record) -> float | None:
+    given = record.record("time_limit")
+    seconds = (given.number("seconds", 0.0) or 0.0) + (given.number("nanos", 0.0) or 0.0) / 1e9
+    return seconds or None
+
+
+def _livecodebench_tests(record: Record, name: str, value: Any) -> tuple[TestCase, ...]:
+    tests = Record(record.where, {name: value}, record.path).records(name)
+    return tuple(
+        _assert_of_lines(record, test) if test.text("testtype", "stdin") == "functional" else _stdin_test(test)
+        for test in tests
+    )
+
+
+def _stdin_test(test: Record) -> TestCase:
+    return TestCase(test.text("input"), test.text("output"))
+
+
+def _assert_of_lines(record: Record, test: Record) -> TestCase:
+    """A functional test: each line of the input is one argument as JSON, the output the result as JSON."""
+    try:
+        arguments = [json.loads(line) for line in test.text("input").splitlines()]
+        expected = json.loads(test.text("output"))
+    except ValueError as error:
+        raise test.error("input", f"or its output holds no JSON: {error}") from error
+    method = "class Solution" in record.text("starter_code", "")
+    call = f"{'Solution().' if method else ''}{_function_name(record)}({', '.join(map(repr, arguments))})"
+    return TestCase(f"assert {call} == {expected!r}\n", "")
+
+
+def _function_name(record: Record) -> str:
+    metadata = record.embedded("metadata") or {}
+    name = Record(record.where, metadata, "metadata.").text("func_name", "")
+    if name:
+        return name.rsplit(".", 1)[-1]
+    match = re.search(r"def (\w+)\(", record.text("starter_code", ""))
+    if match is None:
+        raise record.error("metadata.func_name", "is missing, and 'starter_code' defines no function")
+    return match[1]
+
+
+class _TextUnpickler(pickle.Unpickler):
+    """Reads pickled text and nothing else: whatever would call code is refused."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        """Always refuses."""
+        raise pickle.UnpicklingError(f"refuses {module_name}.{global_name}")
+
+
+def _unpacked(record: Record, name: str) -> Any:
+    text = record.text(name, "")
+    if not text.strip() or text.lstrip().startswith("["):
+        return record.embedded(name)
+    try:
+        content = _TextUnpickler(io.BytesIO(zlib.decompress(base64.b64decode(text, validate=True)))).load()
+        return json.loads(content)
+    except (ValueError, TypeError, zlib.error, pickle.UnpicklingError, EOFError) as error:
+        raise record.error(name, f"is neither JSON nor packed JSON: {error}") from error
+
+
+def _with_starter(statement: str, starter: str) -> str:
+    return f"{statement.rstrip()}\n\nStart from this code:\n\n{starter.rstrip()}\n" if starter.strip() else statement

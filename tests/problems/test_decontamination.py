@@ -1,0 +1,111 @@
+"""Evaluation problems planted among training problems, in other clothes, are found; look-alikes are kept."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from sandbox import TestCase
+from tasks.problems.decontamination import Thresholds, decontaminate, normal_words, overlaps
+from tasks.problems.miniature import generate
+from tasks.problems.problem import Problem
+
+BOILERPLATE = (
+    "Input\nThe first line contains a single integer t (1 <= t <= 1000), the number of test cases.",
+    "Each test case consists of one line with two integers n and k.",
+    "Output\nFor each test case, print one integer, the answer to the problem.",
+    "It is guaranteed that the sum of n over all test cases does not exceed 200000.",
+)
+
+
+def invented(random: Random, name: str) -> Problem:
+    """A problem whose story is drawn from one small vocabulary and whose frame is everybody's."""
+    vocabulary = [f"{first}{last}" for first in ("mar", "tol", "ben", "sik", "dra", "lu") for last in _ENDINGS]
+    sentences = [
+        " ".join([random.choice(vocabulary) for _ in range(random.randint(6, 12))] + [random.choice("abnkm")])
+        for _ in range(random.randint(6, 9))
+    ]
+    story = ". ".join(sentence.capitalize() for sentence in sentences)
+    tests = tuple(TestCase(f"{random.random()} {random.random()}\n", f"{random.random()}\n") for _ in range(6))
+    return Problem(name, "set", "train", name, "\n\n".join([story + ".", *BOILERPLATE]), hidden_tests=tests)
+
+
+_ENDINGS = ("ket", "lon", "vis", "mur", "pa", "ster", "ving", "old", "eth", "ris", "um", "an")
+
+
+def other_white_space(problem: Problem, random: Random) -> Problem:
+    words = problem.statement.split()
+    return replace(problem, statement="".join(word + random.choice([" ", "  ", "\n", "\n\n"]) for word in words))
+
+
+def renamed_variables(problem: Problem, random: Random) -> Problem:
+    names = dict(zip("abnkmt", random.sample("pqrsuvwxyz", 6), strict=True))
+    words = [names.get(word.rstrip(".,"), word) for word in problem.statement.split(" ")]
+    return replace(problem, statement=" ".join(words), hidden_tests=())
+
+
+def reordered_sections(problem: Problem, random: Random) -> Problem:
+    sections = problem.statement.split("\n\n")
+    random.shuffle(sections)
+    return replace(problem, statement="\n\n".join(sections), hidden_tests=())
+
+
+def translated(problem: Problem, random: Random) -> Problem:
+    return replace(problem, statement=invented(random, "other").statement)
+
+
+@pytest.mark.parametrize("disguise", [other_white_space, renamed_variables, reordered_sections, translated])
+def test_planted_copies_are_found_and_nothing_else(disguise) -> None:
+    random = Random(disguise.__name__)
+    evaluation = [invented(random, f"evaluation/{number}") for number in range(60)]
+    own = [invented(random, f"train/{number}") for number in range(300)]
+    copies = [replace(disguise(p, random), problem_id=f"copy/{p.problem_id}") for p in evaluation]
+    train = own + copies
+    random.shuffle(train)
+    found = {(overlap.train_id, overlap.evaluation_id) for overlap in overlaps(train, evaluation)}
+    planted = {(f"copy/{p.problem_id}", p.problem_id) for p in evaluation}
+    assert len(found & planted) >= 0.95 * len(planted)
+    assert len(found & planted) >= 0.95 * len(found)
+
+
+def test_decontamination_keeps_the_others_in_order_and_reports_each_pair() -> None:
+    random = Random(0)
+    problems = [invented(random, str(number)) for number in range(10)]
+    copy = replace(problems[3], problem_id="copy")
+    kept, found = decontaminate([*problems[:3], copy, *problems[4:]], [problems[3]])
+    assert [p.problem_id for p in kept] == ["0", "1", "2", "4", "5", "6", "7", "8", "9"]
+    assert [(o.train_id, o.evaluation_id, o.reason) for o in found] == [("copy", "3", "statement and tests")]
+    assert found[0].containment == found[0].jaccard == 1.0
+    assert found[0].shared_tests == 6
+
+
+def test_shared_tests_alone_are_a_reason_unless_they_are_trivial() -> None:
+    random = Random(1)
+    one, other = invented(random, "one"), invented(random, "other")
+    same = replace(other, hidden_tests=one.hidden_tests)
+    assert [overlap.reason for overlap in overlaps([one], [same])] == ["tests"]
+    trivial = tuple(TestCase(f"{n}\n", "1\n") for n in range(6))
+    assert overlaps([replace(one, hidden_tests=trivial)], [replace(other, hidden_tests=trivial)]) == []
+
+
+def test_short_statements_are_not_alike_because_they_share_phrases() -> None:
+    problems = generate(48, 32, 0)
+    train, evaluation = problems[:48], problems[48:]
+    assert [o for o in overlaps(train, evaluation) if "statement" in o.reason] == []
+
+
+def test_normal_words_forget_layout_markup_names_and_numbers() -> None:
+    assert normal_words("You have $N$ \\le 10^5   <b>Apples</b>!") == ["you", "have", "v", "0", "0", "apples"]
+
+
+def test_threshold_decides() -> None:
+    random = Random(2)
+    one = invented(random, "one")
+    half = replace(one, problem_id="half", hidden_tests=(), statement=one.statement[: len(one.statement) // 3])
+    alone = Thresholds(common_at_least=10)
+    assert overlaps([half], [one], alone) != []
+    assert overlaps([half], [replace(one, statement=one.statement[50:])], replace(alone, containment=0.99)) == []
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert decontaminate([], []) == ([], [])

@@ -1,0 +1,96 @@
+"""Duplicates planted among programs are found, and programs that differ are kept."""
+
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from tasks.problems.dedup import exact_duplicates, near_duplicates, program_tokens, shingles
+from tasks.problems.miniature.composition import all_compositions
+from tasks.problems.miniature.writer import write
+
+LONG = """
+def solve(rows, columns, grid):
+    best = [[0] * columns for _ in range(rows)]
+    for i in range(rows):
+        for j in range(columns):
+            above = best[i - 1][j] if i else 0
+            left = best[i][j - 1] if j else 0
+            best[i][j] = max(above, left) + grid[i][j]
+    return best[-1][-1]
+
+rows, columns = map(int, input().split())
+grid = [list(map(int, input().split())) for _ in range(rows)]
+print(solve(rows, columns, grid))
+"""
+
+
+def test_exact_duplicates_ignore_comments_layout_and_docstrings() -> None:
+    programs = ["x = 1", "y = 1", "x=1 # one", '"""Sets x."""\nx = 1', "x = (", "x = ("]
+    assert exact_duplicates(programs) == [0, 1, 0, 0, 4, 4]
+
+
+def test_small_edit_of_a_long_program_is_a_near_duplicate() -> None:
+    edited = LONG.replace("best[-1][-1]", "best[rows - 1][-1]") + "# done\n"
+    assert near_duplicates([LONG, "print(1)", edited]) == [0, 1, 0]
+
+
+def test_other_program_is_none() -> None:
+    other = (
+        "n = int(input())\nseen = set()\nwhile n not in seen:\n    seen.add(n)\n    n = n * n % 1000\nprint(len(seen))"
+    )
+    assert near_duplicates([LONG, other]) == [0, 1]
+
+
+def test_nothing_below_the_threshold_is_called_a_duplicate() -> None:
+    programs = variants(Random(1), 60)
+    found = shingles(programs, program_tokens)
+    clusters = near_duplicates(programs, 0.7)
+    for index, first in enumerate(clusters):
+        if first != index:
+            best = max(found.similarity(index, other) for other in range(len(programs)) if other != index)
+            assert best >= 0.7
+
+
+def test_pairs_above_the_threshold_are_found() -> None:
+    programs = variants(Random(2), 120)
+    found = shingles(programs, program_tokens)
+    clusters = near_duplicates(programs, 0.7)
+    alike = [(i, j) for i, j in combinations(range(len(programs)), 2) if found.similarity(i, j) >= 0.7]
+    assert len(alike) > 100
+    missed = [(i, j) for i, j in alike if clusters[i] != clusters[j]]
+    assert len(missed) <= len(alike) * 0.01
+
+
+def test_different_short_programs_are_not_mixed_up() -> None:
+    programs = [write(composition, "loop") for composition in all_compositions()[::40]]
+    assert len(set(near_duplicates(programs, 0.95))) == len(set(exact_duplicates(programs)))
+
+
+def test_result_does_not_depend_on_how_work_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = variants(Random(3), 80)
+    whole = near_duplicates(programs)
+    monkeypatch.setattr("tasks.problems.dedup._CHUNK_SHINGLES", 64)
+    assert near_duplicates(programs) == whole
+
+
+@pytest.mark.parametrize("programs", [[], [""], ["", "# nothing"], ["x"], ["x", "x"]])
+def test_few_or_empty_programs_are_no_special_case(programs: list[str]) -> None:
+    expected = [0, 0] if programs == ["x", "x"] else list(range(len(programs)))
+    assert near_duplicates(programs) == expected
+
+
+def test_tokens_leave_out_comments_and_keep_strings_whole() -> None:
+    assert program_tokens("a = '# no' # yes\nb**=2") == ["a", "=", "'# no'", "b", "**", "=", "2"]
+
+
+def variants(random: Random, count: int) -> list[str]:
+    """Programs made from a few long ones by exchanging names and dropping lines."""
+    bases = [LONG, "\n".join(write(composition, "steps") for composition in random.sample(all_compositions(), 8))]
+    programs: list[str] = []
+    for _ in range(count):
+        lines = random.choice(bases).splitlines()
+        for _ in range(random.randrange(4)):
+            lines.pop(random.randrange(len(lines)))
+        programs.append("\n".join(lines))
+    return programs

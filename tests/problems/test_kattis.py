@@ -1,0 +1,98 @@
+"""Problem packages: a folder with a statement, data and submissions."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.config import ProblemsConfig
+from tasks.problems.kattis import read_package, read_packages
+from tasks.problems.sources import InvalidProblem, read
+
+
+def package(root: Path, yaml: str = "name: Twice\nlicense: cc by-sa\n", name: str = "twice") -> Path:
+    folder = root / name
+    files = {
+        "problem.yaml": yaml,
+        "problem_statement/problem.en.tex": "\\problemname{Twice}\nPrint twice $n$.",
+        "data/sample/1.in": "1\n",
+        "data/sample/1.ans": "2\n",
+        "data/secret/group1/2.in": "2\n",
+        "data/secret/group1/2.ans": "4\n",
+        "submissions/accepted/a.py": "print(2 * int(input()))",
+        "submissions/wrong_answer/b.py": "print(1)",
+        "submissions/accepted/c.cpp": "int main(){}",
+    }
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def test_package_is_read(tmp_path: Path) -> None:
+    problem = read_package(package(tmp_path), "set")
+    assert (problem.problem_id, problem.title, problem.licence) == ("kattis/twice", "Twice", "cc by-sa")
+    assert [test.expected for test in problem.public_tests] == ["2\n"]
+    assert [test.expected for test in problem.hidden_tests] == ["4\n"]
+    assert [(s.program, s.claimed) for s in problem.solutions] == [
+        ("print(2 * int(input()))", "accepted"),
+        ("print(1)", "wrong_answer"),
+    ]
+
+
+def test_limits_and_validator_flags_are_read(tmp_path: Path) -> None:
+    flags = "validator_flags: case_sensitive float_tolerance 1e-4\n"
+    yaml = 'name: "Twice"  # a comment\nlimits:\n  time_limit: 3\n  memory: 64\n' + flags
+    problem = read_package(package(tmp_path, yaml), "set")
+    assert (problem.title, problem.limits.cpu_s, problem.limits.memory_bytes) == ("Twice", 3.0, 64 << 20)
+    assert (problem.checker.case_sensitive, problem.checker.float_tolerance) == (True, 1e-4)
+
+
+@pytest.mark.parametrize(
+    "yaml, reason",
+    [
+        ("validation: custom\n", "needs a special judge"),
+        ("validation: custom interactive\n", "interactive"),
+        ("validation: default\n", None),
+    ],
+)
+def test_validation_decides_whether_it_can_be_judged(tmp_path: Path, yaml: str, reason: str | None) -> None:
+    assert read_package(package(tmp_path, yaml), "set").unjudgeable_reason == reason
+
+
+def test_own_validator_needs_a_special_judge(tmp_path: Path) -> None:
+    folder = package(tmp_path)
+    (folder / "output_validators").mkdir()
+    (folder / "output_validators" / "check.py").write_text("")
+    assert read_package(folder, "set").unjudgeable_reason == "needs a special judge"
+
+
+def test_picture_in_the_statement_is_a_reason(tmp_path: Path) -> None:
+    folder = package(tmp_path)
+    (folder / "problem_statement" / "problem.en.tex").write_text("\\includegraphics{x}")
+    assert read_package(folder, "set").unjudgeable_reason == "statement has images"
+
+
+def test_folder_of_packages_is_a_source(tmp_path: Path) -> None:
+    for name in "abcdefgh":
+        package(tmp_path, name=name)
+    report = read(ProblemsConfig(source="kattis", path=str(tmp_path), train=4, evaluation=4))
+    assert {problem.problem_set for problem in report.problems} == {tmp_path.name}
+    assert len(report.problems) + sum(report.left_out.values()) == 8
+
+
+def test_package_faults_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProblem, match=r"holds no problem\.yaml"):
+        read_packages(tmp_path, "set")
+    with pytest.raises(InvalidProblem, match="is no folder"):
+        read_packages(tmp_path / "absent", "set")
+    folder = package(tmp_path)
+    (folder / "data" / "secret" / "3.in").write_text("3\n")
+    with pytest.raises(InvalidProblem, match=r"3\.in: has no answer file 3\.ans"):
+        read_package(folder, "set")
+    with pytest.raises(InvalidProblem, match=r"problem\.yaml: field 'limits\.memory' must be a number"):
+        read_package(package(tmp_path, "limits:\n  memory: much\n", name="other"), "set")
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "problem.yaml").write_text("name: x\n")
+    with pytest.raises(InvalidProblem, match="has no statement"):
+        read_package(bare, "set")

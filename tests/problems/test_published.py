@@ -1,0 +1,173 @@
+"""Published layouts: the same little problem as each of the sets would write it."""
+
+import base64
+import json
+import pickle
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.problems.problem import Problem
+from tasks.problems.sources import InvalidProblem, read_file
+
+CODECONTESTS: dict[str, Any] = {
+    "name": "1_A. Twice",
+    "description": "Print twice n.",
+    "public_tests": {"input": ["1\n"], "output": ["2\n"]},
+    "private_tests": {"input": ["2\n"], "output": ["4\n"]},
+    "generated_tests": {"input": ["3\n"], "output": ["6\n"]},
+    "source": 2,
+    "solutions": {"language": [2, 3], "solution": ["int main(){}", "print(2 * int(input()))"]},
+    "incorrect_solutions": {"language": [3, 1], "solution": ["print(1)", "print 1"]},
+    "time_limit": {"seconds": 1, "nanos": 500000000},
+    "memory_limit_bytes": 256000000,
+    "input_file": "",
+    "output_file": "",
+}
+TACO: dict[str, Any] = {
+    "question": "Print twice n.",
+    "solutions": json.dumps(["print(2 * int(input()))"]),
+    "starter_code": "",
+    "input_output": json.dumps({"inputs": ["1\n", ["2", "x"]], "outputs": ["2\n", ["4"]]}),
+    "url": "https://example.org/1",
+    "time_limit": "1.5 seconds",
+    "memory_limit": "256.0 megabytes",
+}
+FUNCTION = {
+    "starter_code": "class Solution:\n    def twice(self, n: int) -> int:\n",
+    "input_output": json.dumps({"fn_name": "twice", "inputs": [[1], [2]], "outputs": [[2], 4]}),
+}
+LIVECODEBENCH: dict[str, Any] = {
+    "question_id": "abc1_a",
+    "question_title": "Twice",
+    "question_content": "Print twice n.",
+    "platform": "atcoder",
+    "contest_date": "2024-01-01T00:00:00",
+    "starter_code": "",
+    "public_test_cases": json.dumps([{"input": "1\n", "output": "2\n", "testtype": "stdin"}]),
+    "private_test_cases": json.dumps([{"input": "2\n", "output": "4\n", "testtype": "stdin"}]),
+    "metadata": "{}",
+}
+
+
+def only(folder: Path, layout: str, record: dict[str, Any]) -> Problem:
+    path = folder / "set.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    return read_file(path, layout)[0]
+
+
+def packed(value: Any) -> str:
+    return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(value)))).decode()
+
+
+def test_codecontests_problem_is_read(tmp_path: Path) -> None:
+    problem = only(tmp_path, "codecontests", CODECONTESTS)
+    assert (problem.problem_id, problem.checker.kind) == ("codecontests/1_A. Twice", "codecontests")
+    assert [test.expected for test in problem.tests] == ["2\n", "4\n", "6\n"]
+    assert len(problem.public_tests) == 1
+    assert (problem.limits.cpu_s, problem.limits.memory_bytes) == (1.5, 256000000)
+    assert [(s.program, s.claimed) for s in problem.solutions] == [
+        ("print(2 * int(input()))", "accepted"),
+        ("print(1)", "rejected"),
+    ]
+    assert problem.unjudgeable_reason is None
+
+
+def test_codecontests_tests_may_be_a_list_of_pairs(tmp_path: Path) -> None:
+    pairs = {"public_tests": [{"input": "1\n", "output": "2\n"}]}
+    assert only(tmp_path, "codecontests", CODECONTESTS | pairs).public_tests[0].expected == "2\n"
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"input_file": "in.txt"}, "reads or writes files"),
+        ({"description": "See <image>."}, "statement has images"),
+        ({"public_tests": {}, "private_tests": {}, "generated_tests": None}, "no tests"),
+    ],
+)
+def test_codecontests_problem_that_cannot_be_judged_says_why(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    assert only(tmp_path, "codecontests", CODECONTESTS | change).unjudgeable_reason == reason
+
+
+def test_taco_problem_is_read(tmp_path: Path) -> None:
+    problem = only(tmp_path, "taco", TACO)
+    assert problem.problem_id == "taco/https://example.org/1"
+    assert [(test.input, test.expected) for test in problem.hidden_tests] == [("1\n", "2\n"), ("2\nx\n", "4\n")]
+    assert (problem.limits.cpu_s, problem.limits.memory_bytes) == (1.5, 256 << 20)
+    assert [s.program for s in problem.solutions] == ["print(2 * int(input()))"]
+
+
+def test_calls_become_asserts_that_a_right_program_passes(tmp_path: Path) -> None:
+    problem = only(tmp_path, "taco", TACO | FUNCTION)
+    assert (problem.style, problem.entry_point) == ("function", "twice")
+    assert "class Solution" in problem.statement
+    right = "class Solution:\n    def twice(self, n):\n        return 2 * n\n"
+    wrong = right.replace("2 * n", "n")
+    for test in problem.hidden_tests:
+        exec(right + test.input, {})
+    with pytest.raises(AssertionError):
+        exec(wrong + problem.hidden_tests[0].input, {})
+
+
+def test_apps_problem_is_read(tmp_path: Path) -> None:
+    record = {"problem_id": 7} | {name: TACO[name] for name in ("question", "solutions", "input_output", "url")}
+    problem = only(tmp_path, "apps", record)
+    assert (problem.problem_id, len(problem.hidden_tests)) == ("apps/7", 2)
+
+
+def test_apps_without_tests_is_unjudgeable(tmp_path: Path) -> None:
+    problem = only(tmp_path, "apps", {"problem_id": 7, "question": "?", "solutions": "", "input_output": ""})
+    assert problem.unjudgeable_reason == "no tests"
+
+
+def test_livecodebench_problem_is_read_packed_or_not(tmp_path: Path) -> None:
+    plain = only(tmp_path, "livecodebench", LIVECODEBENCH)
+    private = packed([{"input": "2\n", "output": "4\n", "testtype": "stdin"}])
+    assert only(tmp_path, "livecodebench", LIVECODEBENCH | {"private_test_cases": private}) == plain
+    assert [test.expected for test in plain.tests] == ["2\n", "4\n"]
+
+
+def test_livecodebench_functional_tests_become_asserts(tmp_path: Path) -> None:
+    tests = json.dumps([{"input": '[1, 2]\n"a"', "output": "true", "testtype": "functional"}])
+    change = {
+        "public_test_cases": tests,
+        "private_test_cases": "[]",
+        "metadata": json.dumps({"func_name": "check"}),
+        "starter_code": FUNCTION["starter_code"],
+    }
+    problem = only(tmp_path, "livecodebench", LIVECODEBENCH | change)
+    assert (problem.style, problem.entry_point) == ("function", "check")
+    assert problem.public_tests[0].input == "assert Solution().check([1, 2], 'a') == True\n"
+
+
+def test_pickle_that_calls_code_is_refused(tmp_path: Path) -> None:
+    class Hostile:
+        def __reduce__(self) -> Any:
+            return (print, ("called",))
+
+    text = base64.b64encode(zlib.compress(pickle.dumps(Hostile()))).decode()
+    with pytest.raises(InvalidProblem, match=r"private_test_cases.*refuses builtins\.print"):
+        only(tmp_path, "livecodebench", LIVECODEBENCH | {"private_test_cases": text})
+
+
+@pytest.mark.parametrize(
+    "layout, record, field",
+    [
+        ("codecontests", CODECONTESTS | {"private_tests": {"input": ["1"], "output": []}}, "private_tests.output"),
+        ("codecontests", CODECONTESTS | {"solutions": {"language": [3], "solution": []}}, "solutions.solution"),
+        ("taco", TACO | {"input_output": "{"}, "input_output"),
+        ("taco", TACO | {"input_output": '{"inputs": ["1"], "outputs": []}'}, "input_output.outputs"),
+        ("taco", TACO | {"solutions": "[1]"}, r"solutions\[0\]"),
+        ("apps", TACO, "problem_id"),
+        ("livecodebench", LIVECODEBENCH | {"private_test_cases": "!!"}, "private_test_cases"),
+        ("livecodebench", LIVECODEBENCH | {"public_test_cases": '[{"input": 1}]'}, r"public_test_cases\[0\].input"),
+    ],
+)
+def test_malformed_field_is_named(tmp_path: Path, layout: str, record: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidProblem, match=rf"set\.jsonl:1: field '{field}' "):
+        only(tmp_path, layout, record)
