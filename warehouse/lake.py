@@ -42,15 +42,17 @@ def opening(place: Place, *, read_only: bool) -> list[str]:
 
 def attach(place: Place, *, read_only: bool) -> str:
     """The ATTACH statement of the place."""
-    options = ["DATA_INLINING_ROW_LIMIT 0"]
+    options = [
+        f"DATA_PATH {quoted(place.data)}",
+        "OVERRIDE_DATA_PATH true",  # the folder may have been moved or copied since it was made
+        "DATA_INLINING_ROW_LIMIT 0",
+    ]
     if place.postgres is None:
         catalog = f"ducklake:sqlite:{place.folder}/catalog.sqlite"
         options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 10000"]
     else:
         catalog = f"ducklake:postgres:{libpq(place.postgres)}"
         options.append(f"METADATA_SCHEMA {quoted(place.schema)}")
-    if not read_only:
-        options.insert(0, f"DATA_PATH {quoted(place.data)}")
     if read_only:
         options.append("READ_ONLY")
     return f"ATTACH {quoted(catalog)} AS {LAKE} ({', '.join(options)})"
