@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
 
@@ -77,6 +77,14 @@ def to_arrow(name: str, rows: Sequence[Mapping[str, Any]], *, run_id: str, batch
     built = pa.Table.from_arrays(arrays, schema=schema)
     _check_lists(name, built)
     return built
+
+
+def check(name: str, rows: Sequence[Mapping[str, Any]], *, origin: str) -> None:
+    """Raise InvalidRows, naming `origin`, when any of the rows does not fit the table."""
+    try:
+        to_arrow(name, rows, run_id="check", batch_id="check", now=datetime.fromtimestamp(0, UTC))
+    except InvalidRows as error:
+        raise InvalidRows(f"{origin}: {error}") from None
 
 
 def _column(table: str, column: Column, rows: Sequence[Mapping[str, Any]], arrow: pa.DataType) -> pa.Array:

@@ -70,6 +70,12 @@ def holder() -> str:
     return f"process {os.getpid()} ({thread}) on {socket.gethostname()} since {since}"
 
 
+def busy(name: str, timeout_s: float, who: str) -> WarehouseBusy:
+    """The error of a lock that was not free in time."""
+    shown = name.removeprefix("named/")
+    return WarehouseBusy(f"the lock {shown!r} was not free within {timeout_s:g} s; it is held by {who}")
+
+
 def lock_file(folder: Path, name: str) -> Path:
     """The file that stands for the named lock."""
     plain = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)[:40]
@@ -79,13 +85,19 @@ def lock_file(folder: Path, name: str) -> Path:
 class FolderLedger:
     """The ledger of a warehouse in a folder; for processes of one machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self._intents = folder / "intents"
         self._refused = folder / "intents" / "refused"
         self._locks = folder / "locks"
+        self._guard = threading.Lock()
+        if read_only:
+            address = f"{(folder / 'ledger.sqlite').as_uri()}?mode=ro"
+            self._database = sqlite3.connect(
+                address, uri=True, timeout=30, isolation_level=None, check_same_thread=False
+            )
+            return
         for path in (self._refused, self._locks):
             path.mkdir(parents=True, exist_ok=True)
-        self._guard = threading.Lock()
         self._database = sqlite3.connect(
             folder / "ledger.sqlite", timeout=30, isolation_level=None, check_same_thread=False
         )
@@ -204,8 +216,6 @@ class FolderLedger:
                     return False
                 if time.monotonic() >= deadline:
                     who = os.pread(descriptor, 400, 0).decode(errors="replace") or "an unknown process"
-                    raise WarehouseBusy(
-                        f"the lock {name!r} was not free within {timeout_s:g} s; it is held by {who}"
-                    ) from None
+                    raise busy(name, timeout_s, who) from None
                 time.sleep(pause)
                 pause = min(pause * 2, longest)

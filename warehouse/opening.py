@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import duckdb
 
 from warehouse import lake
@@ -30,7 +32,7 @@ def open_ledger(place: Place, *, read_only: bool) -> Ledger:
         with storage_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
     refuse_network_folder(folder)
-    return FolderLedger(folder)
+    return FolderLedger(folder, read_only=read_only)
 
 
 def prepare(place: Place, ledger: Ledger, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -64,6 +66,8 @@ def _create_or_migrate(place: Place, ledger: Ledger) -> duckdb.DuckDBPyConnectio
             lake.create_everything(connection)
             if place.folder is not None:
                 write_opening_file(place)
+            if ledger.get("warehouse_id") is None:
+                ledger.put("warehouse_id", uuid.uuid4().hex[:12])
             ledger.put("schema_version", str(SCHEMA_VERSION))
         elif version < SCHEMA_VERSION:
             from warehouse.migrations import migrate
@@ -74,14 +78,20 @@ def _create_or_migrate(place: Place, ledger: Ledger) -> duckdb.DuckDBPyConnectio
 
 
 def write_opening_file(place: Place) -> None:
-    """Write `warehouse.sql`, with which the stock shell opens the lake: `duckdb -init warehouse.sql`."""
+    """Write `warehouse.sql` into the warehouse's folder."""
     assert place.folder is not None
+    target = place.folder / "warehouse.sql"
+    with storage_errors(str(target)):
+        target.with_suffix(".sql.tmp").unlink(missing_ok=True)
+    write_durably(target, opening_file(place).encode())
+
+
+def opening_file(place: Place) -> str:
+    """SQL with which the stock shell opens the lake: `duckdb -init warehouse.sql`."""
     lines = [
         "-- Opens this warehouse, read-only, in any DuckDB: duckdb -init warehouse.sql",
         *(f"INSTALL {name}; LOAD {name};" for name in lake.extensions(place)),
         f"{lake.attach(place, read_only=True)};",
         f"USE {lake.LAKE};",
     ]
-    target = place.folder / "warehouse.sql"
-    target.unlink(missing_ok=True)
-    write_durably(target, ("\n".join(lines) + "\n").encode())
+    return "\n".join(lines) + "\n"

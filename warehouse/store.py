@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import duckdb
 
@@ -20,6 +20,9 @@ from warehouse.intents import Intent
 from warehouse.ledger import Ledger
 from warehouse.opening import open_ledger, prepare
 from warehouse.place import Place, parse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COMMIT_TIMEOUT_S: Final = 120.0
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -164,6 +167,10 @@ class Warehouse:
         finally:
             if snapshot is not None:
                 cursor.execute("RESET VARIABLE at_snapshot")
+
+    def arrow(self, sql: str, parameters: Parameters = ()) -> pa.Table:
+        """The rows of a query as an Arrow table."""
+        return self._reader().execute(sql, parameters or None).to_arrow_table()
 
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
         """The first column of the first row of a query; None when there is no row."""

@@ -1,0 +1,221 @@
+"""Taking data out (Parquet, JSON Lines, a Hugging Face data set) and in (another warehouse, or files)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse import encoding, lake
+from warehouse.errors import InvalidRows, WarehouseError
+from warehouse.files import storage_errors, translated
+from warehouse.schema import PROVENANCE, TABLES
+from warehouse.store import Warehouse
+
+Format = Literal["parquet", "jsonl", "hf"]
+PRIVATE: Final = "tests"
+_ROWS_PER_BATCH: Final = 10_000
+_GROUP: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """What was exported or imported: rows by table, and the files written or the batches added and skipped."""
+
+    rows: dict[str, int]
+    files: tuple[str, ...] = ()
+    batches: int = 0
+    skipped: int = 0
+
+
+def export(
+    location: str | Path | None,
+    target: str | Path,
+    what: str | Sequence[str] = ("trajectories",),
+    *,
+    form: Format = "parquet",
+    snapshot: int | None = None,
+    hidden_tests: bool = False,
+) -> Exchanged:
+    """Write tables, views or one query (`SELECT ...`) into the folder `target`, a file each.
+
+    `hf` is the layout that `datasets.load_dataset(target)` reads, with a card. Hidden tests are only written when
+    `hidden_tests` says so. Raises WarehouseError (unknown name, private table, folder not empty) and StorageFull.
+    """
+    names = [what] if isinstance(what, str) else list(what)
+    folder = Path(target)
+    with Warehouse.open(location, read_only=True) as warehouse:
+        queries = {_label(name): _source(warehouse, name, hidden_tests=hidden_tests) for name in names}
+        with storage_errors(str(folder)):
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise WarehouseError(f"{folder} is not empty: export into a new folder")
+        at = warehouse.snapshot() if snapshot is None else snapshot
+        rows: dict[str, int] = {}
+        files: list[str] = []
+        for label, query in queries.items():
+            path = _path(folder, label, form)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            options = "FORMAT parquet, COMPRESSION zstd" if form != "jsonl" else "FORMAT json"
+            rows[label] = _copy(warehouse, f"COPY ({query}) TO {lake.quoted(str(path))} ({options})", at)
+            files.append(str(path.relative_to(folder)))
+        if form == "hf":
+            (folder / "README.md").write_text(_card(rows, at), encoding="utf-8")
+            files.append("README.md")
+    return Exchanged(rows, tuple(files))
+
+
+def _label(name: str) -> str:
+    return "query" if " " in name.strip() else name.strip()
+
+
+def _source(warehouse: Warehouse, name: str, *, hidden_tests: bool) -> str:
+    if " " in name.strip():
+        query = name.strip().rstrip(";")
+    else:
+        known = {row["view_name"] for row in warehouse.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")}
+        if name not in known:
+            raise WarehouseError(f"there is no table or view {name!r}; there are {', '.join(sorted(known))}")
+        query = f'SELECT * FROM "{name}"'
+    if not hidden_tests and _reads_tests(warehouse, query):
+        raise WarehouseError(
+            f"{name!r} reads the table {PRIVATE!r}, which holds expected outputs: ask for hidden tests to export it"
+        )
+    return query
+
+
+def _reads_tests(warehouse: Warehouse, query: str) -> bool:
+    """True when the query's plan scans the stored tests, however they are named in it."""
+    plan = str(warehouse.rows(f"EXPLAIN (FORMAT json) {query}"))
+    return f"{lake.STORED}.{PRIVATE}" in plan or f'"Table": "{PRIVATE}"' in plan
+
+
+def _path(folder: Path, label: str, form: Format) -> Path:
+    if form == "hf":
+        return folder / label / "train-00000-of-00001.parquet"
+    return folder / f"{label}.{form}"
+
+
+def _copy(warehouse: Warehouse, statement: str, snapshot: int) -> int:
+    try:
+        return int(warehouse.rows(statement, snapshot=snapshot)[0]["Count"])
+    except duckdb.IOException as error:
+        raise translated(error, "the export") from error
+
+
+def _card(rows: Mapping[str, int], snapshot: int) -> str:
+    configs = "\n".join(
+        f"- config_name: {label}\n  data_files:\n  - split: train\n    path: {label}/*.parquet" for label in rows
+    )
+    lines = [f"---\nconfigs:\n{configs}\n---\n\n# Trajectory warehouse, snapshot {snapshot}\n"]
+    lines.append("Exported from a warehouse of Soft Policy Optimization runs. Quarantined batches are left out.\n")
+    for label, count in rows.items():
+        lines.append(f"## {label}\n\n{count:,} rows.\n")
+        if label in TABLES:
+            lines.append(f"One row per {TABLES[label].row}.\n\n| column | type | meaning |\n|---|---|---|")
+            columns = (*TABLES[label].columns, *PROVENANCE)
+            lines.append("\n".join(f"| {c.name} | {c.type} | {c.meaning} |" for c in columns) + "\n")
+    return "\n".join(lines)
+
+
+def import_warehouse(location: str | Path | None, source: str | Path) -> Exchanged:
+    """Add every batch of another warehouse that is not here yet; run twice it adds nothing.
+
+    A batch keeps its run and time and becomes `import/<source>/<batch>`; batches that came from here stay there.
+    """
+    with Warehouse.open(source, read_only=True) as theirs, Warehouse.open(location) as ours:
+        own, origin = ours.ledger.get("warehouse_id"), theirs.ledger.get("warehouse_id")
+        if own == origin:
+            raise WarehouseError(f"{source} and {ours.location} are the same warehouse")
+        names = {batch.batch_id: _imported(batch.batch_id, str(origin)) for batch in theirs.ledger.batches()}
+        known = ours.committed(names.values())
+        rows: dict[str, int] = {}
+        added = 0
+        for batch in theirs.ledger.batches():
+            name = names[batch.batch_id]
+            if name in known or name.startswith(f"import/{own}/"):
+                continue
+            parts = _parts(theirs, batch.batch_id, name, sorted({file.table for file in batch.files}), names)
+            ours.stage_parts(name, parts, run_id=batch.run_id)
+            for table, count, _ in parts:
+                rows[table] = rows.get(table, 0) + count
+            added += 1
+            if added % _GROUP == 0:
+                ours.commit()
+        ours.commit()
+    return Exchanged(rows, batches=added, skipped=len(names) - added)
+
+
+def _imported(batch_id: str, origin: str) -> str:
+    return batch_id if batch_id.startswith("import/") and batch_id.count("/") > 2 else f"import/{origin}/{batch_id}"
+
+
+def _parts(
+    theirs: Warehouse, batch_id: str, name: str, tables: Sequence[str], names: Mapping[str, str]
+) -> list[tuple[str, int, memoryview]]:
+    parts: list[tuple[str, int, memoryview]] = []
+    for table in tables:
+        found = theirs.arrow(f'SELECT * FROM {lake.STORED}."{table}" WHERE batch_id = ?', [batch_id])
+        columns = {column: found.column(column) for column in found.column_names}
+        columns["batch_id"] = pa.repeat(pa.scalar(name), found.num_rows)
+        if table == "quarantine":
+            bad: list[Any] = [names.get(value, value) for value in found.column("bad_batch_id").to_pylist()]
+            columns["bad_batch_id"] = pa.array(bad, pa.string())
+        built = encoding.from_arrow(table, pa.table(columns))
+        parts.append((table, built.num_rows, encoding.parquet_bytes(table, built)))
+    return parts
+
+
+def import_file(location: str | Path | None, path: str | Path, table: str, *, run_id: str) -> Exchanged:
+    """Add the rows of a Parquet (`.parquet`) or JSON Lines (`.jsonl`) file to a table; run twice it adds nothing.
+
+    Raises InvalidRows naming file, row and field before anything is written.
+    """
+    source = Path(path)
+    encoding.table_named(table)
+    if source.suffix not in (".parquet", ".jsonl"):
+        raise WarehouseError(f"{source} is neither .parquet nor .jsonl")
+    if not source.is_file():
+        raise WarehouseError(f"there is no file {source}")
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    rows = _read_parquet(source) if source.suffix == ".parquet" else list(_read_lines(source))
+    own = {column.name for column in PROVENANCE}
+    rows = [{name: value for name, value in row.items() if name not in own} for row in rows]
+    with Warehouse.open(location) as warehouse:
+        prefix = f"import/{source.name}/{digest}"
+        chunks = [rows[start : start + _ROWS_PER_BATCH] for start in range(0, len(rows), _ROWS_PER_BATCH)]
+        encoding.check(table, rows, origin=str(source))
+        missing = [(n, chunk) for n, chunk in enumerate(chunks) if not warehouse.committed([f"{prefix}/{table}/{n}"])]
+        for number, chunk in missing:
+            warehouse.stage(f"{prefix}/{table}/{number}", {table: chunk}, run_id=run_id)
+        warehouse.commit()
+    added = sum(len(chunk) for _, chunk in missing)
+    return Exchanged({table: added}, batches=len(missing), skipped=len(chunks) - len(missing))
+
+
+def _read_parquet(source: Path) -> list[dict[str, Any]]:
+    try:
+        return pq.read_table(source).to_pylist()
+    except pa.ArrowInvalid as error:
+        raise InvalidRows(f"{source} is not a Parquet file: {error}") from error
+
+
+def _read_lines(source: Path) -> Iterator[dict[str, Any]]:
+    with source.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise InvalidRows(f"{source}, line {number}: not JSON: {error}") from None
+            if not isinstance(row, dict):
+                raise InvalidRows(f"{source}, line {number}: not an object")
+            yield row

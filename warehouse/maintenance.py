@@ -1,0 +1,233 @@
+"""Upkeep: merging small files, forgetting old snapshots, sweeping what crashes left; all beside running writers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import duckdb
+
+from warehouse import lake
+from warehouse.files import translated
+from warehouse.intents import reach
+from warehouse.ledger import COMMIT_LOCK
+from warehouse.schema import TABLES
+from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
+
+SMALL_BYTES: Final = 16 << 20
+MANY_FILES: Final = 256
+KEEP_SNAPSHOTS: Final = timedelta(days=7)
+KEEP_ORPHANS: Final = timedelta(days=1)
+_MERGES_PER_HOLD: Final = 4
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What `compact` did."""
+
+    files_before: int
+    files_after: int
+    merged_tables: tuple[str, ...]
+    snapshots_expired: int
+    files_deleted: int
+    bytes_deleted: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Tally:
+    merged: set[str] = field(default_factory=set[str])
+    expired: int = 0
+    deleted: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A Parquet file of the catalog; `path` is relative to the data unless it lies elsewhere."""
+
+    table: str
+    path: str
+    rows: int
+    bytes: int
+
+
+def compact(
+    location: str | Path | None = None,
+    *,
+    many_files: int = MANY_FILES,
+    keep_snapshots: timedelta = KEEP_SNAPSHOTS,
+    keep_orphans: timedelta = KEEP_ORPHANS,
+) -> Compaction:
+    """Merge tables of more than `many_files` small files, expire old snapshots, delete what nothing refers to.
+
+    Safe beside writers and readers: the commit lock is held for a few files at a time. Snapshots that runs or stages
+    refer to are kept; reading at an expired snapshot (`at_snapshot`) still works, only `AT (VERSION => n)` does not.
+    """
+    begun = time.monotonic()
+    tally = _Tally()
+    with Warehouse.open(location) as warehouse:
+        before = live_files(warehouse)
+        for table in TABLES:
+            small = sum(file.table == table and file.bytes < SMALL_BYTES for file in before)
+            if small > many_files:
+                merge(warehouse, table)
+                tally.merged.add(table)
+        tally.expired = expire(warehouse, keep_snapshots)
+        _clean(warehouse, keep_orphans, tally)
+        sweep(warehouse, keep_orphans, tally)
+        after = len(live_files(warehouse))
+    return Compaction(
+        len(before),
+        after,
+        tuple(sorted(tally.merged)),
+        tally.expired,
+        tally.deleted,
+        tally.bytes,
+        time.monotonic() - begun,
+    )
+
+
+def merge(warehouse: Warehouse, table: str) -> None:
+    """Merge the table's small files, releasing the commit lock after every few."""
+    connection = warehouse.connection
+    while True:
+        before = _file_count(warehouse, table)
+
+        def step() -> None:
+            reach("merge-begun")
+            connection.execute(
+                f"CALL ducklake_merge_adjacent_files('{lake.LAKE}', ?, schema => '{lake.STORED}', "
+                f"max_compacted_files => {_MERGES_PER_HOLD})",
+                [table],
+            )
+            reach("merge-committed")
+
+        _locked(warehouse, step)
+        if _file_count(warehouse, table) >= before:
+            return
+
+
+def expire(warehouse: Warehouse, keep: timedelta) -> int:
+    """Forget snapshots older than `keep` that no run or stage refers to; returns how many."""
+
+    def step() -> int:
+        warehouse.committer.reconcile()
+        pinned = pinned_snapshots(warehouse)
+        old = warehouse.connection.execute(
+            f"SELECT snapshot_id FROM ducklake_snapshots('{lake.LAKE}') WHERE snapshot_time < now() - to_seconds(?)",
+            [keep.total_seconds()],
+        ).fetchall()
+        newest = warehouse.snapshot()
+        versions = [int(row[0]) for row in old if row[0] not in pinned and row[0] != newest]
+        if versions:
+            warehouse.connection.execute(f"CALL ducklake_expire_snapshots('{lake.LAKE}', versions => {versions})")
+        return len(versions)
+
+    return _locked(warehouse, step)
+
+
+def pinned_snapshots(warehouse: Warehouse) -> set[int]:
+    """The snapshots that runs and stages refer to."""
+    rows = warehouse.rows(
+        "SELECT snapshot AS pinned FROM runs UNION SELECT snapshot_in FROM stages UNION SELECT snapshot_out FROM stages"
+    )
+    return {int(row["pinned"]) for row in rows if row["pinned"] is not None}
+
+
+def _clean(warehouse: Warehouse, keep: timedelta, tally: _Tally) -> None:
+    """Delete files that merging replaced, once no kept snapshot needs them and `keep` has passed."""
+    call = f"ducklake_cleanup_old_files('{lake.LAKE}', older_than => now() - to_seconds(CAST({keep.total_seconds()} AS DOUBLE)))"
+    tally.deleted += len(_locked(warehouse, lambda: warehouse.connection.execute(f"CALL {call}").fetchall()))
+
+
+def sweep(warehouse: Warehouse, keep: timedelta, tally: _Tally | None = None) -> list[str]:
+    """Delete data files older than `keep` that neither the catalog nor a waiting batch knows; returns their names."""
+
+    def step() -> list[str]:
+        reach("sweep-begun")
+        gone: list[str] = []
+        for name in orphans(warehouse, keep):
+            if tally is not None:
+                tally.bytes += warehouse.store.size(name) or 0
+                tally.deleted += 1
+            warehouse.store.delete(name)
+            gone.append(name)
+            reach("file-swept")
+        return gone
+
+    return _locked(warehouse, step)
+
+
+def orphans(warehouse: Warehouse, keep: timedelta) -> list[str]:
+    """Data files, last written before `keep` ago, that nothing refers to; call it under the commit lock to delete."""
+    before = time.time() - keep.total_seconds()
+    names = [name for name, written in warehouse.store.names() if written < before]
+    known = {file.path for file in live_files(warehouse)} | scheduled_files(warehouse)
+    waiting = {file.path for intent in warehouse.ledger.intents() for file in intent.files}
+    return sorted(set(names) - known - waiting)
+
+
+def live_files(warehouse: Warehouse) -> list[LiveFile]:
+    """Every Parquet file of the newest snapshot."""
+    metadata = _metadata(warehouse)
+    rows = warehouse.rows(
+        f"""
+        SELECT t.table_name AS name, f.path AS path, f.path_is_relative AS near, f.record_count AS rows,
+               f.file_size_bytes AS bytes, s.path AS schema_path, t.path AS table_path
+        FROM {metadata}.ducklake_data_file AS f
+        JOIN {metadata}.ducklake_table AS t USING (table_id)
+        JOIN {metadata}.ducklake_schema AS s USING (schema_id)
+        WHERE f.end_snapshot IS NULL AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL
+        """
+    )
+    return [
+        LiveFile(
+            row["name"],
+            row["schema_path"] + row["table_path"] + row["path"]
+            if row["near"]
+            else row["path"].removeprefix(warehouse.place.data),
+            int(row["rows"]),
+            int(row["bytes"]),
+        )
+        for row in rows
+    ]
+
+
+def scheduled_files(warehouse: Warehouse) -> set[str]:
+    """Files that the catalog itself will delete."""
+    rows = warehouse.rows(f"SELECT path FROM {_metadata(warehouse)}.ducklake_files_scheduled_for_deletion")
+    return {str(row["path"]).removeprefix(warehouse.place.data) for row in rows}
+
+
+def _metadata(warehouse: Warehouse) -> str:
+    return f"{lake.METADATA}.{warehouse.place.schema}"
+
+
+def _file_count(warehouse: Warehouse, table: str) -> int:
+    return sum(file.table == table for file in live_files(warehouse))
+
+
+def _locked(warehouse: Warehouse, step: Callable[[], T]) -> T:
+    with warehouse.ledger.lock(COMMIT_LOCK, timeout_s=COMMIT_TIMEOUT_S):
+        try:
+            return step()
+        except duckdb.Error as error:
+            raise translated(error, f"the catalog of {warehouse.location}") from error
+
+
+def describe(done: Compaction) -> dict[str, Any]:
+    """The compaction as plain values, for a table or JSON."""
+    return {
+        "files before": done.files_before,
+        "files after": done.files_after,
+        "tables merged": ", ".join(done.merged_tables) or "none",
+        "snapshots expired": done.snapshots_expired,
+        "files deleted": done.files_deleted,
+        "seconds": round(done.seconds, 2),
+    }

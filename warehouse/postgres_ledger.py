@@ -1,0 +1,195 @@
+"""The ledger in PostgreSQL, beside the catalog: for processes of several machines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, LiteralString, cast
+
+import psycopg
+from psycopg import sql
+
+from warehouse.errors import StorageLost, WarehouseMissing
+from warehouse.files import translated
+from warehouse.intents import DataFile, Intent, reach
+from warehouse.ledger import Committed, busy, holder
+
+_POLL_S: Final = (0.002, 0.05)
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS {s}.warehouse_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS {s}.warehouse_batches "
+    '(batch_id TEXT COLLATE "C" PRIMARY KEY, run_id TEXT NOT NULL, snapshot BIGINT NOT NULL, files TEXT NOT NULL)',
+    'CREATE TABLE IF NOT EXISTS {s}.warehouse_intents (key TEXT COLLATE "C" PRIMARY KEY, intent TEXT NOT NULL)',
+    "CREATE TABLE IF NOT EXISTS {s}.warehouse_refused "
+    "(key TEXT PRIMARY KEY, intent TEXT NOT NULL, reason TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS {s}.warehouse_holders (name TEXT PRIMARY KEY, holder TEXT NOT NULL)",
+)
+
+
+class PostgresLedger:
+    """The same promises as `FolderLedger`, over one connection for statements and one for each lock held."""
+
+    def __init__(self, uri: str, schema: str, *, create: bool) -> None:
+        self._uri = uri
+        self._schema = schema
+        self._guard = threading.Lock()
+        self._connection = _connect(uri)
+        self._idle: list[psycopg.Connection[Any]] = []
+        if create:
+            self._create()
+        elif not self._run("SELECT to_regclass(%s)", (f"{schema}.warehouse_meta",))[0][0]:
+            raise WarehouseMissing(f"there is no warehouse in schema {schema!r} of this PostgreSQL database")
+
+    def _create(self) -> None:
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_number(self._schema, "creation"),))
+            cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {s}").format(s=sql.Identifier(self._schema)))
+            for statement in _TABLES:
+                cursor.execute(sql.SQL(statement).format(s=sql.Identifier(self._schema)))
+
+    def close(self) -> None:
+        for connection in (self._connection, *self._idle):
+            connection.close()
+
+    def get(self, name: str) -> str | None:
+        rows = self._run("SELECT value FROM {s}.warehouse_meta WHERE name = %s", (name,))
+        return str(rows[0][0]) if rows else None
+
+    def put(self, name: str, value: str) -> None:
+        self._run(
+            "INSERT INTO {s}.warehouse_meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
+            (name, value),
+        )
+
+    def snapshots(self, batch_ids: Iterable[str]) -> dict[str, int]:
+        query = "SELECT batch_id, snapshot FROM {s}.warehouse_batches WHERE batch_id = ANY(%s)"
+        return dict(self._run(query, (list(batch_ids),)))
+
+    def under(self, prefix: str) -> set[str]:
+        query = "SELECT batch_id FROM {s}.warehouse_batches WHERE starts_with(batch_id, %s)"
+        return {row[0] for row in self._run(query, (prefix,))}
+
+    def batches(self) -> list[Committed]:
+        rows = self._run("SELECT batch_id, run_id, snapshot, files FROM {s}.warehouse_batches")
+        return [Committed(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in rows]
+
+    def record(self, batches: Sequence[Committed], reconciled: int) -> None:
+        rows = [(batch.batch_id, batch.run_id, batch.snapshot, batch.files_json()) for batch in batches]
+        meta = (
+            "INSERT INTO {s}.warehouse_meta VALUES ('reconciled', %s) "
+            "ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value"
+        )
+        with self._guard, self._faults(), self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.executemany(
+                self._sql("INSERT INTO {s}.warehouse_batches VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"), rows
+            )
+            cursor.execute(self._sql(meta), (str(reconciled),))
+
+    def add_intent(self, intent: Intent) -> None:
+        reach("intent-written")
+        self._run("INSERT INTO {s}.warehouse_intents VALUES (%s, %s)", (intent.key, intent.to_json()))
+        reach("intent-renamed")
+
+    def has_intent(self, key: str) -> bool:
+        return bool(self._run("SELECT 1 FROM {s}.warehouse_intents WHERE key = %s", (key,)))
+
+    def intents(self, limit: int | None = None) -> list[Intent]:
+        rows = self._run("SELECT intent FROM {s}.warehouse_intents ORDER BY key LIMIT %s", (limit,))
+        return [Intent.from_json(row[0]) for row in rows]
+
+    def remove_intents(self, keys: Iterable[str]) -> None:
+        self._run("DELETE FROM {s}.warehouse_intents WHERE key = ANY(%s)", (list(keys),))
+
+    def refuse_intent(self, intent: Intent, reason: str) -> None:
+        with self._guard, self._faults(), self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.execute(
+                self._sql("INSERT INTO {s}.warehouse_refused VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"),
+                (intent.key, intent.to_json(), reason),
+            )
+            cursor.execute(self._sql("DELETE FROM {s}.warehouse_intents WHERE key = %s"), (intent.key,))
+
+    def refusal(self, key: str) -> str | None:
+        rows = self._run("SELECT reason FROM {s}.warehouse_refused WHERE key = %s", (key,))
+        return str(rows[0][0]) if rows else None
+
+    @contextmanager
+    def lock(
+        self, name: str, *, timeout_s: float, done: Callable[[], bool] | None = None
+    ) -> Generator[bool, None, None]:
+        """Hold the named lock; yields False, without it, as soon as `done` says that it is not needed any more."""
+        with self._guard:
+            session = self._idle.pop() if self._idle else None
+        session = session or _connect(self._uri)
+        number = _number(self._schema, name)
+        try:
+            if not self._wait(session, number, name, timeout_s, done):
+                yield False
+                return
+            self._run(
+                "INSERT INTO {s}.warehouse_holders VALUES (%s, %s) ON CONFLICT (name) DO UPDATE "
+                "SET holder = EXCLUDED.holder",
+                (name, holder()),
+            )
+            try:
+                yield True
+            finally:
+                session.execute("SELECT pg_advisory_unlock(%s)", (number,))
+        except psycopg.Error as error:
+            raise translated(error, "the PostgreSQL ledger") from error
+        finally:
+            with self._guard:
+                self._idle.append(session)
+
+    def _wait(
+        self,
+        session: psycopg.Connection[Any],
+        number: int,
+        name: str,
+        timeout_s: float,
+        done: Callable[[], bool] | None,
+    ) -> bool:
+        deadline = time.monotonic() + timeout_s
+        pause, longest = _POLL_S
+        while True:
+            row = session.execute("SELECT pg_try_advisory_lock(%s)", (number,)).fetchone()
+            if row is not None and row[0]:
+                return True
+            if done is not None and done():
+                return False
+            if time.monotonic() >= deadline:
+                rows = self._run("SELECT holder FROM {s}.warehouse_holders WHERE name = %s", (name,))
+                who = rows[0][0] if rows else "an unknown process"
+                raise busy(name, timeout_s, who)
+            time.sleep(pause)
+            pause = min(pause * 2, longest)
+
+    def _sql(self, text: str) -> sql.Composed:
+        return sql.SQL(cast(LiteralString, text)).format(s=sql.Identifier(self._schema))
+
+    @contextmanager
+    def _faults(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise translated(error, "the PostgreSQL ledger") from error
+
+    def _run(self, text: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        with self._guard, self._faults(), self._connection.cursor() as cursor:
+            cursor.execute(self._sql(text), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+
+def _connect(uri: str) -> psycopg.Connection[Any]:
+    try:
+        return psycopg.connect(uri, autocommit=True, connect_timeout=10)
+    except psycopg.OperationalError as error:
+        raise StorageLost(f"cannot reach the PostgreSQL catalog: {error}") from error
+
+
+def _number(schema: str, name: str) -> int:
+    digest = hashlib.sha256(f"{schema}/{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

@@ -1,0 +1,159 @@
+"""Checking every file against the catalog and every batch against the ledger, and repairing what is safe."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse import lake
+from warehouse.intents import DataFile
+from warehouse.ledger import COMMIT_LOCK, Committed
+from warehouse.maintenance import KEEP_ORPHANS, LiveFile, live_files, orphans
+from warehouse.opening import opening_file
+from warehouse.schema import TABLES
+from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that `verify` saw. `problem`: data are lost or wrong; `repaired`: it was put right; `note`: harmless."""
+
+    level: Literal["problem", "repaired", "note"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` looked at and found."""
+
+    files: int
+    rows: int
+    batches: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def clean(self) -> bool:
+        """True when nothing is lost or wrong."""
+        return all(finding.level != "problem" for finding in self.findings)
+
+
+def verify(location: str | Path | None = None, *, repair: bool = False) -> Verification:
+    """Check sizes, hashes and row counts of every file, and every batch's rows, against catalog and ledger.
+
+    With `repair`, waiting batches are committed, ledger entries that the data prove are added, a missing
+    `warehouse.sql` is written. Nothing is ever deleted. Works beside running writers.
+    """
+    with Warehouse.open(location, read_only=not repair) as warehouse:
+        findings: list[Finding] = []
+        if repair:
+            warehouse.commit()
+        files = live_files(warehouse)
+        ledger = {batch.batch_id: batch for batch in warehouse.ledger.batches()}
+        hashes = {file.path: file for batch in ledger.values() for file in batch.files}
+        for file in files:
+            findings += [Finding("problem", message) for message in _faults(warehouse, file, hashes.get(file.path))]
+        findings += _check_batches(warehouse, ledger, repair=repair)
+        findings += _check_rest(warehouse, repair=repair)
+        return Verification(len(files), sum(file.rows for file in files), len(ledger), tuple(findings))
+
+
+def _faults(warehouse: Warehouse, file: LiveFile, staged: DataFile | None) -> Iterator[str]:
+    name = f"{warehouse.place.data}{file.path}"
+    size = warehouse.store.size(file.path)
+    if size is None:
+        yield f"{name} is missing: {file.rows} rows of table {file.table!r} are lost"
+        return
+    if size != file.bytes:
+        yield f"{name} has {size} bytes, the catalog says {file.bytes}"
+        return
+    content = warehouse.store.read(file.path)
+    if staged is not None and hashlib.sha256(content).hexdigest() != staged.sha256:
+        yield f"{name} differs from what was appended (its sha256 is not {staged.sha256[:16]}...)"
+        return
+    try:
+        rows = sum(batch.num_rows for batch in pq.ParquetFile(io.BytesIO(content)).iter_batches(batch_size=8192))
+    except (pa.ArrowException, OSError) as error:
+        yield f"{name} cannot be read: {error}"
+        return
+    if rows != file.rows:
+        yield f"{name} has {rows} rows, the catalog says {file.rows}"
+
+
+def _check_batches(warehouse: Warehouse, ledger: dict[str, Committed], *, repair: bool) -> Iterator[Finding]:
+    stored: Counter[tuple[str, str]] = Counter()
+    where: dict[str, tuple[str, int]] = {}
+    for table in TABLES:
+        query = f"SELECT batch_id, any_value(run_id) AS run_id, count(*) AS n, max(snapshot_id) AS snapshot FROM {lake.STORED}.{table} GROUP BY batch_id"
+        for row in warehouse.rows(query):
+            stored[row["batch_id"], table] = int(row["n"])
+            where[row["batch_id"]] = (row["run_id"], int(row["snapshot"]))
+    expected: Counter[tuple[str, str]] = Counter()
+    for batch in ledger.values():
+        for file in batch.files:
+            expected[batch.batch_id, file.table] += file.rows
+    unlisted = {batch_id for batch_id, _ in stored if batch_id not in ledger}
+    for batch_id, table in sorted(stored.keys() | expected.keys()):
+        if batch_id not in unlisted and stored[batch_id, table] != expected[batch_id, table]:
+            yield Finding(
+                "problem",
+                f"batch {batch_id!r} has {stored[batch_id, table]} rows in table {table!r}, "
+                f"{expected[batch_id, table]} were appended",
+            )
+    if unlisted:
+        yield from _unlisted(warehouse, unlisted, stored, where, repair=repair)
+
+
+def _unlisted(
+    warehouse: Warehouse,
+    unlisted: set[str],
+    stored: Counter[tuple[str, str]],
+    where: dict[str, tuple[str, int]],
+    *,
+    repair: bool,
+) -> Iterator[Finding]:
+    if not repair:
+        yield Finding(
+            "problem", f"{len(unlisted)} batches are not in the ledger, first {min(unlisted)!r}: verify with repair"
+        )
+        return
+    with warehouse.ledger.lock(COMMIT_LOCK, timeout_s=COMMIT_TIMEOUT_S):
+        warehouse.committer.reconcile()
+        known = warehouse.ledger.snapshots(unlisted)
+        rebuilt = [
+            Committed(batch_id, *where[batch_id], _counted(batch_id, stored))
+            for batch_id in sorted(unlisted - known.keys())
+        ]
+        warehouse.ledger.record(rebuilt, warehouse.snapshot())
+    yield Finding("repaired", f"{len(unlisted)} batches were entered into the ledger again")
+
+
+def _counted(batch_id: str, stored: Counter[tuple[str, str]]) -> tuple[DataFile, ...]:
+    return tuple(DataFile(table, "", rows, 0, "") for (batch, table), rows in stored.items() if batch == batch_id)
+
+
+def _check_rest(warehouse: Warehouse, *, repair: bool) -> Iterator[Finding]:
+    waiting = warehouse.ledger.intents()
+    if waiting:
+        yield Finding("note", f"{len(waiting)} batches are staged and become visible at the next commit")
+    left = orphans(warehouse, KEEP_ORPHANS)
+    if left:
+        yield Finding("note", f"{len(left)} files of crashed writers wait for the next compaction, first {left[0]}")
+    folder = warehouse.place.folder
+    if folder is None:
+        return
+    if not (folder / "warehouse.sql").is_file() or (folder / "warehouse.sql").read_text() != opening_file(
+        warehouse.place
+    ):
+        if repair:
+            (folder / "warehouse.sql").write_text(opening_file(warehouse.place))
+            yield Finding("repaired", "warehouse.sql was written again")
+        else:
+            yield Finding("note", "warehouse.sql is missing or old: verify with repair writes it again")
