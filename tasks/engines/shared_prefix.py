@@ -17,6 +17,8 @@ from transformers import AttentionInterface
 
 IMPLEMENTATION = "spo_shared_prefix"
 _NEVER = float("-inf")
+_FIRST_ROOM = 32
+"""Response tokens there is room for at first."""
 _KNOWN_ARGUMENTS = {"dropout", "scaling", "decoding", "position_ids", "is_causal", "use_cache", "cache_position"}
 
 
@@ -31,15 +33,31 @@ class Layer:
         self.prefix_key, self.prefix_value = room(groups, prefix, key), room(groups, prefix, value)
         self.suffix_key, self.suffix_value = room(rows, suffix, key), room(rows, suffix, value)
 
+    def widen(self, suffix: int) -> None:
+        """Make room for longer responses."""
+        for name in ("suffix_key", "suffix_value"):
+            old: Tensor = getattr(self, name)
+            new = old.new_zeros(old.shape[0], old.shape[1], suffix, old.shape[3])
+            new[:, :, : old.shape[2]] = old
+            setattr(self, name, new)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of this layer's keys and values."""
+        stored = (self.prefix_key, self.prefix_value, self.suffix_key, self.suffix_value)
+        return sum(tensor.nbytes for tensor in stored)
+
 
 class SharedPrefixCache:
-    """Keys and values of a decoding batch, at most `rows` rows of `groups` prompts; allocated once.
+    """Keys and values of a decoding batch: at most `rows` rows of at most `suffix` tokens, of `groups` prompts.
 
+    Room for responses is doubled as they get longer, since most end early.
     Every group and row carries its length, by which padding is hidden.
     """
 
     def __init__(self, *, groups: int, prefix: int, rows: int, suffix: int, device: torch.device) -> None:
-        self._sizes = {"groups": groups, "prefix": prefix, "rows": rows, "suffix": suffix}
+        self._longest, self._room = suffix, min(suffix, _FIRST_ROOM)
+        self._sizes = {"groups": groups, "prefix": prefix, "rows": rows}
         self._layers: dict[int, Layer] = {}
         self._prefilling: int | None = None
         self._width = 0
@@ -48,9 +66,9 @@ class SharedPrefixCache:
         self._positions = torch.arange(max(prefix, suffix), device=device)
 
     @property
-    def layers(self) -> int:
-        """Layers that have stored keys and values so far."""
-        return len(self._layers)
+    def nbytes(self) -> int:
+        """Memory of all keys and values."""
+        return sum(layer.nbytes for layer in self._layers.values())
 
     def start_prefill(self, group: int, length: int) -> None:
         """The next forward pass is the prompt of `group`, of `length` tokens."""
@@ -64,6 +82,10 @@ class SharedPrefixCache:
         self._length_B = length_B
         self._rows_B = self._positions_of(rows)
         self._width = int(length_B.max()) + 1
+        if self._width > self._room:
+            self._room = min(self._longest, max(2 * self._room, self._width))
+            for layer in self._layers.values():
+                layer.widen(self._room)
         visible_BS = self._positions[: self._width] <= length_B[:, None]
         self._suffix_bias = _bias(visible_BS)[:, None, None, :]
         prefix = int(self._prefix_length_G[:groups].max())
@@ -91,7 +113,7 @@ class SharedPrefixCache:
         if self._prefilling is not None:
             layer = self._layers.get(index)
             if layer is None:
-                layer = self._layers[index] = Layer(key, value, **self._sizes)
+                layer = self._layers[index] = Layer(key, value, **self._sizes, suffix=self._room)
             length = key.shape[2]
             layer.prefix_key[self._prefilling, :, :length] = key[0]
             layer.prefix_value[self._prefilling, :, :length] = value[0]

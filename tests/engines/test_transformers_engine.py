@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from tasks.engines import transformers_engine
 from tasks.engines.protocol import Completion, EngineError, InvalidRequest, Request, UnsupportedArchitecture
+from tasks.engines.shared_prefix import SharedPrefixCache
 from tasks.engines.transformers_engine import TransformersEngine
 from tests.engines.conftest import END, VOCABULARY, build, save
 
@@ -167,3 +171,63 @@ def test_a_closed_engine_says_so(engine: TransformersEngine) -> None:
     engine.close()
     with pytest.raises(EngineError, match="closed"):
         list(engine.sample([Request(PROMPT, 1, seed=0)]))
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_mix_of_requests_gives_each_sample_once_and_as_if_alone(
+    data: st.DataObject, engine: TransformersEngine
+) -> None:
+    prompts = st.sampled_from([PROMPT, OTHER, LONGER, (4,), PROMPT[:4]])
+    one = st.builds(
+        Request,
+        prompt_ids=prompts,
+        n=st.integers(1, 9),
+        seed=st.integers(0, 2**62),
+        temperature=st.sampled_from([0.0, 0.5, 1.0]),
+        top_p=st.sampled_from([0.7, 1.0]),
+        max_tokens=st.integers(1, 40),
+    )
+    requests = data.draw(st.lists(one, min_size=1, max_size=8))
+    engine._max_batch = data.draw(st.integers(1, 12))
+    found = drawn(engine, *requests)
+    assert set(found) == {(number, index) for number, request in enumerate(requests) for index in range(request.n)}
+    chosen = data.draw(st.sampled_from(sorted(found)))
+    request = requests[chosen[0]]
+    alone = drawn(engine, request)[0, chosen[1]]
+    assert alone.token_ids == found[chosen].token_ids
+    assert full_forward(engine._model, request.prompt_ids, alone.token_ids) == pytest.approx(alone.logprobs, abs=1e-4)
+
+
+def test_memory_depends_on_the_batch_and_not_on_the_number_of_samples(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches: list[SharedPrefixCache] = []
+
+    def recorded(**sizes: Any) -> SharedPrefixCache:
+        caches.append(SharedPrefixCache(**sizes))
+        return caches[-1]
+
+    monkeypatch.setattr(transformers_engine, "SharedPrefixCache", recorded)
+    for n in (16, 400):
+        list(engine.sample([Request(LONGER, n, seed=0, max_tokens=20)]))
+    assert caches[0].nbytes == caches[1].nbytes
+    list(engine.sample([Request((2 + i, *LONGER), 20, seed=0, max_tokens=20) for i in range(30)]))
+    assert caches[2].nbytes < 2.5 * caches[0].nbytes
+
+
+def test_entropies_are_those_of_the_untempered_distribution(engine: TransformersEngine) -> None:
+    found = engine.entropies([(PROMPT, (3, 4)), (PROMPT, ())])
+    with torch.inference_mode():
+        logits = build("llama")(torch.tensor([[*PROMPT, 3]])).logits[0, -2:]
+    expected = torch.distributions.Categorical(logits=logits).entropy().mean()
+    assert found == [pytest.approx(float(expected), abs=1e-5), None]
+
+
+def test_bfloat16_weights_are_sampled_and_scored_alike(llama_folder: Path) -> None:
+    engine = TransformersEngine(llama_folder, dtype="bfloat16", max_batch=8)
+    items = list(engine.sample([Request(PROMPT, 10, seed=0, max_tokens=10), Request(LONGER, 4, seed=1, max_tokens=10)]))
+    prompts = (PROMPT, LONGER)
+    scores = engine.score([(prompts[item.request], item.token_ids) for item in items])
+    for item, score in zip(items, scores, strict=True):
+        assert item.logprobs == pytest.approx(score, abs=0.2)
