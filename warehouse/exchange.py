@@ -92,9 +92,8 @@ def _source(warehouse: Warehouse, name: str, *, hidden_tests: bool) -> str:
 
 
 def _reads_tests(warehouse: Warehouse, query: str) -> bool:
-    """True when the query's plan scans the stored tests, however they are named in it."""
-    plan = str(warehouse.rows(f"EXPLAIN (FORMAT json) {query}"))
-    return f"{lake.STORED}.{PRIVATE}" in plan or f'"Table": "{PRIVATE}"' in plan
+    """True when the query names the table of tests, in whichever schema (no view reads it)."""
+    return any(name.rsplit(".", 1)[-1].strip('"').lower() == PRIVATE for name in warehouse.tables_of(query))
 
 
 def _path(folder: Path, label: str, form: Format) -> Path:
@@ -125,10 +124,19 @@ def _card(rows: Mapping[str, int], snapshot: int) -> str:
     return "\n".join(lines)
 
 
+def import_(
+    location: str | Path | None, source: str | Path, *, table: str | None = None, run_id: str = "import"
+) -> Exchanged:
+    """Import a file into `table`, or, without `table`, another warehouse."""
+    if table is None:
+        return import_warehouse(location, source)
+    return import_file(location, source, table, run_id=run_id)
+
+
 def import_warehouse(location: str | Path | None, source: str | Path) -> Exchanged:
     """Add every batch of another warehouse that is not here yet; run twice it adds nothing.
 
-    A batch keeps its run and time and becomes `import/<source>/<batch>`; batches that came from here stay there.
+    A batch keeps its run and time and becomes `warehouse/<source>/<batch>`; batches that came from here stay there.
     """
     with Warehouse.open(source, read_only=True) as theirs, Warehouse.open(location) as ours:
         own, origin = ours.ledger.get("warehouse_id"), theirs.ledger.get("warehouse_id")
@@ -140,7 +148,7 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Exchang
         added = 0
         for batch in theirs.ledger.batches():
             name = names[batch.batch_id]
-            if name in known or name.startswith(f"import/{own}/"):
+            if name in known or name.startswith(f"warehouse/{own}/"):
                 continue
             parts = _parts(theirs, batch.batch_id, name, sorted({file.table for file in batch.files}), names)
             ours.stage_parts(name, parts, run_id=batch.run_id)
@@ -154,7 +162,7 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Exchang
 
 
 def _imported(batch_id: str, origin: str) -> str:
-    return batch_id if batch_id.startswith("import/") and batch_id.count("/") > 2 else f"import/{origin}/{batch_id}"
+    return batch_id if batch_id.startswith("warehouse/") else f"warehouse/{origin}/{batch_id}"
 
 
 def _parts(

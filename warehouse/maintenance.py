@@ -142,8 +142,9 @@ def pinned_snapshots(warehouse: Warehouse) -> set[int]:
 
 def _clean(warehouse: Warehouse, keep: timedelta, tally: _Tally) -> None:
     """Delete files that merging replaced, once no kept snapshot needs them and `keep` has passed."""
-    call = f"ducklake_cleanup_old_files('{lake.LAKE}', older_than => now() - to_seconds(CAST({keep.total_seconds()} AS DOUBLE)))"
-    tally.deleted += len(_locked(warehouse, lambda: warehouse.connection.execute(f"CALL {call}").fetchall()))
+    age = f"to_seconds(CAST({keep.total_seconds()} AS DOUBLE))"
+    call = f"CALL ducklake_cleanup_old_files('{lake.LAKE}', older_than => now() - {age})"
+    tally.deleted += len(_locked(warehouse, lambda: warehouse.connection.execute(call).fetchall()))
 
 
 def sweep(warehouse: Warehouse, keep: timedelta, tally: _Tally | None = None) -> list[str]:

@@ -172,6 +172,10 @@ class Warehouse:
         """The rows of a query as an Arrow table."""
         return self._reader().execute(sql, parameters or None).to_arrow_table()
 
+    def tables_of(self, sql: str) -> set[str]:
+        """The tables and views that a query names."""
+        return set(self._reader().get_table_names(sql, qualified=True))
+
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
         """The first column of the first row of a query; None when there is no row."""
         cursor = self._reader()

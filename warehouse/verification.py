@@ -17,14 +17,14 @@ from warehouse import lake
 from warehouse.intents import DataFile
 from warehouse.ledger import COMMIT_LOCK, Committed
 from warehouse.maintenance import KEEP_ORPHANS, LiveFile, live_files, orphans
-from warehouse.opening import opening_file
+from warehouse.opening import opening_file, write_opening_file
 from warehouse.schema import TABLES
 from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that `verify` saw. `problem`: data are lost or wrong; `repaired`: it was put right; `note`: harmless."""
+    """Something that `verify` saw: a `problem` (data lost or wrong), `repaired`, or a `note` (harmless)."""
 
     level: Literal["problem", "repaired", "note"]
     message: str
@@ -91,7 +91,10 @@ def _check_batches(warehouse: Warehouse, ledger: dict[str, Committed], *, repair
     stored: Counter[tuple[str, str]] = Counter()
     where: dict[str, tuple[str, int]] = {}
     for table in TABLES:
-        query = f"SELECT batch_id, any_value(run_id) AS run_id, count(*) AS n, max(snapshot_id) AS snapshot FROM {lake.STORED}.{table} GROUP BY batch_id"
+        query = (
+            "SELECT batch_id, any_value(run_id) AS run_id, count(*) AS n, max(snapshot_id) AS snapshot "
+            f"FROM {lake.STORED}.{table} GROUP BY batch_id"
+        )
         for row in warehouse.rows(query):
             stored[row["batch_id"], table] = int(row["n"])
             where[row["batch_id"]] = (row["run_id"], int(row["snapshot"]))
@@ -149,11 +152,10 @@ def _check_rest(warehouse: Warehouse, *, repair: bool) -> Iterator[Finding]:
     folder = warehouse.place.folder
     if folder is None:
         return
-    if not (folder / "warehouse.sql").is_file() or (folder / "warehouse.sql").read_text() != opening_file(
-        warehouse.place
-    ):
+    opening = folder / "warehouse.sql"
+    if not opening.is_file() or opening.read_text(encoding="utf-8") != opening_file(warehouse.place):
         if repair:
-            (folder / "warehouse.sql").write_text(opening_file(warehouse.place))
+            write_opening_file(warehouse.place)
             yield Finding("repaired", "warehouse.sql was written again")
         else:
             yield Finding("note", "warehouse.sql is missing or old: verify with repair writes it again")
