@@ -1,6 +1,6 @@
 """pass@k of stored samples: the exact estimator beside two estimators found in use, on one file of executed samples.
 
-    python benchmarks/pass_at_k.py humaneval_codegen16b_samples.jsonl.gz [--ks 1 10 100]
+    python -m benchmarks.pass_at_k humaneval_codegen16b_samples.jsonl.gz [--ks 1 10 100]
 
 The file is JSON Lines (gzip when it ends in .gz), one problem a line, with `samples: [{passed: bool, ...}]`.
 Peers: 1 - (1 - c/n)^k (plugging the share in: biased low) and a bootstrap of k samples with replacement.
