@@ -43,8 +43,10 @@ class ProcessChannel:
             start_new_session=True,
             cwd="/",
         )
-        assert self._process.stdin and self._process.stdout
-        self._inlet, self._outlet = self._process.stdin.fileno(), self._process.stdout.fileno()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._streams = (self._process.stdin, self._process.stdout)
+        self._inlet, self._outlet = (stream.fileno() for stream in self._streams)
         os.set_blocking(self._inlet, False)
         self._writable, self._readable = select.poll(), select.poll()
         self._writable.register(self._inlet, select.POLLOUT)
@@ -77,10 +79,8 @@ class ProcessChannel:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        assert process.stdin and process.stdout
-        for stream in (process.stdin, process.stdout):
-            if not stream.closed:
-                stream.close()
+        for stream in self._streams:
+            stream.close()
 
     def _last_words(self) -> str:
         try:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from sandbox.checker import compare, suite_tolerance
 from sandbox.errors import InvalidSuite
+from sandbox.function_tests import FunctionTests
+from sandbox.outcome import outcome
 from sandbox.records import Judgement, Limits, Submission, Suite, TestResult, Verdict
-from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_WALL
-from sandbox.worker import Report, Worker
+from sandbox.runner import ENDED_WALL
+from sandbox.worker import Input, Report, Worker
 
 SpecialChecker = Callable[[str, str, str], str]
 """(input, output, expected) -> why the output is wrong; empty when it is right."""
@@ -24,6 +24,8 @@ LARGEST_CHUNK = 32
 LARGEST_GROUP = 64
 """Most tests in one process in batch mode."""
 SUITES_REMEMBERED = 4096
+PROGRESS = 0.02
+"""Share of real time spent computing above which a program is not a sleeper."""
 PATIENCE = 4
 """A test that was still computing at its wall-clock cap is tried again with this many times the cap."""
 
@@ -45,6 +47,7 @@ class Examiner:
         self._mode, self._stop, self._special = mode, stop_at_first_failure, special
         self._failures: OrderedDict[str, dict[int, int]] = OrderedDict()
         self._facts: OrderedDict[str, Facts] = OrderedDict()
+        self._functions = FunctionTests()
         self._lock = threading.Lock()
 
     def examine(
@@ -75,31 +78,58 @@ class Examiner:
         """Results by test index, in the order they came about."""
         results: dict[int, TestResult] = {}
         todo, size = self._order(suite), 1
+        grouping = self._mode == "batch" and suite.style == "stdin"
         while todo:
-            for index, report in self._reports(worker, suite, todo[:size], suite.limits):
-                results[index] = self._settle(worker, suite, index, report)
-                if self._stop and results[index].verdict is not Verdict.accepted:
-                    self._note_failure(suite, index)
-                    return results
+            group = group_size(suite, results) if grouping and results else 1
+            if group > 1:
+                grouping = self._run_group(worker, suite, todo[:group], results)
+            elif suite.style == "function":
+                results[todo[0]] = self._functions.test(worker, suite, todo[0])
+            else:
+                self._run_chunk(worker, suite, todo[:size], results)
+                size = min(2 * size, LARGEST_CHUNK)
+            if self._stop and not last_is_good(results):
+                self._note_failure(suite, next(reversed(results)))
+                break
             todo = [index for index in todo if index not in results]
-            size = min(2 * size, LARGEST_CHUNK)
         return results
 
-    def _reports(
-        self, worker: Worker, suite: Suite, indices: Sequence[int], limits: Limits
-    ) -> Iterator[tuple[int, Report]]:
-        run = worker.run(
-            suite, indices, limits, per_fork=1, stop=self._stop, inputs=lambda index: suite.tests[index].input
-        )
-        with closing(run):
-            yield from run
+    def _run_chunk(self, worker: Worker, suite: Suite, chunk: list[int], results: dict[int, TestResult]) -> None:
+        """Run tests one process each, up to the first failure if so wanted; at least one result is added."""
+        unsettled = None
+        with closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=self._stop)) as reports:
+            for position, report in reports:
+                if ran_out_of_real_time(report):
+                    unsettled = chunk[position]
+                    break
+                result = results[chunk[position]] = self._result(suite, chunk[position], report, suite.limits)
+                if self._stop and result.verdict is not Verdict.accepted:
+                    break
+        if unsettled is not None:
+            patient = replace(suite.limits, wall_s=PATIENCE * suite.limits.wall_cap_s)
+            for _, report in worker.run(inputs_of(suite, [unsettled]), patient):
+                results[unsettled] = self._result(suite, unsettled, report, patient)
 
-    def _settle(self, worker: Worker, suite: Suite, index: int, report: Report) -> TestResult:
-        """The test's result; a program stopped by the wall clock while computing gets a longer second try later."""
-        return self._result(suite, index, report)
+    def _run_group(self, worker: Worker, suite: Suite, group: list[int], results: dict[int, TestResult]) -> bool:
+        """Run tests in one process; what is not plainly right is decided alone. False: do not group any longer.
 
-    def _result(self, suite: Suite, index: int, report: Report) -> TestResult:
-        verdict, detail = outcome(report, suite.limits)
+        A right output counts only if the whole process stayed within the limits of a single test.
+        """
+        doubtful: list[int] = []
+        with closing(worker.run(inputs_of(suite, group), suite.limits, per_fork=len(group), stop=False)) as reports:
+            for position, report in reports:
+                result = self._result(suite, group[position], report, suite.limits)
+                if result.verdict is Verdict.accepted:
+                    share = result.cpu_s / len(group)
+                    results[group[position]] = replace(result, cpu_s=share, wall_s=result.wall_s / len(group))
+                else:
+                    doubtful.append(group[position])
+        for index in doubtful[:1]:
+            self._run_chunk(worker, suite, [index], results)
+        return not doubtful
+
+    def _result(self, suite: Suite, index: int, report: Report, limits: Limits) -> TestResult:
+        verdict, detail = outcome(report, limits)
         if verdict is Verdict.accepted:
             detail = self._compare(suite, index, report.out)
             verdict = Verdict.wrong_answer if detail else Verdict.accepted
@@ -161,30 +191,23 @@ def unjudgeable(suite: Suite) -> str:
     return "" if suite.tests else "it has no tests"
 
 
-def outcome(report: Report, limits: Limits) -> tuple[Verdict, str]:
-    """Verdict and detail before any comparison: `accepted` means that the program ended well within its limits."""
-    if report.ended == ENDED_CPU or report.cpu_s > limits.cpu_s:
-        return Verdict.time_limit, f"more than {limits.cpu_s:g} s of CPU time"
-    if report.ended == ENDED_ASLEEP:
-        return Verdict.time_limit, "asleep without computing anything"
-    if report.ended == ENDED_WALL:
-        return Verdict.time_limit, f"more than {limits.wall_cap_s:g} s of real time"
-    if report.memory_bytes > limits.memory_bytes:
-        return Verdict.memory_limit, f"{report.memory_bytes >> 20} MiB of memory"
-    if max(report.out_size, report.err_size) > limits.output_bytes:
-        return Verdict.output_limit, f"more than {limits.output_bytes} bytes of output"
-    if report.status:
-        return failure(report)
-    return Verdict.accepted, ""
+def inputs_of(suite: Suite, indices: Sequence[int]) -> list[Input]:
+    """Inputs of tests, under keys that hold for the suite's life."""
+    return [Input((suite.suite_id, index), suite.tests[index].input) for index in indices]
 
 
-def failure(report: Report) -> tuple[Verdict, str]:
-    """What a non-zero wait status means."""
-    words = report.err.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300]
-    if os.WIFSIGNALED(report.status):
-        number = os.WTERMSIG(report.status)
-        name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
-        return Verdict.runtime_error, f"killed by {name}" + (f": {words}" if words else "")
-    if words.startswith("MemoryError"):
-        return Verdict.memory_limit, "MemoryError"
-    return Verdict.runtime_error, words or f"exit status {os.waitstatus_to_exitcode(report.status)}"
+def group_size(suite: Suite, results: dict[int, TestResult]) -> int:
+    """Tests that fit into one process: half the CPU limit at the cost met so far, more after each good group."""
+    dearest = max(result.cpu_s for result in results.values())
+    affordable = int(suite.limits.cpu_s / 2 / max(dearest, 1e-4))
+    return max(1, min(LARGEST_GROUP, affordable, 15 * len(results)))
+
+
+def last_is_good(results: dict[int, TestResult]) -> bool:
+    """Whether the latest result is a success."""
+    return results[next(reversed(results))].verdict is Verdict.accepted
+
+
+def ran_out_of_real_time(report: Report) -> bool:
+    """Whether a program was stopped by the wall clock though it was computing: a busy machine, no verdict."""
+    return report.ended == ENDED_WALL and report.cpu_s > PROGRESS * report.wall_s

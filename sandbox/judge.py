@@ -87,7 +87,7 @@ class Judge:
         while (job := self._jobs.get()) is not None:
             try:
                 job.done.put((job, *self._judge_one(worker, job)))
-            except BaseException as error:  # the caller's own checker or store failed: the caller shall see it
+            except BaseException as error:  # noqa: BLE001  the caller's own checker or store failed: the caller shall see it
                 job.done.put((job, "", error))
         worker.close()
 

@@ -32,6 +32,9 @@ PLAN = struct.Struct("<IIQQBBHI")  # cpu ms, wall ms, memory, output, style, sto
 REPORT = struct.Struct("<4scIIiBQQQQQII")
 """Magic, kind, job, slot, wait status, ended by, cpu us, wall us, peak KiB, out size, err size, out and err bytes."""
 MAGIC = b"SPO1"
+STYLE_PROGRAM, STYLE_CALLS = 0, 1
+UNDECIDED = 1 << 8
+"""Wait status reported for a test of a group that did not come to a good end: exit status 1."""
 ENDED_ITSELF, ENDED_CPU, ENDED_WALL, ENDED_ASLEEP = 0, 1, 2, 3
 STACK_SLACK = 640 << 20
 """Address space beyond the memory limit, for stacks of threads: programs reserve 128 MiB and more and touch little."""
@@ -63,6 +66,9 @@ class End(NamedTuple):
     peak_kib: int
 
 
+NOTHING = End(0, 0, 0, 0, 0)
+
+
 class Server:
     """State between commands: the input slots, the compiled program, the pipes to the host."""
 
@@ -76,7 +82,7 @@ class Server:
         self.commands = select.poll()
         self.commands.register(inlet, select.POLLIN)
 
-    # host side of things
+    # what comes from the host and goes to it
 
     def serve(self) -> None:
         """Obey until the host closes the pipe."""
@@ -149,7 +155,7 @@ class Server:
         if self.code >= 0:
             os.close(self.code)
         source = self.receive(length)
-        self.code = os.memfd_create("code", os.MFD_CLOEXEC)
+        self.code = new_file("code")
         pid = self.fork()
         if pid == 0:
             cell.set_limits(cpu_ms, self.base_memory + cell.COMPILE_MEMORY, cell.COMPILE_OUTPUT)
@@ -164,12 +170,16 @@ class Server:
         self.send(self.code, 0, head)
         expect_no_children()
 
-    def confine_child(self, stdin: int, stdout: int, stderr: int, *more: int) -> None:
-        """In a child: standard files and `more` (from 3 upwards) in place, all else closed, the child's filter up."""
+    def confine_child(self, stdin: int, stdout: int, stderr: int, keep: tuple[int, ...] = ()) -> None:
+        """In a child: the standard files in place, all others but `keep` closed, the child's filter up."""
         os.lseek(stdin, 0, os.SEEK_SET)
-        for target, fd in enumerate((stdin, stdout, stderr, *more)):
+        for target, fd in enumerate((stdin, stdout, stderr)):
             os.dup2(fd, target)
-        os.closerange(3 + len(more), cell.HIGHEST_FD)
+        lowest = 3
+        for fd in sorted(keep):
+            os.closerange(lowest, fd)
+            lowest = fd + 1
+        os.closerange(lowest, cell.HIGHEST_FD)
         confine.LIBC.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         self.filter.patch(self.pid_index, os.getpid())
         self.filter.install()
@@ -185,23 +195,55 @@ class Server:
             good = self.run_one(plan, group[0]) if plan.per_fork == 1 else self.run_group(plan, group)
             if plan.stop_at_failure and not good:
                 break
-        self.report(b"E", plan.job, 0, End(0, 0, 0, 0, 0), -1, -1, 0)
+        self.report(b"E", plan.job, 0, NOTHING, -1, -1, 0)
 
     def run_one(self, plan: Plan, slot: int) -> bool:
-        out = os.memfd_create("out", os.MFD_CLOEXEC)
-        err = os.memfd_create("err", os.MFD_CLOEXEC)
+        """One test in a process of its own; whether it ended well."""
+        out, err = new_file("out"), new_file("err")
         pid = self.fork()
         if pid == 0:
-            cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + STACK_SLACK, plan.output + 1)
-            code = cell.load(self.code)
+            self.limit(plan)
+            loaded = cell.load(self.code)
+            if plan.style == STYLE_CALLS:
+                self.confine_child(self.slots[slot], err, err, keep=(out,))
+                cell.run_calls(loaded, out)
             self.confine_child(self.slots[slot], out, err)
-            cell.run_program(code)
+            cell.run_program(loaded)
         end = attend(pid, plan.cpu_ms / 1000, plan.wall_ms / 1000)
         self.report(b"T", plan.job, slot, end, out, err, plan.output)
         os.close(out)
         os.close(err)
         expect_no_children()
         return end.status == 0 and end.ended == ENDED_ITSELF
+
+    def run_group(self, plan: Plan, group: list[int]) -> bool:
+        """Several tests in one process. Each report carries the cost of the whole process."""
+        outs, err, marks = [new_file("out") for _ in group], new_file("err"), new_file("marks")
+        inputs = [self.slots[slot] for slot in group]
+        pid = self.fork()
+        if pid == 0:
+            self.limit(plan)
+            loaded = cell.load(self.code)
+            self.confine_child(inputs[0], outs[0], err, keep=(marks, *inputs, *outs))
+            cell.run_group(loaded, inputs, outs, marks)
+        end = attend(pid, plan.cpu_ms / 1000, plan.wall_ms / 1000)
+        done = min(os.fstat(marks).st_size, len(group))
+        for position, (slot, out) in enumerate(zip(group, outs, strict=True)):
+            fate = end._replace(status=0, ended=ENDED_ITSELF) if position < done else end._replace(status=UNDECIDED)
+            self.report(b"T", plan.job, slot, fate, out, err, plan.output)
+        for fd in (*outs, err, marks):
+            os.close(fd)
+        expect_no_children()
+        return done == len(group)
+
+    def limit(self, plan: Plan) -> None:
+        """In a child: the limits of a test."""
+        cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + STACK_SLACK, plan.output + 1)
+
+
+def new_file(name: str) -> int:
+    """A fresh memory file."""
+    return os.memfd_create(name, os.MFD_CLOEXEC)
 
 
 def write_all(fd: int, data: bytes) -> None:

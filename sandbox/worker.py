@@ -6,7 +6,7 @@ import json
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -15,10 +15,10 @@ from typing import NamedTuple
 from sandbox.backends import Backend
 from sandbox.channel import Channel
 from sandbox.errors import RunnerLost, SandboxUnavailable
-from sandbox.records import Limits, Suite
-from sandbox.runner import COMMAND, ENDED_ASLEEP, ERROR_TAIL, MAGIC, PLAN, REPORT
+from sandbox.records import Limits
+from sandbox.runner import COMMAND, ENDED_ASLEEP, ERROR_TAIL, MAGIC, PLAN, REPORT, STYLE_CALLS, STYLE_PROGRAM
 
-MODULES = ("confine", "cell", "runner")
+MODULES = ("values", "confine", "cell", "runner")
 BOOTSTRAP = """
 import os, sys, types
 def take(n):
@@ -46,6 +46,8 @@ START_S, ANSWER_S = 60.0, 60.0
 SLOTS, SLOT_BYTES = 512, 256 << 20
 """Inputs one runner keeps: at most this many, of at most so many bytes together."""
 SUMMARY_MOST = 600
+REFEREE_LIMITS = Limits(cpu_s=10, output_bytes=4 << 20)
+REFEREE_OFFSET = 450
 
 
 class Report(NamedTuple):
@@ -63,6 +65,13 @@ class Report(NamedTuple):
     err: bytes
 
 
+class Input(NamedTuple):
+    """An input the runner keeps under `key` after it was shipped once."""
+
+    key: Hashable
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """Result of a compilation: `code_hash`, or `error` when the program does not compile."""
@@ -78,6 +87,16 @@ def module_sources() -> list[tuple[str, str]]:
     return [(name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in MODULES]
 
 
+@cache
+def referee_source() -> str:
+    """The program of the referee: values and rulings in one text."""
+    folder = resources.files("sandbox")
+    rulings = folder.joinpath("referee.py").read_text("utf-8")
+    for line in ("from __future__ import annotations\n", "from sandbox.values import decode, encode\n"):
+        rulings = rulings.replace(line, "")
+    return folder.joinpath("values.py").read_text("utf-8") + rulings + "\n\nmain()\n"
+
+
 class Worker:
     """A runner, started when first needed; `close` ends it."""
 
@@ -85,9 +104,10 @@ class Worker:
         self._backend, self._index, self._preimports = backend, index, tuple(preimports)
         self._channel: Channel | None = None
         self._job = 0
-        self._kept: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
         self._kept_bytes = 0
         self._free_slots = list(range(SLOTS))
+        self._referee: Worker | None = None
         self.walls: tuple[str, ...] = ()
         self.python = ""
         self.jobs_done = 0
@@ -125,6 +145,17 @@ class Worker:
         channel, self._channel = self._channel, None
         if channel:
             channel.close()
+        if self._referee:
+            self._referee.close()
+
+    def referee(self) -> Worker:
+        """A second runner beside this one, for the asserts of function-style problems; no foreign program enters it."""
+        if self._referee is None:
+            self._referee = Worker(self._backend, self._index + REFEREE_OFFSET)
+        if not self._referee.alive:
+            self._referee.start()
+            self._referee.compile(referee_source(), REFEREE_LIMITS)
+        return self._referee
 
     # commands
 
@@ -142,23 +173,23 @@ class Worker:
         if report.ended or report.status or not summary:
             return Compiled("", "the compiler was stopped: too much time or memory")
         if summary[:1] == b"1" and len(summary) > 33:
-            return Compiled(summary[1:33].decode("ascii", "replace"), "")
+            return Compiled(f"{self.python}-{summary[1:33].decode('ascii', 'replace')}", "")
         return Compiled("", summary[1:].decode("utf-8", "replace"))
 
     def run(
-        self, suite: Suite, indices: Sequence[int], limits: Limits, *, per_fork: int, stop: bool,
-        inputs: Callable[[int], str],
-    ) -> Generator[tuple[int, Report], None, None]:  # fmt: skip
-        """Run the compiled program on tests; yields (test index, report). Closing the iterator stops the run."""
+        self, inputs: Sequence[Input], limits: Limits, *, per_fork: int = 1, stop: bool = True, calls: bool = False
+    ) -> Generator[tuple[int, Report], None, None]:
+        """Run the compiled program on inputs; yields (position, report). Closing the generator stops the run."""
         deadline = time.monotonic() + ANSWER_S
-        slots = [self._slot(suite.suite_id, i, inputs, deadline) for i in indices]
-        back = dict(zip(slots, indices, strict=True))
+        wanted = {entry.key for entry in inputs}
+        slots = [self._slot(entry, wanted, deadline) for entry in inputs]
+        back = {slot: position for position, slot in enumerate(slots)}
         plan = PLAN.pack(
             int(limits.cpu_s * 1000), int(limits.wall_cap_s * 1000), limits.memory_bytes, limits.output_bytes,
-            0 if suite.style == "stdin" else 1, stop, per_fork, self._job,
+            STYLE_CALLS if calls else STYLE_PROGRAM, stop, per_fork, self._job,
         )  # fmt: skip
         self._send(b"R", 0, 0, plan + struct.pack(f"<{len(slots)}I", *slots), deadline)
-        return self._reports(back, limits)
+        yield from self._reports(back, limits)
 
     def _reports(self, back: dict[int, int], limits: Limits) -> Generator[tuple[int, Report], None, None]:
         patience = limits.wall_cap_s + ANSWER_S
@@ -188,19 +219,22 @@ class Worker:
 
     # pieces
 
-    def _slot(self, suite_id: str, index: int, inputs: Callable[[int], str], deadline: float) -> int:
-        key = (suite_id, index)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
-        data = inputs(index).encode("utf-8", "surrogateescape")
+    def _slot(self, entry: Input, wanted: set[Hashable], deadline: float) -> int:
+        """Where the runner keeps this input, which is shipped if need be; inputs in `wanted` are not given up."""
+        if entry.key in self._kept:
+            self._kept.move_to_end(entry.key)
+            return self._kept[entry.key][0]
+        data = entry.text.encode("utf-8", "surrogateescape")
         while self._kept and (not self._free_slots or self._kept_bytes + len(data) > SLOT_BYTES):
-            _, (slot, size) = self._kept.popitem(last=False)
+            oldest = next(iter(self._kept))
+            if oldest in wanted:
+                break
+            slot, size = self._kept.pop(oldest)
             self._kept_bytes -= size
             self._free_slots.append(slot)
             self._send(b"D", slot, 0, b"", deadline)
         slot = self._free_slots.pop()
-        self._kept[key] = (slot, len(data))
+        self._kept[entry.key] = (slot, len(data))
         self._kept_bytes += len(data)
         self._send(b"P", slot, 0, data, deadline)
         return slot
