@@ -93,7 +93,7 @@ def _source(warehouse: Warehouse, name: str, *, hidden_tests: bool) -> str:
 
 def _reads_tests(warehouse: Warehouse, query: str) -> bool:
     """True when the query names the table of tests, in whichever schema (no view reads it)."""
-    return any(name.rsplit(".", 1)[-1].strip('"').lower() == PRIVATE for name in warehouse.tables_of(query))
+    return any(name.lower() == PRIVATE for name in warehouse.tables_of(query))
 
 
 def _path(folder: Path, label: str, form: Format) -> Path:

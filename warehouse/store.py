@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ import duckdb
 
 from warehouse import lake
 from warehouse.commit import Committer, stage_files
-from warehouse.errors import InvalidRows
+from warehouse.errors import InvalidRows, WarehouseError
 from warehouse.files import Store
 from warehouse.intents import Intent
 from warehouse.ledger import Ledger
@@ -173,8 +174,11 @@ class Warehouse:
         return self._reader().execute(sql, parameters or None).to_arrow_table()
 
     def tables_of(self, sql: str) -> set[str]:
-        """The tables and views that a query names."""
-        return set(self._reader().get_table_names(sql, qualified=True))
+        """The tables and views that a SELECT statement names; raises WarehouseError when it is none."""
+        tree = json.loads(self.value("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]))
+        if tree["error"]:
+            raise WarehouseError(f"not a SELECT statement: {sql!r}: {tree['error_message']}")
+        return set(_table_names(tree))
 
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
         """The first column of the first row of a query; None when there is no row."""
@@ -212,3 +216,13 @@ class Warehouse:
             cursor.execute(f"USE {lake.LAKE}")
             self._readers.cursor = cursor
         return cursor
+
+
+def _table_names(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        if tree.get("type") == "BASE_TABLE":
+            yield str(tree["table_name"])
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _table_names(part)
