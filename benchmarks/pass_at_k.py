@@ -1,10 +1,13 @@
 """pass@k of stored samples: the exact estimator beside two estimators found in use, on one file of executed samples.
 
     python -m benchmarks.pass_at_k humaneval_codegen16b_samples.jsonl.gz [--ks 1 10 100]
+    python -m benchmarks.pass_at_k humaneval_codegen16b_samples.jsonl.gz --judge humaneval.jsonl.gz [--of 10]
 
 The file is JSON Lines (gzip when it ends in .gz), one problem a line, with `samples: [{passed: bool, ...}]`.
 Peers: 1 - (1 - c/n)^k (plugging the share in: biased low) and a bootstrap of k samples with replacement.
 The second table asks how often each interval holds the truth: problems are drawn with 20 of their samples each.
+With --judge, the first samples of each problem are judged in the sandbox instead, and every disagreement with a stored
+flag is listed.
 """
 
 from __future__ import annotations
@@ -15,17 +18,53 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
 from tasks.estimators import mean_pass_at_k, pass_at_k
 
 
-def read(path: Path) -> list[list[bool]]:
-    """The flags of every problem's samples."""
+def records(path: Path) -> list[dict[str, Any]]:
+    """The file's lines."""
     raw = path.read_bytes()
-    lines = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode().splitlines()
-    return [[bool(sample["passed"]) for sample in json.loads(line)["samples"]] for line in lines]
+    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def judged(sampled: list[dict[str, Any]], problems: list[dict[str, Any]], of: int) -> list[list[bool]]:
+    """Our own flags of the first `of` samples of each problem; prints every disagreement with the stored ones."""
+    suites = {problem["problem_id"]: (problem["statement"], suite(problem)) for problem in problems}
+    asked: list[Submission] = []
+    for one in sampled:
+        statement, tests = suites[one["problem_id"]]
+        asked += [Submission(statement + sample["completion"], tests) for sample in one["samples"][:of]]
+    with Judge(backend="embedded", workers=2) as judge:
+        verdicts = iter(judge.judge(asked))
+    flags: list[list[bool]] = []
+    for one in sampled:
+        flags.append([])
+        for i, sample in enumerate(one["samples"][:of]):
+            judgement = next(verdicts)
+            flags[-1].append(judgement.verdict is Verdict.accepted)
+            if flags[-1][-1] != sample["passed"]:
+                found = f"ours {judgement.verdict} {judgement.detail[:80]!r}"
+                print(f"  {one['problem_id']} sample {i}: stored {sample['verified']}, {found}")
+    return flags
+
+
+def suite(problem: dict[str, Any]) -> Suite:
+    """The tests of a HumanEval problem."""
+    test = TestCase(f"{problem['test_code']}\n{problem['test_call']}\n", "")
+    return Suite(
+        problem["problem_id"],
+        (test,),
+        limits=Limits(cpu_s=3.0),
+        style="function",
+        entry_point=problem["entry_point"],
+        setup=problem["statement"],
+    )
 
 
 def plugged_in(flags: Sequence[Sequence[bool]], k: int) -> float:
@@ -56,8 +95,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
     parser.add_argument("--ks", type=int, nargs="+", default=[1, 10, 100])
+    parser.add_argument(
+        "--judge", type=Path, help="file with the problems; judge the samples instead of trusting flags"
+    )
+    parser.add_argument("--of", type=int, default=100, help="samples of each problem to judge")
     arguments = parser.parse_args()
-    flags = read(arguments.path)
+    sampled = records(arguments.path)
+    if arguments.judge:
+        own = judged(sampled, records(arguments.judge), arguments.of)
+        stored = [[sample["passed"] for sample in one["samples"][: arguments.of]] for one in sampled]
+        odd = sum(a != b for x, y in zip(own, stored, strict=True) for a, b in zip(x, y, strict=True))
+        print(f"judged {sum(map(len, own))} programs, {odd} disagree with the stored flag")
+        for k in (k for k in arguments.ks if k <= arguments.of):
+            values = [mean_pass_at_k([(len(one), sum(one)) for one in flags], k).value for flags in (own, stored)]
+            print(f"  pass@{k:<4} own judging {values[0]:7.2%}   stored flags of the same samples {values[1]:7.2%}")
+        return
+    flags = [[bool(sample["passed"]) for sample in one["samples"]] for one in sampled]
     counts = [(len(one), sum(one)) for one in flags]
     print(f"{arguments.path.name}: {len(flags)} problems, {sum(n for n, _ in counts)} samples")
     for k in arguments.ks:
