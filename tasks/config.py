@@ -248,14 +248,6 @@ class OptimizerConfig(Section):
     """Gradients are scaled down to this norm; the paper gives none."""
 
 
-class LoraConfig(Section):
-    """Low-rank adapters instead of full weights; the reference is the base with adapters off (needs `peft`)."""
-
-    rank: PositiveInt = 16
-    alpha: float = 32.0
-    target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-
-
 class GuardConfig(Section):
     """What stops a run or warns before it is spoilt."""
 
@@ -297,8 +289,6 @@ class TrainConfig(Section):
     """Response tokens whose logits exist at once."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
-    lora: LoraConfig | None = None
-    """Train adapters instead of the weights."""
     deterministic: bool = True
     """Refuse kernels whose results vary from call to call; exact resume needs it."""
     sources: dict[SourceName, SourceConfig] = {

@@ -26,6 +26,7 @@ def main(argv: list[str]) -> int:
     def report(line: dict[str, Any]) -> None:
         out.write(json.dumps(line) + "\n")
 
+    os.environ.setdefault("TQDM_DISABLE", "1")
     from tasks.trainer.job import TrainJob
     from tasks.trainer.loop import train
 

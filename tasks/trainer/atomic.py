@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ BUILDING = ".building-"
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
+def new_folder(target: Path) -> Generator[Path]:
     """A folder to fill; it becomes `target` at the end of the block, replacing what was there, and never half."""
     building = target.parent / f"{BUILDING}{target.name}"
     shutil.rmtree(building, ignore_errors=True)

@@ -64,9 +64,9 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...], scale: flo
 
     bounds = torch.tensor((0, *lengths), device=q.device).cumsum(0).to(torch.int32)
     longest = max(lengths)
-    flat = [part[0].transpose(0, 1).contiguous() for part in (q, k, v)]
+    flat_q, flat_k, flat_v = (part[0].transpose(0, 1).contiguous() for part in (q, k, v))
     grouped = q.shape[1] != k.shape[1]
     output: Any = varlen_attn(
-        *flat, bounds, bounds, longest, longest, scale=scale, window_size=(-1, 0), enable_gqa=grouped
+        flat_q, flat_k, flat_v, bounds, bounds, longest, longest, scale=scale, window_size=(-1, 0), enable_gqa=grouped
     )
     return output[None]

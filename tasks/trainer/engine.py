@@ -83,11 +83,11 @@ class Engine:
 
     def save(self, folder: Path) -> None:
         """Model, optimizer and schedule of all processes into `folder`. Collective."""
-        self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=self.config.lora is not None)
+        self._engine.save_checkpoint(str(folder), tag=TAG)
 
     def load(self, folder: Path) -> None:
         """The opposite of `save`, for the same number of processes and ZeRO stage. Collective."""
-        path, _ = self._engine.load_checkpoint(str(folder), tag=TAG, load_module_strict=self.config.lora is None)
+        path, _ = self._engine.load_checkpoint(str(folder), tag=TAG)
         if path is None:
             raise ResumeImpossible(f"{folder} holds no DeepSpeed state; delete it to resume from an older checkpoint")
 

@@ -12,8 +12,11 @@ import torch
 from torch import Tensor, nn
 
 
+WIDE = (torch.float32, torch.float64)
+
+
 def token_logprobs(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, *, chunk: int) -> tuple[Tensor, Tensor]:
-    """log softmax(hidden @ weight.T) at the targets, and the entropy of each distribution. Both float32, shape N.
+    """log softmax(hidden @ weight.T) at the targets, and the entropy of each distribution. Both float32 or wider, shape N.
 
     The second result carries no gradient. `chunk` tokens have logits at once.
     """
@@ -36,7 +39,7 @@ class ResponseHead(nn.Module):
 
 def _logits(hidden_nD: Tensor, weight_VD: Tensor) -> Tensor:
     """Float32 logits of a chunk; products of bfloat16 factors are exact in float32, so only the output is widened."""
-    if hidden_nD.dtype == torch.float32:
+    if hidden_nD.dtype in WIDE:
         return hidden_nD @ weight_VD.T
     if hidden_nD.is_cuda:
         return torch.mm(hidden_nD, weight_VD.T, out_dtype=torch.float32)
@@ -44,8 +47,10 @@ def _logits(hidden_nD: Tensor, weight_VD: Tensor) -> Tensor:
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right as float32, `left` rounded to the dtype of `right`."""
-    if right.is_cuda and right.dtype != torch.float32:
+    """left @ right in float32 or wider, `left` rounded to the dtype of `right`."""
+    if right.dtype in WIDE:
+        return left @ right
+    if right.is_cuda:
         return torch.mm(left.to(right.dtype), right, out_dtype=torch.float32)
     return left.float() @ right.float()
 
@@ -68,7 +73,8 @@ class _TokenLogprobs(torch.autograd.Function):
         hidden_ND, weight_VD, targets_N, lse_N = ctx.saved_tensors
         wants_hidden, wants_weight = ctx.needs_input_grad[:2]
         hidden_gradient = torch.empty_like(hidden_ND) if wants_hidden else None
-        weight_gradient = torch.zeros_like(weight_VD, dtype=torch.float32) if wants_weight else None
+        wide = weight_VD.dtype if weight_VD.dtype in WIDE else torch.float32
+        weight_gradient = torch.zeros_like(weight_VD, dtype=wide) if wants_weight else None
         for start in range(0, hidden_ND.shape[0], ctx.chunk):
             part = slice(start, start + ctx.chunk)
             logits_nV = _logits(hidden_ND[part], weight_VD)
@@ -77,7 +83,7 @@ class _TokenLogprobs(torch.autograd.Function):
             d_nV.mul_(gradients[0][part, None])
             if hidden_gradient is not None:
                 hidden_gradient[part] = _product(d_nV, weight_VD).to(hidden_gradient.dtype)
-            if weight_gradient is not None and hidden_ND.dtype == torch.float32:
+            if weight_gradient is not None and hidden_ND.dtype in WIDE:
                 weight_gradient.addmm_(d_nV.T, hidden_ND[part])
             elif weight_gradient is not None:
                 weight_gradient.add_(_product(d_nV.T, hidden_ND[part]))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tasks.config import TrainConfig
 from tasks.trainer import atomic, guards
 from tasks.trainer.batch import Example
 from tasks.trainer.errors import Interrupted
@@ -58,15 +59,16 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     if session.desk is not None:
         figures = {"learning_rate": rate, "grad_norm": norm, "seconds": time.monotonic() - began, "wait_s": waited}
         figures = record(session, batch, results, figures)
-    if (
-        step % job.train.model_update_interval == 0
-        or step % job.train.snapshot_interval == 0
-        or step == job.train.steps
-    ):
+    if due(step, job.train, job.train.model_update_interval, job.train.snapshot_interval):
         session.publish(step)
-    if step % job.train.checkpoint_interval == 0 or step == job.train.steps:
+    if due(step, job.train, job.train.checkpoint_interval):
         session.save()
     return figures
+
+
+def due(step: int, train: TrainConfig, *intervals: int) -> bool:
+    """Whether something that happens every so many steps, and after the last one, happens after `step`."""
+    return step == train.steps or any(step % interval == 0 for interval in intervals)
 
 
 def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence[float]]) -> None:

@@ -94,4 +94,4 @@ def _without_dropout(module: nn.Module) -> None:
         if isinstance(part, nn.Dropout):
             part.p = 0.0
         if hasattr(part, "attention_dropout"):
-            part.attention_dropout = 0.0  # pyright: ignore[reportAttributeAccessIssue]
+            setattr(part, "attention_dropout", 0.0)  # noqa: B010

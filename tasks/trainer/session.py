@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,7 +138,7 @@ class Session:
 
 
 @contextmanager
-def open_session(job: TrainJob) -> Iterator[Session]:
+def open_session(job: TrainJob) -> Generator[Session]:
     """The session of this process, continued from the newest complete checkpoint when there is one."""
     if job.train.algorithm != "spo":
         raise TrainerError(
@@ -164,7 +164,7 @@ def open_session(job: TrainJob) -> Iterator[Session]:
 
 
 @contextmanager
-def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, device: str) -> Iterator[Desk | None]:
+def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, device: str) -> Generator[Desk | None]:
     if engine.rank:
         yield None
         return

@@ -74,15 +74,15 @@ def shares(
             packs=tuple(packs[rank::world]),
             weights=tuple(weights[rank::world]),
             sequences=len(batch),
-            stored={
-                e.trajectory_id: stored[e.trajectory_id]
-                for p in packs[rank::world]
-                for e in p
-                if e.trajectory_id in stored
-            },
+            stored=_known(packs[rank::world], stored),
         )
         for rank in range(world)
     ]
+
+
+def _known(packs: Sequence[tuple[Example, ...]], stored: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    ids = [example.trajectory_id for pack in packs for example in pack]
+    return {identity: stored[identity] for identity in ids if identity in stored}
 
 
 def accumulate(engine: Engine, reference: Reference, share: Share, config: TrainConfig) -> StepResult:
@@ -110,7 +110,8 @@ def pack_loss(
     scales = Scales(config.beta, config.clip_epsilon, config.sigmoid_scale, config.ratio_clip)
     losses: list[Tensor] = []
     records: list[SequenceRecord] = []
-    for source in dict.fromkeys(example.source for example in pack.examples):
+    sources: list[SourceName] = list(dict.fromkeys(example.source for example in pack.examples))
+    for source in sources:
         rows = [row for row, example in enumerate(pack.examples) if example.source == source]
         examples = [pack.examples[row] for row in rows]
         data = evaluated(examples, torch.cat([pieces[r][0] for r in rows]), torch.cat([pieces[r][1] for r in rows]))

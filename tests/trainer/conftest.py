@@ -145,7 +145,7 @@ def fill(location: Path, reference: Path, *, online: int, offline: int = 20) -> 
     ]
     tables = rows(problems)
     prompts = [
-        {"prompt_id": f"q{i}", "problem_id": f"p{i}", "token_ids": [i + 2, 3, 4][: 1 + i % 3] + [5], "template_id": "t"}
+        {"prompt_id": f"q{i}", "problem_id": f"p{i}", "token_ids": [*[i + 2, 3, 4][: 1 + i % 3], 5], "template_id": "t"}
         for i in range(PROBLEMS)
     ]
     counts = [

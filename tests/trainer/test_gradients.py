@@ -1,0 +1,104 @@
+"""Losses and gradients do not depend on how a batch is laid out or divided."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tasks.trainer.batch import Example
+from tasks.trainer.packing import Layout, lay_out, plan
+from tasks.trainer.policy import Policy, full_logprobs
+from tasks.trainer.step import pack_loss, shares
+from tests.trainer.conftest import config, examples, tiny_model
+
+TRAIN = config(
+    sources={
+        "online": {"share": 0.5, "objectives": [{}, {"kind": "reverse_q", "loss": "squared"}]},
+        "offline": {"share": 0.5, "objectives": [{"kind": "advantage", "loss": "sigmoid", "weight": 0.5}]},
+    }
+).train
+BATCH = [*examples(5), *examples(4, seed=1, source="offline")]
+
+
+def gradients(
+    batch: list[Example], *, layout: Layout = "packed", tokens: int = 10_000, chunk: int = 7, world: int = 1
+) -> dict[str, torch.Tensor]:
+    """Gradients of the batch's mean loss, over packs of at most `tokens` tokens, in float64."""
+    policy = Policy(tiny_model().double(), layout=layout, chunk=chunk)
+    reference = Policy(tiny_model(1).double(), layout=layout, chunk=chunk)
+    train = TRAIN.model_copy(update={"packing": layout, "micro_batch_tokens": tokens})
+    for share in shares(batch, {}, train, world):
+        for members, weight in zip(share.packs, share.weights, strict=True):
+            pack = lay_out(members, layout)
+            with torch.no_grad():
+                ref_logp = reference(pack)[0]
+            logp, entropy = policy(pack)
+            loss_B, _ = pack_loss(pack, logp, ref_logp, entropy, train)
+            (weight * loss_B.sum() / share.sequences).backward()
+    return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
+
+
+def assert_equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> None:
+    assert left.keys() == right.keys()
+    for name, gradient in left.items():
+        assert torch.allclose(gradient, right[name], rtol=1e-9, atol=1e-12), name
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, torch.Tensor]:
+    return gradients(BATCH)
+
+
+def test_gradients_do_not_depend_on_padding(expected: dict[str, torch.Tensor]) -> None:
+    assert_equal(gradients(BATCH, layout="padded"), expected)
+
+
+@pytest.mark.parametrize("tokens", [1, 30, 50])
+def test_gradients_do_not_depend_on_the_micro_batch(expected: dict[str, torch.Tensor], tokens: int) -> None:
+    assert_equal(gradients(BATCH, tokens=tokens), expected)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_gradients_do_not_depend_on_the_logit_chunk(expected: dict[str, torch.Tensor], chunk: int) -> None:
+    assert_equal(gradients(BATCH, chunk=chunk), expected)
+
+
+@pytest.mark.parametrize("world", [2, 3, 16])
+def test_gradients_do_not_depend_on_the_division_over_processes(expected: dict[str, torch.Tensor], world: int) -> None:
+    assert_equal(gradients(BATCH, tokens=40, world=world), expected)
+
+
+def test_gradients_do_not_depend_on_the_order_of_the_batch(expected: dict[str, torch.Tensor]) -> None:
+    assert_equal(gradients(BATCH[::-1]), expected)
+
+
+def test_logprobs_equal_a_full_forward_pass_of_each_sequence_alone() -> None:
+    for tied in (True, False):
+        policy = Policy(tiny_model(tied=tied), layout="packed", chunk=5)
+        packed = policy(lay_out(BATCH))[0]
+        alone = torch.cat([full_logprobs(policy, e.prompt_ids, e.response_ids) for e in BATCH])
+        assert torch.allclose(packed, alone, atol=2e-6)
+
+
+def test_chunked_gradients_equal_those_of_a_full_softmax() -> None:
+    from tasks.trainer.logprobs import token_logprobs
+
+    hidden = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(21, 8, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(0, 21, (13,))
+    upstream = torch.randn(13, dtype=torch.float64)
+    logp, entropy = token_logprobs(hidden, weight, targets, chunk=4)
+    found = torch.autograd.grad((logp * upstream).sum(), (hidden, weight))
+    full = (hidden @ weight.T).log_softmax(1)
+    wanted = torch.autograd.grad((full[torch.arange(13), targets] * upstream).sum(), (hidden, weight))
+    assert torch.allclose(logp, full[torch.arange(13), targets])
+    assert torch.allclose(entropy, -(full.exp() * full).sum(1))
+    assert all(torch.allclose(a, b, rtol=1e-6) for a, b in zip(found, wanted, strict=True))
+
+
+def test_every_sequence_is_planned_once_and_packs_keep_to_their_size() -> None:
+    lengths = [30, 5, 5, 20, 70, 1, 12, 12]
+    groups = plan(lengths, most_tokens=40, multiple=3)
+    assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
+    assert all(sum(lengths[i] for i in group) <= 40 or len(group) == 1 for group in groups)
+    assert len(groups) % 3 == 0

@@ -1,0 +1,163 @@
+"""Whole runs of the trainer process: continuation after a kill, ZeRO stages and numbers of processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tasks.trainer.job import TrainJob
+from tasks.trainer.launch import trainer_command
+from tests.trainer.conftest import RUN, config, fill, make_job
+from warehouse import Warehouse
+
+FIGURES = ("loss", "grad_norm", "y_T", "entropy")
+
+
+@pytest.fixture(scope="module")
+def stocked(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Path:
+    """A folder whose warehouse holds all online trajectories that six steps need."""
+    folder = tmp_path_factory.mktemp("stocked")
+    fill(folder / "warehouse", reference, online=24)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(stocked: Path, reference: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return outcome(run(job_in(stocked, reference, tmp_path_factory.mktemp("whole"))))
+
+
+def job_in(stocked: Path, reference: Path, folder: Path, **train: Any) -> TrainJob:
+    """A job on a copy of the stocked warehouse."""
+    shutil.copytree(stocked / "warehouse", folder / "warehouse")
+    job = make_job(folder, reference, config(**train))
+    job.write(folder / "job.json")
+    return job
+
+
+def start(job: TrainJob) -> subprocess.Popen[bytes]:
+    command = trainer_command(job, job.run_dir.parent / "job.json")
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def run(job: TrainJob) -> TrainJob:
+    process = start(job)
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors.decode()[-3000:]
+    return job
+
+
+def outcome(job: TrainJob) -> dict[str, Any]:
+    """Losses of every step, batches, and final weights."""
+    with Warehouse.open(job.warehouse) as warehouse:
+        figures = warehouse.rows("SELECT step, name, value FROM train_steps WHERE run_id = ?", (RUN,))
+        batches = warehouse.rows("SELECT step, trajectory_ids FROM train_batches WHERE run_id = ?", (RUN,))
+    weights = job.weights / f"step-{job.train.steps:08d}" / "model.safetensors"
+    return {
+        "figures": {(row["step"], row["name"]): row["value"] for row in figures if row["name"] in FIGURES},
+        "batches": {row["step"]: row["trajectory_ids"] for row in batches},
+        "weights": load_file(weights),
+    }
+
+
+def online_ids(result: dict[str, Any]) -> list[str]:
+    return [i for ids in result["batches"].values() for i in ids if i.startswith("online")]
+
+
+def assert_identical(left: dict[str, Any], right: dict[str, Any]) -> None:
+    assert left["figures"] == right["figures"]
+    assert left["batches"] == right["batches"]
+    assert all(torch.equal(tensor, right["weights"][name]) for name, tensor in left["weights"].items())
+
+
+def assert_close(left: dict[str, Any], right: dict[str, Any]) -> None:
+    assert left["batches"] == right["batches"]
+    for key, value in left["figures"].items():
+        assert value == pytest.approx(right["figures"][key], rel=2e-3), key
+    for name, tensor in left["weights"].items():
+        assert torch.allclose(tensor, right["weights"][name], atol=2e-4), name
+
+
+def test_every_online_trajectory_is_trained_exactly_once(uninterrupted: dict[str, Any]) -> None:
+    assert sorted(online_ids(uninterrupted)) == [f"online-{i:04d}" for i in range(24)]
+
+
+def kill_at(job: TrainJob, line: int) -> None:
+    """Start the trainer and kill it without warning when it has printed `line` lines."""
+    process = start(job)
+    assert process.stdout is not None
+    for _ in range(line):
+        if not process.stdout.readline():
+            break
+    process.kill()
+    process.communicate()
+
+
+def test_a_killed_run_continues_exactly(
+    stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    """Killed before the first checkpoint and in the middle of later steps."""
+    job = job_in(stocked, reference, tmp_path)
+    kill_at(job, 1)
+    kill_at(job, 2)
+    assert_identical(outcome(run(job)), uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_s", [2.0, 3.5, 4.5, 5.5, 6.5])
+def test_a_run_killed_at_any_time_continues_exactly(
+    delay_s: float, stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    job = job_in(stocked, reference, tmp_path)
+    process = start(job)
+    time.sleep(delay_s)
+    process.kill()
+    process.communicate()
+    assert_identical(outcome(run(job)), uninterrupted)
+
+
+def test_sigterm_writes_a_checkpoint_and_the_run_continues_exactly(
+    stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    job = job_in(stocked, reference, tmp_path)
+    process = start(job)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode in (0, 3)
+    assert sorted(job.checkpoints.glob("step-*"))
+    assert_identical(outcome(run(job)), uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_zero_stage_changes_no_result(
+    stage: int, stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    assert_close(outcome(run(job_in(stocked, reference, tmp_path, zero_stage=stage))), uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_two_processes_change_no_result(
+    stage: int, stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    job = job_in(stocked, reference, tmp_path, zero_stage=stage, processes=2)
+    assert_close(outcome(run(job)), uninterrupted)
+
+
+def test_ppo_is_refused_with_the_reason(stocked: Path, reference: Path, tmp_path: Path) -> None:
+    process = start(job_in(stocked, reference, tmp_path, algorithm="ppo"))
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert b"no trainer yet" in out
