@@ -40,7 +40,7 @@ def test_the_corpus_holds_correct_distinct_programs_of_training_problems(finishe
     assert finished.value(wrong) == 0
     assert (
         finished.value(
-            "SELECT max(copies) FROM (SELECT count(*) AS copies FROM corpus c JOIN trajectories t USING (trajectory_id) "
+            "SELECT max(copies) FROM (SELECT count(*) AS copies FROM corpus JOIN trajectories t USING (trajectory_id) "
             "GROUP BY t.problem_id, t.normal_hash)"
         )
         == 1
@@ -86,7 +86,8 @@ def test_the_report_is_one_page_with_its_pictures(finished: Lab) -> None:
 def test_no_expected_output_is_in_a_prompt_unless_the_statement_shows_it(finished: Lab) -> None:
     leaks = (
         "SELECT count(*) FROM tests t JOIN prompts p USING (problem_id) JOIN problems q USING (problem_id) "
-        "WHERE t.hidden AND length(t.expected) > 8 AND contains(p.text, t.expected) AND NOT contains(q.statement, t.expected)"
+        "WHERE t.hidden AND length(t.expected) > 8 AND contains(p.text, t.expected) "
+        "AND NOT contains(q.statement, t.expected)"
     )
     assert finished.value(leaks) == 0
 

@@ -1,0 +1,80 @@
+"""The stage table: states, rates and remaining time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows import board as boards
+from flows.board import Board, Line
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(boards.time, "monotonic", lambda: now[0])
+    return now
+
+
+def make(published: list[Any], logged: list[str]) -> Board:
+    return Board(["q0", "train"], published.append, logged.append)  # type: ignore[arg-type]
+
+
+def test_rate_and_remaining_time_come_from_the_last_minute(clock: list[float]) -> None:
+    published: list[Any] = []
+    board = make(published, [])
+    board.start("q0")
+    for second in range(0, 121, 10):
+        clock[0] = 100 + second
+        board.progress("q0", second if second <= 60 else 60 + 3 * (second - 60), 1000, "samples", "")
+    line = board.lines["q0"]
+    assert line.rate == pytest.approx(3.0)
+    assert line.remaining_s == pytest.approx((1000 - 240) / 3)
+    assert published[-1][0]["done"] == 240
+
+
+def test_a_count_that_starts_again_does_not_give_a_negative_rate(clock: list[float]) -> None:
+    board = make([], [])
+    board.start("q0")
+    board.progress("q0", 90, 100, "samples", "")
+    clock[0] += 5
+    board.progress("q0", 1, 50, "programs", "")
+    clock[0] += 5
+    board.progress("q0", 11, 50, "programs", "")
+    assert board.lines["q0"].rate == pytest.approx(2.0)
+
+
+def test_the_end_of_a_stage_is_published_at_once_and_logged(clock: list[float]) -> None:
+    published: list[Any] = []
+    logged: list[str] = []
+    board = make(published, logged)
+    board.start("q0")
+    clock[0] += 0.1
+    board.end("q0", "skipped", "done before")
+    assert published[-1][0]["state"] == "skipped"
+    assert published[-1][1]["state"] == "waiting"
+    assert logged == ["q0: skipped in 0.1 s; done before"]
+
+
+def test_publishing_is_throttled(clock: list[float]) -> None:
+    published: list[Any] = []
+    board = make(published, [])
+    board.start("q0")
+    for done in range(100):
+        clock[0] += 0.01
+        board.progress("q0", done, 100, "samples", "")
+    assert len(published) <= 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.25, "0.2 s"), (45.2, "45 s"), (59.9, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")],
+)
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert boards.duration(seconds) == text
+
+
+def test_a_line_describes_itself() -> None:
+    line = Line("q0", done=800, total=6400, unit="samples", rate=53.1, remaining_s=105)
+    assert boards.describe(line) == "q0: 800/6400 samples, 53.1/s, 1 min 45 s left"

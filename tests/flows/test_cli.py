@@ -1,0 +1,120 @@
+"""The command `spo`: quick, clear about mistakes, read-only where it should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.settings import recipe_names
+from warehouse import Warehouse
+
+
+def spo(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "SPO_HOME": str(home), "COLUMNS": "200"}
+    environment.pop("SPO_WAREHOUSE", None)
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *arguments], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        rows = [
+            {
+                "problem_id": f"p{i}",
+                "reference": "r",
+                "sampling": "s",
+                "template_id": "t",
+                "suite_hash": "h",
+                "n": 10,
+                "k": i,
+            }
+            for i in range(3)
+        ]
+        store.append("counts", {"reference_counts": rows}, run_id="run-1")
+    return tmp_path
+
+
+def test_the_command_starts_without_the_model_libraries() -> None:
+    heavy = "torch|transformers|vllm|deepspeed|prefect|duckdb|pyarrow"
+    code = f"import sys, re, flows.cli; print([m for m in sys.modules if re.fullmatch({heavy!r}, m)])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_a_flow_process_loads_no_model_library_before_its_stage() -> None:
+    heavy = "torch|transformers|vllm|deepspeed"
+    code = f"import sys, re, flows.pipeline; print([m for m in sys.modules if re.fullmatch({heavy!r}, m)])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_a_question_is_answered_as_table_csv_and_json(home: Path) -> None:
+    query = "SELECT problem_id, k FROM q0 ORDER BY k DESC LIMIT 1"
+    assert re.search(r"p2\s+2", spo(home, "sql", query).stdout)
+    assert spo(home, "sql", query, "--csv").stdout.splitlines() == ["problem_id,k", "p2,2"]
+    assert json.loads(spo(home, "sql", query, "--json").stdout) == {"problem_id": "p2", "k": 2}
+
+
+def test_an_empty_answer_says_so(home: Path) -> None:
+    result = spo(home, "sql", "SELECT * FROM trajectories")
+    assert result.returncode == 0
+    assert "(no rows)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM lake.stored.reference_counts",
+        "INSERT INTO lake.stored.quarantine (bad_batch_id) VALUES ('x')",
+        "DROP VIEW q0",
+    ],
+)
+def test_a_question_cannot_change_the_warehouse(home: Path, statement: str) -> None:
+    result = spo(home, "sql", statement)
+    assert result.returncode == 1
+    assert "error:" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert spo(home, "sql", "SELECT count(*) AS n FROM q0", "--csv").stdout.split() == ["n", "3"]
+
+
+def test_wrong_sql_is_one_message(home: Path) -> None:
+    result = spo(home, "sql", "SELEC 1")
+    assert result.returncode == 1
+    assert "SELEC" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_warehouse_is_named_and_not_made(tmp_path: Path) -> None:
+    result = spo(tmp_path / "none", "sql", "SELECT 1")
+    assert result.returncode == 1
+    assert str(tmp_path / "none" / "warehouse") in result.stderr.replace("\n", "")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_wrong_override_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    result = spo(tmp_path / "none", "run", "tiny", "--set", "train.stepz=3")
+    assert result.returncode == 1
+    assert "train.stepz: no such field" in result.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_unknown_recipe_names_the_known_ones(tmp_path: Path) -> None:
+    result = spo(tmp_path, "run", "huge")
+    assert result.returncode == 1
+    assert "tiny" in result.stderr
+
+
+def test_recipes_lists_what_ships(tmp_path: Path) -> None:
+    assert spo(tmp_path, "recipes").stdout.split() == recipe_names()
+
+
+def test_no_run_yet_says_how_to_start_one(home: Path) -> None:
+    assert "(no rows)" in spo(home, "runs").stdout
