@@ -140,7 +140,7 @@ def learning_curve_png(path: Path, metrics: Mapping[str, Sequence[Series]], x_la
 def curves(name: str, title: str, panels: Sequence[Panel], x_label: str) -> Chart:
     """Panels side by side (at most three in a row, four as two by two) with a shared legend below."""
     columns = 2 if len(panels) == 4 else min(3, max(1, len(panels)))
-    rows = math.ceil(len(panels) / columns)
+    rows = max(1, math.ceil(len(panels) / columns))
 
     def draw(figure: Figure, theme: Theme) -> None:
         all_axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).flatten())
