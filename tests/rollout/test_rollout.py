@@ -222,3 +222,21 @@ def test_an_unjudgeable_problem_is_refused_by_name(problem: Problem, tokenizer: 
 def test_the_script_ends_with_its_end_token(tokenizer: Any) -> None:
     assert response(tokenizer, RIGHT)[-1] == END
     assert tokenizer.decode(response(tokenizer, RIGHT), skip_special_tokens=True) == RIGHT
+
+
+def test_programs_are_judged_while_others_are_still_sampled(problem: Problem, tokenizer: Any, judge: Judge) -> None:
+    engine = scripted(tokenizer, *(f"print({number} * int(input()))" for number in range(40)))
+    sampled: list[int] = []
+
+    class Watched:
+        name, logprob_kind, policy_id = engine.name, engine.logprob_kind, engine.policy_id
+
+        def sample(self, requests: Any) -> Any:
+            for completion in engine.sample(requests):
+                sampled.append(completion.index)
+                yield completion
+
+    judged = sampler(Watched(), tokenizer, judge).run([assigned(problem, 100)], source="online")
+    next(judged)
+    assert len(sampled) < 50
+    assert len(list(judged)) == 99
