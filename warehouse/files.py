@@ -88,7 +88,7 @@ class Store:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._folders: set[Path] = set()
-        self._s3: Any = _s3_file_system() if place.remote else None
+        self._s3: Any = s3_file_system() if place.remote else None
         self._bucket = place.data.removeprefix("s3://")
 
     def write(
@@ -159,7 +159,8 @@ class Store:
                 self._s3.delete_file(self._bucket + name)
 
 
-def _s3_file_system() -> Any:
+def s3_file_system() -> Any:
+    """The object store that the AWS_ variables describe, as a pyarrow file system."""
     from pyarrow.fs import S3FileSystem
 
     endpoint = os.environ.get("AWS_ENDPOINT_URL", "")

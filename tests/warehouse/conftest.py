@@ -1,0 +1,162 @@
+"""Places to keep a warehouse in: a folder always, PostgreSQL and an S3 server when they can be started here."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warehouse import Warehouse
+
+Locate = Callable[[str], str]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _postgres_programs() -> Path | None:
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).parent
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return installed[-1].parent if installed else None
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a PostgreSQL server that is started for the tests."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed (the extra `postgres`)")
+    programs = _postgres_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+    user: dict[str, Any] = {}
+    folder = Path("/tmp") / f"spo-postgres-{uuid.uuid4().hex[:8]}"
+    folder.mkdir()
+    if os.geteuid() == 0:
+        user = {"user": "postgres", "cwd": "/"}
+        os.chown(folder, pwd.getpwnam("postgres").pw_uid, -1)
+    port = free_port()
+    subprocess.run(
+        [programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres"],
+        check=True,
+        capture_output=True,
+        **user,
+    )
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = [str(programs / "pg_ctl"), "-D", str(folder / "data")]
+    subprocess.run([*control, "-o", options, "-l", str(folder / "log"), "-w", "start"], check=True, **user)
+    try:
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=False, capture_output=True, **user)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def bucket() -> Iterator[str]:
+    """The address of a bucket on an S3 server that is started for the tests."""
+    program = shutil.which("moto_server") or shutil.which("moto_server", path=Path(sys.executable).parent)
+    if program is None:
+        pytest.skip("no S3 server for tests (pip install 'moto[server]')")
+    port = free_port()
+    process = subprocess.Popen(
+        [program, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    settings = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+    }
+    try:
+        _wait_for_port(port)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            from warehouse.files import s3_file_system
+
+            s3_file_system().create_dir("trajectories")
+            yield "s3://trajectories"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for_port(port: int) -> None:
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing listens on port {port}")
+
+
+KINDS = [
+    pytest.param("folder", id="folder"),
+    pytest.param("postgres", id="postgres", marks=pytest.mark.postgres),
+    pytest.param("s3", id="s3"),
+    pytest.param("postgres+s3", id="postgres+s3", marks=[pytest.mark.postgres, pytest.mark.slow]),
+]
+
+
+@pytest.fixture(params=KINDS)
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new warehouse may be made, on every kind of storage in turn."""
+    return locate(request, request.param, tmp_path)
+
+
+def locate(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> str:
+    name = f"w{uuid.uuid4().hex[:10]}"
+    data = f"{request.getfixturevalue('bucket')}/{name}" if "s3" in kind else str(tmp_path / "data")
+    if "postgres" in kind:
+        return f"{request.getfixturevalue('postgres')}?schema={name}&data={data}"
+    return str(tmp_path / "warehouse") + (f"?data={data}" if "s3" in kind else "")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """Where a new warehouse may be made, in a folder."""
+    return str(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def store(location: str) -> Iterator[Warehouse]:
+    with Warehouse.open(location) as opened:
+        yield opened
+
+
+def trajectory(number: int | str, **changes: Any) -> dict[str, Any]:
+    """A row of `trajectories`."""
+    row: dict[str, Any] = {
+        "trajectory_id": f"t{number}",
+        "problem_id": "p0",
+        "source": "online",
+        "policy_start": "policy",
+        "temperature": 1.0,
+        "token_ids": [1, 2, 3],
+        "sampled_logprobs": [-0.5, -1.0, -0.25],
+        "logprob_kind": "raw",
+        "normal_hash": f"n{number}",
+        "text": "print(1)",
+        "finish_reason": "stop",
+        "reward": 0.0,
+        "verdict": "accepted",
+    }
+    return row | changes
+
+
+def trajectories(count: int, prefix: str = "", **changes: Any) -> list[dict[str, Any]]:
+    return [trajectory(f"{prefix}{number}", **changes) for number in range(count)]

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from pathlib import Path
+
+import pytest
+
+import warehouse
+from tests.warehouse.conftest import trajectories, trajectory
+from warehouse import InvalidRows, NewerSchema, UnknownTable, Warehouse, WarehouseBusy, WarehouseMissing
+from warehouse.verification import verify
+
+
+def test_an_appended_batch_is_read_back_with_its_provenance(store: Warehouse) -> None:
+    snapshot = store.append("batch", {"trajectories": trajectories(2)}, run_id="run")
+    rows = store.rows("SELECT * FROM trajectories ORDER BY trajectory_id")
+    assert [row["trajectory_id"] for row in rows] == ["t0", "t1"]
+    assert rows[0]["token_ids"] == [1, 2, 3]
+    assert rows[0]["sampled_logprobs"] == [-0.5, -1.0, -0.25]
+    assert rows[0]["tests_passed"] is None
+    assert {(row["run_id"], row["batch_id"], row["snapshot_id"]) for row in rows} == {("run", "batch", snapshot)}
+    assert rows[0]["created_at"].tzinfo is not None
+
+
+def test_the_same_batch_id_is_appended_once(store: Warehouse) -> None:
+    first = store.append("batch", {"trajectories": trajectories(2)}, run_id="run")
+    assert store.append("batch", {"trajectories": trajectories(5)}, run_id="other") == first
+    assert store.value("SELECT count(*) FROM trajectories") == 2
+
+
+def test_a_batch_on_several_tables_is_one_snapshot(store: Warehouse) -> None:
+    before = store.snapshot()
+    tables = {"trajectories": trajectories(1), "run_events": [{"kind": "note"}], "corpus": []}
+    assert store.append("batch", tables, run_id="run") == store.snapshot() == before + 1
+
+
+def test_staged_batches_become_visible_together_at_the_commit(store: Warehouse) -> None:
+    before = store.snapshot()
+    for number in range(5):
+        store.stage(f"batch/{number}", {"trajectories": trajectories(1, f"{number}-")}, run_id="run")
+    assert store.value("SELECT count(*) FROM trajectories") == 0
+    assert store.committed(["batch/0"]) == set()
+    assert store.commit() == before + 1
+    assert store.value("SELECT count(*) FROM trajectories") == 5
+
+
+def test_batches_staged_by_a_process_that_died_are_visible_after_the_next_opening(location: str) -> None:
+    with Warehouse.open(location) as one:
+        one.stage("batch", {"trajectories": trajectories(3)}, run_id="run")
+    with Warehouse.open(location) as two:
+        assert two.committed(["batch"]) == {"batch"}
+        assert two.value("SELECT count(*) FROM trajectories") == 3
+
+
+def test_committed_batches_are_found_by_id_and_by_prefix(store: Warehouse) -> None:
+    for name in ("q0/a/1", "q0/a/2", "q0/b/1", "q0%/x"):
+        store.stage(name, {"run_events": [{"kind": "note"}]}, run_id="run")
+    store.commit()
+    assert store.committed(["q0/a/1", "q0/z"]) == {"q0/a/1"}
+    assert store.committed_under("q0/a/") == {"q0/a/1", "q0/a/2"}
+    assert store.committed_under("q0%") == {"q0%/x"}
+
+
+def test_an_empty_batch_counts_as_committed(store: Warehouse) -> None:
+    store.append("nothing", {"trajectories": []}, run_id="run")
+    assert store.committed(["nothing"]) == {"nothing"}
+
+
+def test_reading_at_a_snapshot_ignores_what_came_later(store: Warehouse) -> None:
+    first = store.append("one", {"trajectories": trajectories(1)}, run_id="run")
+    store.append("two", {"trajectories": trajectories(1, "x")}, run_id="run")
+    count = "SELECT count(*) AS n FROM pass_rate_by_problem, trajectories"
+    assert store.rows(count, snapshot=first) == [{"n": 1}]
+    assert store.rows(count) == [{"n": 2}]
+
+
+def test_a_quarantined_batch_disappears_from_tables_views_and_followers(store: Warehouse) -> None:
+    start = store.snapshot()
+    store.append("bad", {"trajectories": trajectories(2)}, run_id="run")
+    before = store.append("good", {"trajectories": trajectories(1, "g")}, run_id="run")
+    store.append("mask", {"quarantine": [{"bad_batch_id": "bad", "reason": "wrong tests"}]}, run_id="run")
+    assert store.value("SELECT n FROM pass_rate_by_problem") == 1
+    assert [row["trajectory_id"] for row in store.follow("trajectories", start)[0]] == ["tg0"]
+    assert store.rows("SELECT count(*) AS n FROM trajectories", snapshot=before) == [{"n": 1}]
+
+
+def test_following_yields_every_row_once_in_order_of_arrival(store: Warehouse) -> None:
+    cursor = store.snapshot()
+    seen: list[str] = []
+    for number in range(4):
+        store.append(f"b{number}", {"trajectories": trajectories(2, f"{number}-")}, run_id="run")
+        if number % 2:
+            rows, cursor = store.follow("trajectories", cursor, where="run_id = ?", parameters=["run"])
+            seen += [row["trajectory_id"] for row in rows]
+    assert seen == [f"t{number}-{row}" for number in range(4) for row in range(2)]
+    assert store.follow("trajectories", cursor) == ([], cursor)
+
+
+def test_queries_take_positional_and_named_parameters(store: Warehouse) -> None:
+    store.append("b", {"trajectories": trajectories(3)}, run_id="run")
+    assert store.value("SELECT count(*) FROM trajectories WHERE trajectory_id = ?", ["t1"]) == 1
+    assert store.value("SELECT count(*) FROM trajectories WHERE run_id = $run", {"run": "run"}) == 3
+    assert store.value("SELECT 1 WHERE false") is None
+
+
+@pytest.mark.parametrize(
+    "rows, message",
+    [
+        ([trajectory(0), {"trajectory_id": "x"}], "table 'trajectories', row 1: field 'problem_id' is missing or null"),
+        ([trajectory(0, token_ids=["a"])], "row 0: field 'token_ids' holds ['a'] (list), which is not INTEGER[]"),
+        ([trajectory(0, reward="1")], "row 0: field 'reward' holds '1' (str), which is not DOUBLE"),
+        ([trajectory(0, reward=0.5)], "row 0: field 'reward' is 0.5, outside [-1, 0]"),
+        ([trajectory(0, reward=float("nan"))], "row 0: field 'reward' is nan, outside [-1, 0]"),
+        ([trajectory(0, source="dream")], "row 0: field 'source' is 'dream', not one of online, reference,"),
+        (
+            [trajectory(0), trajectory(1, sampled_logprobs=[0.0])],
+            "row 1: 'sampled_logprobs' has 1 elements, 'token_ids'",
+        ),
+        ([trajectory(0, colour="red")], "row 0: no such field 'colour'"),
+        ([trajectory(0, token_ids=[2**40])], "row 0: field 'token_ids' holds [1099511627776] (list), which is not"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_by_table_row_and_field(
+    folder: str, rows: list[dict[str, object]], message: str
+) -> None:
+    with Warehouse.open(folder) as store:
+        before = store.snapshot()
+        with pytest.raises(InvalidRows) as refusal:
+            store.append("batch", {"run_events": [{"kind": "note"}], "trajectories": rows}, run_id="run")
+        assert message in str(refusal.value)
+        assert store.snapshot() == before
+        assert store.value("SELECT count(*) FROM run_events") == 0
+        assert not list((Path(folder) / "intents").glob("*.json"))
+
+
+def test_unknown_tables_are_refused_with_the_known_ones(folder: str) -> None:
+    with Warehouse.open(folder) as store, pytest.raises(UnknownTable, match="no table 'dreams'; the tables are runs,"):
+        store.append("batch", {"dreams": [{}]}, run_id="run")
+
+
+def test_a_named_lock_is_exclusive_and_names_its_holder(location: str) -> None:
+    with Warehouse.open(location) as one, Warehouse.open(location) as two:
+        with one.lock("stage/q0", timeout_s=1):
+            with pytest.raises(WarehouseBusy, match=r"lock 'stage/q0' was not free within 0.05 s; .* by process \d+"):
+                with two.lock("stage/q0", timeout_s=0.05):
+                    pass
+            with two.lock("stage/other", timeout_s=0.05):
+                pass
+        with two.lock("stage/q0", timeout_s=1):
+            pass
+
+
+def test_read_only_opening_never_creates(tmp_path: Path) -> None:
+    with pytest.raises(WarehouseMissing, match="there is no warehouse at"):
+        Warehouse.open(tmp_path / "none", read_only=True)
+    with pytest.raises(WarehouseMissing):
+        warehouse.open(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_newer_warehouse_is_refused_and_left_as_it_was(location: str) -> None:
+    with Warehouse.open(location) as store:
+        store.ledger.put("schema_version", "99")
+    for read_only in (False, True):
+        with pytest.raises(NewerSchema, match="schema version 99, this project understands up to"):
+            Warehouse.open(location, read_only=read_only)
+
+
+def test_people_read_while_a_process_writes(location: str) -> None:
+    with Warehouse.open(location) as store:
+        store.append("one", {"trajectories": trajectories(1)}, run_id="run")
+        reader = warehouse.open(location)
+        assert reader.execute("SELECT count(*) FROM trajectories").fetchall() == [(1,)]
+        store.append("two", {"trajectories": trajectories(1, "x")}, run_id="run")
+        assert reader.execute("SELECT count(*) FROM trajectories").fetchall() == [(2,)]
+        with pytest.raises(Exception, match="read-only"):
+            reader.execute("DELETE FROM stored.trajectories")
+        reader.close()
+
+
+def test_threads_may_read_while_one_appends(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        counts: list[int] = []
+        stop = threading.Event()
+
+        def read() -> None:
+            while not stop.is_set():
+                counts.append(store.value("SELECT count(*) FROM trajectories"))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for number in range(8):
+            store.append(f"b{number}", {"trajectories": trajectories(4, f"{number}-")}, run_id="run")
+        stop.set()
+        reader.join()
+        assert counts == sorted(counts)
+        assert all(count % 4 == 0 for count in counts)
+
+
+def _append_some(location: str, writer: int, batches: int) -> None:
+    with Warehouse.open(location) as store:
+        for number in range(batches):
+            rows = trajectories(8, f"{writer}-{number}-")
+            store.append(f"rollout/{writer}/{number}", {"trajectories": rows}, run_id=f"run{writer}")
+
+
+def test_processes_that_create_and_append_at_once_lose_and_double_nothing(location: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_append_some, args=(location, writer, 6)) for writer in range(3)]
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join(120)
+    assert [process.exitcode for process in writers] == [0, 0, 0]
+    with Warehouse.open(location) as store:
+        assert len(store.committed_under("rollout/")) == 18
+        assert store.rows("SELECT count(*) AS n, count(DISTINCT trajectory_id) AS d FROM trajectories") == [
+            {"n": 144, "d": 144}
+        ]
+    checked = verify(location)
+    assert checked.clean
+    assert checked.rows == 144
