@@ -103,6 +103,11 @@ class Record:
 
 def read_json_lines(path: Path) -> Iterator[Record]:
     """The records of a JSON Lines file, plain or gzip; empty lines are passed over. Raises InvalidProblem."""
+    if path.suffix == ".parquet":
+        command = f"COPY (FROM '{path}') TO '{path.with_suffix('.jsonl')}' (FORMAT json)"
+        raise InvalidProblem(
+            f'{path}: is Parquet; convert it first: python -c "import duckdb; duckdb.sql(\\"{command}\\")"'
+        )
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as lines:
