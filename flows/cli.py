@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from flows import judge_command, warehouse_commands
 from flows.settings import api_url, home, recipe_names, warehouse_location
 
 app = typer.Typer(
@@ -23,6 +24,11 @@ app = typer.Typer(
 )
 console = Console()
 errors = Console(stderr=True)
+app.command()(judge_command.judge)
+app.command()(warehouse_commands.compact)
+app.command()(warehouse_commands.verify)
+app.command()(warehouse_commands.export)
+app.command("import")(warehouse_commands.import_)
 OWN_ERRORS = {"tasks", "warehouse", "sandbox", "flows", "_duckdb"}
 """Packages whose exceptions are messages for people; DuckDB's are about the SQL that was typed."""
 

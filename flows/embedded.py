@@ -108,6 +108,7 @@ def environment() -> dict[str, str]:
         "SPO_WAREHOUSE": warehouse_location(),
         "SPO_ROOT": os.getcwd(),
         "DO_NOT_TRACK": "1",
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),  # spinning threads starve a shared machine
     }
 
 

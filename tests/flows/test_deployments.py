@@ -1,4 +1,4 @@
-"""The deployments on a real embedded server: the pipeline, a stage alone, a refused parameter, a failure and its way back."""
+"""The deployments on a real embedded server: the pipeline, a stage alone, refused parameters, a clean end."""
 
 from __future__ import annotations
 

@@ -1,0 +1,70 @@
+"""The commands of `spo` that look after the warehouse."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from flows.settings import warehouse_location
+
+Form = Literal["parquet", "jsonl", "hf"]
+
+
+def compact() -> None:
+    """Merge small files, let old snapshots go that no run refers to, delete what nothing needs. Safe beside runs."""
+    from warehouse import maintenance
+
+    for name, value in maintenance.describe(maintenance.compact(warehouse_location())).items():
+        print(f"{name:<20} {value}")
+
+
+def verify(
+    repair: Annotated[bool, typer.Option(help="Also mend what can be mended safely; nothing is deleted.")] = False,
+) -> None:
+    """Check every file against the catalog and the ledger: sizes, hashes, rows, batches."""
+    from warehouse import verification
+
+    result = verification.verify(warehouse_location(), repair=repair)
+    for finding in result.findings:
+        print(f"{finding.level}: {finding.message}")
+    state = "clean" if result.clean else "NOT CLEAN"
+    print(f"{result.files} files, {result.rows} rows, {result.batches} batches: {state}")
+    raise typer.Exit(0 if result.clean else 1)
+
+
+def export(
+    target: Annotated[Path, typer.Argument(help="New folder.")],
+    what: Annotated[
+        list[str], typer.Option("--what", "-w", help="Table, view, or one query; may be given several times.")
+    ] = ["trajectories"],  # noqa: B006
+    form: Annotated[
+        Form, typer.Option(help="hf: the layout that datasets.load_dataset reads, with a card.")
+    ] = "parquet",
+    at: Annotated[int | None, typer.Option(help="Snapshot to read at.")] = None,
+    hidden_tests: Annotated[bool, typer.Option(help="Allow hidden tests to be written.")] = False,
+) -> None:
+    """Write tables, views or a query's rows into a folder."""
+    from warehouse import exchange
+
+    done = exchange.export(warehouse_location(), target, what, form=form, snapshot=at, hidden_tests=hidden_tests)
+    _tell(asdict(done)["rows"], f"into {target}")
+
+
+def import_(
+    source: Annotated[Path, typer.Argument(help="Another warehouse, or a .parquet or .jsonl file (with --table).")],
+    table: Annotated[str | None, typer.Option(help="Table that a file's rows belong to.")] = None,
+) -> None:
+    """Add another warehouse's batches, or a file's rows; what is there already is not added again."""
+    from warehouse import exchange
+
+    done = exchange.import_(warehouse_location(), source, table=table)
+    _tell(done.rows, f"in {done.batches} batches; {done.skipped} batches were here already")
+
+
+def _tell(rows: dict[str, int], where: str) -> None:
+    for table, count in rows.items():
+        print(f"{table:<24} {count:>10} rows")
+    print(f"{sum(rows.values())} rows {where}")

@@ -1,0 +1,72 @@
+"""The project keeps its promises about itself: tree, links, lock file, names."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+PACKAGES = ("flows", "tasks", "sandbox", "warehouse")
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+
+
+def tracked() -> list[Path]:
+    """Files of the project, as git knows them."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    return [PROJECT / name for name in listed.split("\0") if name and (PROJECT / name).is_file()]
+
+
+def test_the_readme_shows_every_folder_of_the_top_level() -> None:
+    tree = README.split("## The tree")[1].split("```")[1]
+    shown = set(re.findall(r"^(\w+)/", tree, flags=re.MULTILINE))
+    folders = {path.relative_to(PROJECT).parts[0] for path in tracked() if len(path.relative_to(PROJECT).parts) > 1}
+    assert shown == {name for name in folders if not name.startswith(".")}
+
+
+@pytest.mark.parametrize("document", sorted(p for p in tracked() if p.suffix == ".md"), ids=lambda p: p.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
+        assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_lock_file_has_every_dependency() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    locked = {
+        line.split("==")[0].lower().replace("_", "-") for line in (PROJECT / "requirements.lock").read_text().split()
+    }
+    names = {re.split(r"[\[<>=!; ]", text)[0].lower().replace("_", "-") for text in wanted}
+    assert names - locked == set()
+    assert "torch==2.13.0" in (PROJECT / "requirements.lock").read_text().split()
+
+
+def test_no_module_carries_the_name_of_an_installed_package() -> None:
+    locked = {
+        line.split("==")[0].lower().replace("-", "_") for line in (PROJECT / "requirements.lock").read_text().split()
+    }
+    modules = {
+        path.stem for path in tracked() if path.suffix == ".py" and path.relative_to(PROJECT).parts[0] in PACKAGES
+    }
+    assert modules & (locked | set(sys.stdlib_module_names)) <= {"__init__", "__main__"}
+
+
+def test_the_make_help_names_the_two_commands_of_the_readme() -> None:
+    listed = subprocess.run(["make", "help"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    for command in ("run", "test"):
+        assert f"make {command} " in README
+        assert re.search(rf"^{command}\s", listed, flags=re.MULTILINE)
+
+
+def test_every_deployment_of_the_readme_exists() -> None:
+    deployed = set(
+        re.findall(r"^  - name: (\S+)", (PROJECT / "prefect.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    mentioned = set(re.findall(r"(?<!\.)spo/([a-z][a-z0-9-]*)", README))
+    assert mentioned <= deployed
+    assert deployed == {"full-pipeline", "q0", "corpus", "pivotal", "train", "evaluate", "report"}
