@@ -322,10 +322,12 @@ def _draw_panel(axes: Axes, panel: Panel, x_label: str, theme: Theme) -> None:
         )
     axes.set_title(panel.title)
     axes.set_xlabel(x_label)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axes.grid(True, axis="y")
+    lowest, highest = axes.dataLim.intervaly
+    if lowest >= 0 and math.isfinite(highest):
+        axes.set_ylim(0, 1.06 * highest or 1.0)
     if panel.share:
-        axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
