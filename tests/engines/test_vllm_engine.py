@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.engines.canary import check_drift
+from tasks.engines.checkpoint import load_tokenizer
 from tasks.engines.protocol import EngineDrift, Request
 from tests.engines.conftest import END, build, save
 
@@ -72,6 +73,21 @@ def test_responses_end_with_the_end_token_or_at_the_limit(engine: VllmEngine) ->
         assert (item.token_ids[-1] == END) == (item.finish_reason == "stop")
         assert END not in item.token_ids[:-1]
     assert reasons == {"stop", "length"}
+
+
+def test_a_stop_text_ends_a_response_with_the_token_that_completes_it(
+    engine: VllmEngine, folders: tuple[Path, Path]
+) -> None:
+    tokenizer = load_tokenizer(folders[0])
+    reasons = set()
+    for item in engine.sample([Request(PROMPT, 60, seed=5, max_tokens=25, stop_text="5")]):
+        reasons.add(item.finish_reason)
+        text = tokenizer.decode(item.token_ids, skip_special_tokens=True)
+        assert text.find("5") in (-1, len(text) - 1)
+        if "5" in text:
+            assert (item.finish_reason, tokenizer.decode(item.token_ids[-1:])) == ("stop", "5")
+        assert len(item.logprobs) == len(item.token_ids)
+    assert "stop" in reasons
 
 
 def test_a_refresh_takes_effect_in_weights_head_and_prefix_cache(
