@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 
 from sandbox import Checker, Limits, TestCase
@@ -62,14 +63,28 @@ def limits(time_s: float | None, memory_mb: float | None) -> Limits:
 def function_tests(record: Record) -> tuple[TestCase, ...]:
     """Assert statements as tests, each complete by itself.
 
-    HumanEval's way: `test_code` and `test_call` make one test. MBPP's way: each of `test_list` is one test, after
-    `test_setup_code`.
+    HumanEval's way: `test_code` and `test_call` make one test, with the helper functions that the statement defines.
+    MBPP's way: each of `test_list` is one test, after `test_setup_code`.
     """
     if record.data.get("test_code") is not None:
-        return (TestCase(f"{record.text('test_code')}\n{record.text('test_call')}\n", ""),)
+        helpers = _helpers(record.text("statement"), record.text("entry_point", ""))
+        return (TestCase(f"{helpers}{record.text('test_code')}\n{record.text('test_call')}\n", ""),)
     setup = record.text("test_setup_code", "")
     asserts = record.texts("test_list") + record.texts("challenge_test_list")
     return tuple(TestCase(f"{setup}\n{text}\n" if setup else f"{text}\n", "") for text in asserts)
+
+
+def _helpers(statement: str, entry_point: str) -> str:
+    """Functions and imports of a statement that is Python, without the function asked for; tests may call them."""
+    try:
+        body = ast.parse(statement).body
+    except (SyntaxError, ValueError):
+        return ""
+    functions = [node for node in body if isinstance(node, ast.FunctionDef) and node.name != entry_point]
+    if not functions:
+        return ""
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return "\n".join(ast.unparse(node) for node in [*imports, *functions]) + "\n"
 
 
 def _hidden_tests(record: Record) -> tuple[TestCase, ...]:

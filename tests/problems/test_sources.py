@@ -190,6 +190,10 @@ def test_humaneval_way_makes_one_test_and_mbpp_way_one_per_assert(tmp_path: Path
     first = one(tmp_path, **humaneval)
     assert (first.style, first.entry_point) == ("function", "f")
     assert [test.input for test in first.hidden_tests] == ["def check(c):\n    assert c() == 1\ncheck(f)\n"]
+    helped = one(
+        tmp_path, **humaneval | {"statement": "import math\ndef g():\n    return 1\ndef f():\n    '''Is g.'''"}
+    )
+    assert helped.hidden_tests[0].input.startswith("import math\ndef g():\n    return 1\ndef check(c):")
     second = one(tmp_path, **mbpp)
     assert [test.input for test in second.hidden_tests] == [
         "import math\nassert f() == 1\n",
