@@ -128,7 +128,7 @@ def _warn(session: Session, watch: guards.CollapseWatch, figures: Figures, repor
 
 def _finish(session: Session) -> dict[str, Any]:
     job = session.job
-    if session.published is None:
+    if session.engine.share(session.published is None):
         session.publish(session.step)
     manifest: dict[str, Any] = {}
     if session.desk is not None and session.published is not None:
