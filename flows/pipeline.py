@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.context import get_run_context
 from prefect.runtime import flow_run
@@ -139,16 +140,17 @@ def resume_command(run_id: str) -> str:
 
 
 def _task(stage: str) -> Any:
+    retries = RETRIES.get(stage, 0)
+    delays: list[float] = [5.0, 30.0, 120.0]
     return task(
-        _execute,
         name=stage,
         task_run_name=stage,
-        retries=RETRIES.get(stage, 0),
-        retry_delay_seconds=[5, 30, 120][: max(1, RETRIES.get(stage, 1))],
+        retries=retries,
+        retry_delay_seconds=delays[: max(1, retries)],
         retry_condition_fn=_worth_retrying,
         persist_result=False,
-        cache_policy=None,
-    )
+        cache_policy=NO_CACHE,
+    )(_execute)
 
 
 def _execute(stage: str, run_id: str, board: Board, force: bool, pin: int | None) -> Any:

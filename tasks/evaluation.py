@@ -120,7 +120,10 @@ def _sample(
                 ),
             )
         )
-        rows = [eval_sample_row(item, asked[item.assignment].problem, label) for item in judged]
+        rows = [
+            eval_sample_row(item, asked[item.assignment].problem, label, entropy=entropy)
+            for item, entropy in zip(judged, sampler.entropies(asked, judged), strict=True)
+        ]
         verdicts = [item.verdict_row for item in judged if item.verdict_row is not None]
         work = [(a.prompt_id, a.problem.suite_hash, wanted, a.n) for a in asked]
         unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,17 @@ from tasks.engines import open_engine
 from tasks.engines.randomness import derived_seed
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem, Split
-from tasks.rollout import Assignment, KnownVerdicts, Sampler
+from tasks.problems.prompt import template_for
+from tasks.rollout import Assignment, KnownVerdicts, Sampler, sampling_label
 from tasks.stage import Context
 
 REFERENCE_BEHAVIOUR = BehaviourConfig(weights="reference", temperature=(1.0, 1.0), top_p=1.0)
 """pi_0 itself: temperature 1, the whole vocabulary. Anything else estimates another policy's value."""
+
+COUNTS = (
+    "SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts "
+    "WHERE reference = ? AND sampling = ? AND template_id = ? AND list_contains(?, suite_hash) GROUP BY problem_id"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +91,23 @@ def load(context: Context, split: Split) -> Material:
     )
 
 
+def sampling(context: Context) -> str:
+    """Label of Q0's way of sampling, part of the identity of its counts."""
+    return sampling_label(REFERENCE_BEHAVIOUR, context.config.engine.max_response_tokens)
+
+
+def counts(context: Context, material: Material) -> dict[str, tuple[int, int]]:
+    """Samples and successes of pi_0 per problem so far, over all runs; (0, 0) where there are none."""
+    found = dict.fromkeys(material.prompts, (0, 0))
+    parameters = [material.policy_id, sampling(context), material.template_id, material.suites]
+    for row in context.warehouse.rows(COUNTS, parameters):
+        if row["problem_id"] in found:
+            found[row["problem_id"]] = (int(row["n"]), int(row["k"]))
+    return found
+
+
 @contextmanager
-def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> Iterator[Sampler]:
+def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> Generator[Sampler]:
     """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts."""
     config = context.config
     tokenizer: Any = checkpoints.load_tokenizer(folder)
@@ -102,6 +123,7 @@ def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> 
             max_response_tokens=config.engine.max_response_tokens,
             sandbox_config=config.sandbox,
             known=KnownVerdicts(context.warehouse),
+            template=template_for(config.reference, tokenizer),
         )
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from tasks import material as materials
 from tasks.estimators import difference_p_value
-from tasks.material import REFERENCE_BEHAVIOUR, Material
+from tasks.material import REFERENCE_BEHAVIOUR, Material, counts, sampling
 from tasks.pivotal_search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
-from tasks.q0 import counts, sampling
 from tasks.rollout import Assignment, Sampler, tables
 from tasks.stage import Context, Stage
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,14 @@ def body(context: Context) -> dict[str, Any]:
     tokenizer_hash = checkpoint.tokenizer_hash(folder)
     prompt_batch = f"prompts/{fingerprint(kept)}/{template.template_id}/{tokenizer_hash}"
     store.append(prompt_batch, {"prompts": prompts}, run_id=context.run_id)
+    parameters = parameter_count(folder)
     policy_row = {
         "policy_id": policy,
         "kind": "reference",
         "path": str(folder),
         "step": 0,
         "tokenizer_hash": tokenizer_hash,
-        "parameters": parameter_count(folder),
+        "parameters": parameters,
     }
     store.append(f"policy/{policy}", {"policies": [policy_row]}, run_id=context.run_id)
     train = sum(problem.split == "train" for problem in kept)
@@ -65,7 +67,7 @@ def body(context: Context) -> dict[str, Any]:
         "rows": len(kept),
         "summary": f"{train} training and {len(kept) - train} evaluation problems"
         + (f", {gone} left out" if gone else "")
-        + f"; reference policy {policy[:8]}, {policy_row['parameters'] / 1e6:.2f} M parameters",
+        + f"; reference policy {policy[:8]}, {parameters / 1e6:.2f} M parameters",
     }
 
 
@@ -83,7 +85,7 @@ def reference_folder(context: Context) -> Path:
     return checkpoint.resolve(context.config.reference, models)
 
 
-def fingerprint(problems: list[Problem]) -> str:
+def fingerprint(problems: Sequence[Problem]) -> str:
     """Identity of a list of problems, in any order."""
     parts = sorted(f"{p.problem_id}/{p.split}/{p.content_hash}" for p in problems)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]

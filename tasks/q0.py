@@ -9,29 +9,9 @@ import hashlib
 from typing import Any
 
 from tasks import material as materials
-from tasks.material import REFERENCE_BEHAVIOUR, Material
-from tasks.rollout import Judged, sampling_label, tables
+from tasks.material import REFERENCE_BEHAVIOUR, Material, counts, sampling
+from tasks.rollout import Judged, tables
 from tasks.stage import Context, Stage
-
-COUNTS = (
-    "SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts "
-    "WHERE reference = ? AND sampling = ? AND template_id = ? AND list_contains(?, suite_hash) GROUP BY problem_id"
-)
-
-
-def sampling(context: Context) -> str:
-    """Label of Q0's way of sampling, part of the identity of its counts."""
-    return sampling_label(REFERENCE_BEHAVIOUR, context.config.engine.max_response_tokens)
-
-
-def counts(context: Context, material: Material) -> dict[str, tuple[int, int]]:
-    """Samples and successes of pi_0 per problem so far, over all runs; (0, 0) where there are none."""
-    found = {problem_id: (0, 0) for problem_id in material.prompts}
-    parameters = [material.policy_id, sampling(context), material.template_id, material.suites]
-    for row in context.warehouse.rows(COUNTS, parameters):
-        if row["problem_id"] in found:
-            found[row["problem_id"]] = (int(row["n"]), int(row["k"]))
-    return found
 
 
 def inputs(context: Context) -> dict[str, Any]:

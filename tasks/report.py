@@ -8,18 +8,16 @@ from typing import Any
 from tasks import figures, material
 from tasks.estimators import beta_interval
 from tasks.figures import Measure, Panel, Series
-from tasks.q0 import counts
 from tasks.report_page import Fact, Program, Report, Section, Table, write_report
 from tasks.stage import Context, Stage
 
 DIVERSITY = """
 -- How diverse are the samples of each evaluated policy?
-SELECT step,
-       avg(distinct_correct) AS distinct_correct, avg(duplicate_share) AS duplicate_share
+SELECT step, avg(distinct_correct) AS distinct_correct, avg(duplicate_share) AS duplicate_share, avg(entropy) AS entropy
 FROM (
     SELECT policy_id, step, problem_id,
            count(DISTINCT normal_hash) FILTER (reward = 0) AS distinct_correct,
-           1 - count(DISTINCT normal_hash) / count(*) AS duplicate_share
+           1 - count(DISTINCT normal_hash) / count(*) AS duplicate_share, avg(entropy) AS entropy
     FROM eval_samples WHERE list_contains(?, policy_id) AND sampling = ? GROUP BY ALL
 ) GROUP BY step ORDER BY step
 """
@@ -123,6 +121,8 @@ def _diversity(context: Context, evaluation: dict[str, Any]) -> Section:
         ),
         Panel("share of duplicates", [Series("SPO", steps, [row["duplicate_share"] for row in rows])], share=True),
     ]
+    if all(row["entropy"] is not None for row in rows):
+        panels.append(Panel("entropy, nats per token", [Series("SPO", steps, [row["entropy"] for row in rows])]))
     return Section("Diversity", charts=[figures.curves("diversity", "Diversity", panels, "optimizer step")])
 
 
@@ -147,7 +147,7 @@ def _training(context: Context) -> Section:
 
 
 def _prompts(context: Context) -> Section:
-    known = counts(context, material.load(context, "train"))
+    known = material.counts(context, material.load(context, "train"))
     chart = figures.q0_histogram(list(known.values()), context.config.train.beta)
     return Section("Training prompts", "How often the reference policy solves each prompt at temperature 1.", [chart])
 

@@ -141,6 +141,7 @@ def _record(
     stage: Stage, context: Context, key: str, manifest: dict[str, Any], *, skipped: bool, seconds: float
 ) -> StageResult:
     store = context.warehouse
+    rows = 0 if skipped else int(manifest.get("rows", 0))
     row = {
         "stage": stage.name,
         "stage_version": str(stage.version),
@@ -148,10 +149,10 @@ def _record(
         "status": "skipped" if skipped else "completed",
         "snapshot_in": context.pin,
         "snapshot_out": store.snapshot(),
-        "rows": 0 if skipped else int(manifest.get("rows", 0)),
+        "rows": rows,
         "seconds": seconds,
         "manifest_json": json.dumps(manifest, sort_keys=True),
     }
     batch = f"stage/{context.run_id}/{stage.name}/{key}/{time.time_ns()}"
     snapshot = store.append(batch, {"stages": [row]}, run_id=context.run_id)
-    return StageResult(stage.name, snapshot, row["rows"], skipped, seconds, manifest)
+    return StageResult(stage.name, snapshot, rows, skipped, seconds, manifest)

@@ -14,7 +14,6 @@ from typing import Any
 
 from tasks import material as materials
 from tasks import runs
-from tasks.q0 import counts, sampling
 from tasks.stage import Context, Stage
 from tasks.trainer import launch, weights
 from tasks.trainer.job import CountsFilter, TrainJob
@@ -23,7 +22,7 @@ from tasks.trainer.job import CountsFilter, TrainJob
 def inputs(context: Context) -> dict[str, Any]:
     """Corpus, annotations, soft values and the reference policy: everything training reads."""
     material = materials.load(context, "train")
-    values = sorted(counts(context, material).items())
+    values = sorted(materials.counts(context, material).items())
     return {
         "corpus_id": context.manifest("corpus")["corpus_id"],
         "search_id": context.manifest("pivotal")["search_id"],
@@ -91,7 +90,7 @@ def make_job(context: Context) -> TrainJob:
         reference=Path(prepared["reference"]),
         config=context.config,
         counts=CountsFilter(
-            reference=prepared["policy_id"], sampling=sampling(context), template_id=prepared["template_id"]
+            reference=prepared["policy_id"], sampling=materials.sampling(context), template_id=prepared["template_id"]
         ),
         corpus_id=context.manifest("corpus")["corpus_id"],
         search_id=context.manifest("pivotal")["search_id"],

@@ -25,6 +25,7 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.protocol import EngineError
 from tasks.engines.transformers_engine import check_drift
+from tasks.problems.prompt import template_for
 from tasks.rollout import KnownVerdicts, Sampler, tables
 from tasks.trainer import weights
 from tasks.trainer.errors import TrainerError
@@ -144,14 +145,16 @@ def work(job: TrainJob, index: int, report: Report) -> None:
         closing(open_engine(config.engine, job.reference, dtype=config.reference.dtype)) as engine,
         Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge,
     ):
+        tokenizer = checkpoints.load_tokenizer(job.reference)
         sampler = Sampler(
             engine,
-            checkpoints.load_tokenizer(job.reference),
+            tokenizer,
             judge,
             behaviour=job.train.behaviour,
             max_response_tokens=config.engine.max_response_tokens,
             sandbox_config=config.sandbox,
             known=KnownVerdicts(warehouse),
+            template=template_for(config.reference, tokenizer),
         )
         Worker(job, index, warehouse, Prompts.read(warehouse, job), sampler, report, stop).run()
 
