@@ -171,4 +171,5 @@ def s3_file_system() -> Any:
         region=os.environ.get("AWS_REGION", "us-east-1"),
         connect_timeout=10,
         request_timeout=60,
+        allow_delayed_open=True,  # a small file is one PUT, whole or absent
     )

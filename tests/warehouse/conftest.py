@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +37,7 @@ def _postgres_programs() -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The address of a PostgreSQL server that is started for the tests."""
     pytest.importorskip("psycopg", reason="psycopg is not installed (the extra `postgres`)")
     programs = _postgres_programs()
@@ -86,9 +87,8 @@ def bucket() -> Iterator[str]:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in settings.items():
                 patch.setenv(name, value)
-            from warehouse.files import s3_file_system
-
-            s3_file_system().create_dir("trajectories")
+            address = f"http://127.0.0.1:{port}/trajectories"
+            urllib.request.urlopen(urllib.request.Request(address, method="PUT"), timeout=30).close()
             yield "s3://trajectories"
     finally:
         process.kill()
