@@ -74,12 +74,12 @@ def copy_into(mine: Any, theirs: Any) -> None:
 def exception_like(name: str, text: str) -> BaseException:
     """An exception of the built-in type of this name, else a plain one."""
     kind = getattr(builtins, name, None)
-    base = kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception
+    base: type[Exception] = kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception
+    mixed: Any = type(base.__name__, (base, FromProgram), {})
     try:
-        error: BaseException = type(base.__name__, (base, FromProgram), {})(text)
+        return mixed(text)
     except TypeError:
-        error = type("Exception", (Exception, FromProgram), {})(text)
-    return error
+        return Exception(text)
 
 
 class SkipUnanswered(ast.NodeTransformer):

@@ -167,9 +167,7 @@ def connect(host: str | None) -> Any:
         import docker
         import docker.errors
     except ImportError as error:
-        raise SandboxUnavailable(
-            "the Python package `docker` is not installed; install it to use this backend"
-        ) from error
+        raise SandboxUnavailable("the Python package `docker` is missing; install it to use this backend") from error
     try:
         client = docker.DockerClient(base_url=host, timeout=60) if host else docker.from_env(timeout=60)
         client.ping()

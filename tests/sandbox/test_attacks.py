@@ -50,7 +50,9 @@ def test_attack_neither_escapes_nor_outlives_its_test(judge: Judge, name: str):
 
 def test_nothing_of_one_program_reaches_the_next(judge: Judge):
     dirt = "import builtins, sys, math\nbuiltins.dirt = sys.dirt = math.dirt = 1\nprint('ESCAPED')\n1/0"
-    look = "import builtins, sys, math\nprint('ESCAPED' if any(hasattr(m, 'dirt') for m in (builtins, sys, math)) else '')"
+    look = (
+        "import builtins, sys, math\nprint('ESCAPED' if any(hasattr(m, 'dirt') for m in (builtins, sys, math)) else '')"
+    )
     found = [judge.judge([Submission(program, SUITE)])[0].verdict for program in (dirt, look)]
     assert found == [Verdict.runtime_error, Verdict.wrong_answer]
 

@@ -3,6 +3,8 @@
 So `accepted` means an escape or a forged verdict. Wrong output, an exception, a limit: the wall held.
 """
 
+# ruff: noqa: E501  programs are data
+
 HEAD = """
 import ctypes, errno, os, signal, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)

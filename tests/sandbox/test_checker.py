@@ -1,0 +1,62 @@
+"""Which outputs count as the expected one."""
+
+import pytest
+
+from sandbox import Checker, Suite, TestCase
+from sandbox.checker import compare, suite_tolerance
+
+
+def right(output: str, expected: str, **checker: object) -> bool:
+    suite = Suite("s", (TestCase("", expected),), Checker(**checker))  # pyright: ignore
+    return compare(output.encode(), expected.encode(), suite.checker, suite_tolerance(suite)) == ""
+
+
+@pytest.mark.parametrize(
+    "output, expected, verdict",
+    [
+        ("1 2\n", "1\n2", True),
+        ("YES", "yes", True),
+        ("Ab1", "ab1", False),
+        ("1 2", "1 2 3", False),
+        ("", "1", False),
+        ("", "", True),
+        ("0 1", "1 0 1 0 1 1", False),
+        ("0.3333333", "0.33333333", True),
+        ("0.34", "0.33", False),
+        ("1.0", "1", False),
+        ("3", "3.0", True),
+        ("1000000.5", "1000000.6", True),
+        ("9007199254740993", "9007199254740992", False),
+        ("nan", "0.5", False),
+        ("inf", "1e400", False),
+        ("1_0.5", "10.5", False),
+        ("0x1p3", "8.0", False),
+        ("1" * 5000 + ".5", "2.5", False),
+        ("1e99999999999", "1.5", False),
+    ],
+)
+def test_tokens(output: str, expected: str, verdict: bool):
+    assert right(output, expected) is verdict
+
+
+@pytest.mark.parametrize(
+    "output, expected, verdict",
+    [("YES a1", "yes A1", True), ("1.000001", "1", True), ("1.1", "1", False), ("1", "1 2", False)],
+)
+def test_codecontests(output: str, expected: str, verdict: bool):
+    assert right(output, expected, kind="codecontests") is verdict
+
+
+@pytest.mark.parametrize(
+    "output, expected, verdict", [("a b\r\n", "a b\n", True), ("a  b", "a b", False), ("a", "A", False)]
+)
+def test_exact(output: str, expected: str, verdict: bool):
+    assert right(output, expected, kind="exact") is verdict
+
+
+def test_case_can_be_made_to_matter():
+    assert not right("YES", "yes", case_sensitive=True)
+
+
+def test_a_tolerance_can_be_given():
+    assert right("0.34", "0.33", float_tolerance=0.1)

@@ -1,0 +1,204 @@
+"""What the judge decides, reuses and survives."""
+
+# ruff: noqa: E501  programs are data
+
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from sandbox import (
+    Checker,
+    InvalidSuite,
+    Judge,
+    Judgement,
+    Limits,
+    Submission,
+    Suite,
+    TestCase,
+    Verdict,
+    describe_walls,
+    judgeable,
+)
+from tests.sandbox.conftest import sums
+
+ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
+
+CASES = {
+    "right": (ADD, Verdict.accepted),
+    "wrong": ("print(0, 0)", Verdict.wrong_answer),
+    "nothing": ("pass", Verdict.wrong_answer),
+    "syntax": ("def f(:", Verdict.compile_error),
+    "exception": ("1 / 0", Verdict.runtime_error),
+    "exit_status": (ADD + "import sys; sys.exit(1)", Verdict.runtime_error),
+    "exit_zero": (ADD + "exit()", Verdict.accepted),
+    "quit_by_name": (ADD + "quit(0)", Verdict.accepted),
+    "killed": ("import os; os.kill(os.getpid(), 9)", Verdict.runtime_error),
+    "endless": ("while True: pass", Verdict.time_limit),
+    "asleep": ("import time; time.sleep(60)", Verdict.time_limit),
+    "memory": ("x = bytearray(400 << 20); print(len(x))", Verdict.memory_limit),
+    "memory_error": ("x = bytearray(9 << 30)", Verdict.memory_limit),
+    "output": ("print('x' * (3 << 20))", Verdict.output_limit),
+}
+
+HABITS = {
+    "seekable_input": "import os\na, b = map(int, os.read(0, os.fstat(0).st_size).split()); print(a + b)",
+    "dev_stdin": "a, b = map(int, open('/dev/stdin').read().split()); print(a + b)",
+    "open_zero": "a, b = map(int, open(0).read().split()); print(a + b)",
+    "unclosed_open_one": "f = open(1, 'w'); a, b = map(int, input().split()); f.write(str(a + b))",
+    "mode_of_stdin": "import sys\nassert sys.stdin.mode == 'r'\n" + ADD,
+    "big_thread_stack": "import sys, threading\nsys.setrecursionlimit(10**6); threading.stack_size(128 << 20)\n"
+    "def f(n): return 0 if n == 0 else 1 + f(n - 1)\n"
+    "def main():\n a, b = map(int, input().split()); f(30000); print(a + b)\n"
+    "t = threading.Thread(target=main); t.start(); t.join()",
+    "thread_not_joined": "import threading\n"
+    "def main():\n a, b = map(int, input().split()); print(a + b)\n"
+    "threading.Thread(target=main).start()",
+    "atexit": "import atexit\na, b = map(int, input().split())\natexit.register(lambda: print(a + b))",
+    "main_guard": "def main():\n a, b = map(int, input().split()); print(a + b)\nif __name__ == '__main__': main()",
+    "byte_order_mark": "\ufeff" + ADD,
+    "carriage_returns": ADD.replace("\n", "\r\n"),
+    "late_imports": "import socket, bz2, json, decimal\n" + ADD,
+    "digits": "import sys\nsys.set_int_max_str_digits(0)\nlen(str(1 << 40000))\n" + ADD,
+    "wrapped_stdout": "import sys, io\nclass W(io.IOBase):\n def __init__(s): s.b = []\n def write(s, t): s.b.append(t)\n"
+    " def flush(s): sys.__stdout__.write(''.join(s.b)); s.b = []\n"
+    "sys.stdout = W()\n" + ADD,
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_program_gets_the_verdict_of_what_it_did(judge: Judge, name: str):
+    program, expected = CASES[name]
+    found = judge.judge([Submission(program, sums(1, limits=Limits(cpu_s=1, memory_bytes=256 << 20)))])[0]
+    assert found.verdict is expected, found.detail
+
+
+@pytest.mark.parametrize("name", sorted(HABITS))
+def test_a_habit_of_real_programs_is_accepted(judge: Judge, name: str):
+    found = judge.judge([Submission(HABITS[name], sums(2))])[0]
+    assert found.verdict is Verdict.accepted, found.detail
+
+
+@pytest.mark.parametrize("mode", ["test", "batch"])
+def test_both_modes_agree_on_programs_that_keep_state_or_fail_late(mode: str):
+    late = "a, b = map(int, input().split())\nprint(a + b if a < 30 else 0)"
+    state = "import sys\na, b = map(int, input().split())\nsys.n = getattr(sys, 'n', 0) + 1\nprint(a + b if sys.n < 5 else 0)"
+    leaves = ADD + "import os; os._exit(0)"
+    with Judge(workers=1, mode=mode) as judge:
+        unflushed, *others = judge.judge([Submission(p, sums(40)) for p in (leaves, ADD, late, state)])
+    assert unflushed.verdict is Verdict.wrong_answer
+    assert [j.verdict for j in others] == [Verdict.accepted, Verdict.wrong_answer, Verdict.accepted]
+
+
+def test_time_used_by_a_whole_group_never_excuses_one_test():
+    slow = "import sys\na, b = map(int, input().split())\nif a == 20:\n  while True: pass\nprint(a + b)"
+    with Judge(workers=1, mode="batch") as judge:
+        assert judge.judge([Submission(slow, sums(40))])[0].verdict is Verdict.time_limit
+
+
+def test_results_come_in_order_and_equal_programs_are_judged_once(local: Judge):
+    programs = [ADD, "print(0)", ADD, ADD + "# a comment", "print(0)"]
+    found = local.judge([Submission(program, sums(4)) for program in programs])
+    assert [j.verdict is Verdict.accepted for j in found] == [True, False, True, True, False]
+    assert found[2].reused
+    assert found[4].reused
+
+
+def test_a_store_is_asked_before_anything_runs_and_told_afterwards():
+    class Store:
+        def __init__(self) -> None:
+            self.kept: dict[tuple[str, str], Judgement] = {}
+
+        def get(self, keys: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Judgement]:
+            return {key: self.kept[key] for key in keys if key in self.kept}
+
+        def put(self, judgements: Mapping[tuple[str, str], Judgement]) -> None:
+            self.kept.update(judgements)
+
+    store = Store()
+    for expected in (False, True):
+        with Judge(workers=1, store=store) as judge:
+            assert judge.judge([Submission(ADD, sums(2))])[0].reused is expected
+    with Judge(workers=1, store=store) as judge:
+        assert judge.judge([Submission(ADD + "#", sums(2))])[0].reused
+
+
+def test_without_early_exit_every_test_is_reported():
+    program = "a, b = map(int, input().split())\nprint(a + b if a % 2 else -1)"
+    with Judge(workers=1, stop_at_first_failure=False) as judge:
+        found = judge.judge([Submission(program, sums(6))])[0]
+    assert (found.passed, found.total, len(found.tests)) == (3, 6, 6)
+
+
+def test_a_test_that_failed_one_program_meets_the_next_one_first():
+    with Judge(workers=1) as judge:
+        found = [
+            judge.judge([Submission(f"a, b = map(int, input().split())\nprint(a + b if a != 9 else {n})", sums(20))])[0]
+            for n in (1, 2)
+        ]
+    assert [len(j.tests) for j in found] == [10, 1]
+
+
+def test_a_lost_runner_is_replaced_and_the_verdict_still_comes():
+    with Judge(workers=1) as judge:
+        judge._workers[0].close()
+        assert judge.judge([Submission(ADD, sums(1))])[0].verdict is Verdict.accepted
+
+
+def test_several_threads_share_one_judge(local: Judge):
+    found: list[Verdict] = []
+
+    def ask(n: int) -> None:
+        found.extend(j.verdict for j in local.judge([Submission(ADD + f"# {n} {k}", sums(2)) for k in range(5)]))
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [Verdict.accepted] * 20
+
+
+def test_a_special_checker_decides_on_the_host():
+    def any_factor(_given: str, output: str, expected: str) -> str:
+        words = output.split()
+        return "" if len(words) == 1 and words[0].isdigit() and words[0] in expected.split() else "no factor"
+
+    suite = Suite("factor", (TestCase("12", "2 3 4 6"),), Checker("special", name="factor"))
+    with Judge(workers=1, special={"factor": any_factor}) as judge:
+        found = judge.judge([Submission(program, suite) for program in ("print(4)", "print(5)")])
+    assert [j.verdict for j in found] == [Verdict.accepted, Verdict.wrong_answer]
+
+
+def test_a_suite_nobody_can_judge_is_refused_by_name(local: Judge):
+    empty = Suite("empty", ())
+    assert "no tests" in judgeable(empty)
+    with pytest.raises(InvalidSuite, match="empty"):
+        local.judge([Submission(ADD, empty)])
+
+
+def test_the_embedded_backend_describes_its_walls():
+    (found,) = describe_walls(("embedded",))
+    assert found.works
+    assert "seccomp" in found.walls
+
+
+@pytest.mark.slow
+def test_a_thousand_submissions_leave_no_trace_in_one_runner():
+    from pathlib import Path
+
+    with Judge(workers=1, backend_options={"outer": "none"}) as judge:
+        pid = judge._workers[0]._channel._process.pid  # pyright: ignore
+
+        def state() -> tuple[int, int]:
+            fields = Path(f"/proc/{pid}/statm").read_text().split()
+            return int(fields[1]), len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+        judge.judge([Submission(ADD + f"# warm {n}", sums(2)) for n in range(50)])
+        before = state()
+        judge.judge([Submission(ADD + f"x = {n}", sums(2)) for n in range(1000)])
+        after = state()
+    assert after[0] <= before[0] + 256
+    assert after[1] == before[1]
+    assert sys.version_info >= (3, 11)
