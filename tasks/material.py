@@ -70,7 +70,9 @@ def load(context: Context, split: Split) -> Material:
     manifest = context.manifest("prepare")
     store = context.warehouse
     batch = manifest["problems_batch"]
-    problems = store.rows("SELECT * FROM problems WHERE batch_id = ? AND split = ?", [batch, split])
+    problems = store.rows(
+        "SELECT * FROM problems WHERE batch_id = ? AND split = ? AND unjudgeable_reason IS NULL", [batch, split]
+    )
     tests = store.rows("SELECT * FROM tests WHERE batch_id = ?", [batch])
     solutions = store.rows("SELECT * FROM solutions WHERE batch_id = ?", [batch])
     prompts = store.rows(

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tasks import pretrain
+from tasks import pretrain, runs
 from tasks.config import RunConfig
 from tasks.engines import checkpoint
 from tasks.problems import problem as problems_module
+from tasks.problems.decontamination import decontaminate
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import template_for
 from tasks.problems.sources import ReadReport, read
@@ -37,10 +38,12 @@ def body(context: Context) -> dict[str, Any]:
     tokenizer = checkpoint.load_tokenizer(folder)
     template = template_for(config.reference, tokenizer)
     kept, prompts, left_out = _encode(report, template, tokenizer, config)
+    if config.problems.source != "miniature":  # whose splits are disjoint by construction
+        kept, prompts = _decontaminated(context, kept, prompts, left_out)
     _check(kept, report, left_out)
-    batch = f"problems/{fingerprint(kept)}"
+    batch = f"problems/{fingerprint([*kept, *report.unjudgeable])}"
     store = context.warehouse
-    store.append(batch, problems_module.rows(kept), run_id=context.run_id)
+    store.append(batch, problems_module.rows([*kept, *report.unjudgeable]), run_id=context.run_id)
     policy = checkpoint.policy_id(folder)
     tokenizer_hash = checkpoint.tokenizer_hash(folder)
     prompt_batch = f"prompts/{fingerprint(kept)}/{template.template_id}/{tokenizer_hash}"
@@ -114,6 +117,22 @@ def _encode(
             }
         )
     return kept, prompts, left_out
+
+
+def _decontaminated(
+    context: Context, kept: list[Problem], prompts: list[dict[str, Any]], left_out: dict[str, int]
+) -> tuple[list[Problem], list[dict[str, Any]]]:
+    """Without the training problems that are evaluation problems in other words; every pair is written down."""
+    train = [problem for problem in kept if problem.split == "train"]
+    evaluation = [problem for problem in kept if problem.split == "evaluation"]
+    clean, pairs = decontaminate(train, evaluation)
+    for pair in pairs:
+        message = f"{pair.train_id} is {pair.evaluation_id}: {pair.reason}"
+        runs.note(context.warehouse, context.run_id, stage="prepare", kind="decontaminated", message=message)
+    names = {problem.problem_id for problem in [*clean, *evaluation]}
+    if len(clean) < len(train):
+        left_out["training problem that is an evaluation problem"] = len(train) - len(clean)
+    return [p for p in kept if p.problem_id in names], [row for row in prompts if row["problem_id"] in names]
 
 
 def limited(problem: Problem, config: RunConfig) -> Problem:
