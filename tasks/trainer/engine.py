@@ -96,7 +96,7 @@ class Engine:
         if self.config.zero_stage < 3:
             return {} if self.rank else {name: t.detach().cpu() for name, t in model.state_dict().items()}
         state: dict[str, Tensor] = {}
-        for name, parameter in model.named_parameters(remove_duplicate=False):
+        for name, parameter in model.named_parameters():
             with self._deepspeed.zero.GatheredParameters([parameter]):
                 if self.rank == 0:
                     state[name] = parameter.detach().cpu().clone()
