@@ -244,9 +244,9 @@ def finish(status: int, namespace: dict[str, Any] | None) -> int:
 def flush(namespace: dict[str, Any] | None) -> int:
     """Write out what is buffered, also in files of the program if its `namespace` is given; 120 when that fails."""
     try:
-        sys.stdout.flush()
-        if sys.stdout is not sys.__stdout__:
-            sys.__stdout__.flush()  # pyright: ignore[reportOptionalMemberAccess]
+        for stream in dict.fromkeys((sys.stdout, sys.__stdout__)):
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
         if namespace is not None:
             namespace.clear()
             gc.collect()

@@ -55,6 +55,7 @@ HABITS = {
     "thread_not_joined": "import threading\n"
     "def main():\n a, b = map(int, input().split()); print(a + b)\n"
     "threading.Thread(target=main).start()",
+    "closes_stdout": "import sys\n" + ADD + "sys.stdout.close()",
     "atexit": "import atexit\na, b = map(int, input().split())\natexit.register(lambda: print(a + b))",
     "main_guard": "def main():\n a, b = map(int, input().split()); print(a + b)\nif __name__ == '__main__': main()",
     "byte_order_mark": "\ufeff" + ADD,
