@@ -101,7 +101,8 @@ class Engine:
                 if self.rank == 0:
                     state[name] = parameter.detach().cpu().clone()
         if self.rank == 0:
-            state |= {name: buffer.detach().cpu() for name, buffer in model.named_buffers() if name not in state}
+            persistent = set(model.state_dict()) - set(state)
+            state |= {name: buffer.detach().cpu() for name, buffer in model.named_buffers() if name in persistent}
         return state
 
     def share(self, value: Any) -> Any:

@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-
 WIDE = (torch.float32, torch.float64)
 
 
 def token_logprobs(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, *, chunk: int) -> tuple[Tensor, Tensor]:
-    """log softmax(hidden @ weight.T) at the targets, and the entropy of each distribution. Both float32 or wider, shape N.
+    """log softmax(hidden @ weight.T) at the targets, and the entropy of each distribution. Float32 or wider, shape N.
 
     The second result carries no gradient. `chunk` tokens have logits at once.
     """
