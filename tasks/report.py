@@ -8,7 +8,8 @@ from typing import Any
 from tasks import figures, material
 from tasks.estimators import beta_interval
 from tasks.figures import Measure, Panel, Series
-from tasks.report_page import Fact, Program, Report, Section, Table, write_report
+from tasks.report_page import Fact, Finding, Program, Report, Section, Table, write_report
+from tasks.signatures import TrainingHistory, signatures
 from tasks.stage import Context, Stage
 
 DIVERSITY = """
@@ -35,6 +36,10 @@ STAGE_TIME = """
 -- How long did each stage of the run take?
 SELECT run_id AS run, stage, max(seconds) AS seconds FROM stages
 WHERE run_id = ? AND status = 'completed' GROUP BY ALL ORDER BY min(created_at)
+"""
+TRAINING_FIGURES = """
+-- The trainer's figures, step by step.
+SELECT name, step, any_value(value) AS value FROM train_steps WHERE run_id = ? GROUP BY name, step ORDER BY name, step
 """
 NEW_SOLUTIONS = """
 -- Which correct programs did training find that pi_0 never wrote?
@@ -68,6 +73,7 @@ def body(context: Context) -> dict[str, Any]:
         title=f"Run {context.run_id}",
         subtitle=evaluation["described"],
         facts=_facts(evaluation),
+        findings=_findings(context, evaluation),
         sections=[section for section in sections if section is not None],
         footer=f"Written by spo-pipeline from the warehouse at {context.warehouse.location}.",
     )
@@ -91,6 +97,16 @@ def _facts(evaluation: dict[str, Any]) -> list[Fact]:
         )
         for name, row in by_k(evaluation["comparison"])
     ]
+
+
+def _findings(context: Context, evaluation: dict[str, Any]) -> list[Finding]:
+    """Failure signatures of the paper's notes, as far as the curves show them."""
+    figures_of: dict[str, list[tuple[float, float]]] = {}
+    for row in context.warehouse.rows(TRAINING_FIGURES, [context.run_id]):
+        figures_of.setdefault(row["name"], []).append((row["step"], row["value"]))
+    curves = {k: [(point["step"], point["value"]) for point in evaluation["curve"] if point["k"] == k] for k in (1, 10)}
+    history = TrainingHistory(curves[1], curves[10], figures_of, context.config.train.beta)
+    return [Finding(found.name, found.text, found.severity) for found in signatures(history)]
 
 
 def by_k(comparison: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import warnings
 
 TASK_MARK = "# Task:"
 """Starts a worked example of the few-shot template; a model that goes on after its answer writes it next."""
@@ -59,7 +60,9 @@ def _before_next_task(text: str) -> str:
 
 def _parse(program: str) -> ast.Module | None:
     try:
-        return ast.parse(program)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd literals in sampled programs; nobody could act on them
+            return ast.parse(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
