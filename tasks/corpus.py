@@ -90,7 +90,7 @@ def sample_reference(context: Context, material: Material) -> int:
             for batch, ids in wanted.items():
                 asked = [material.assignment(p, config.reference_samples, "corpus", label) for p in ids]
                 start = done
-                judged = list(
+                judged = materials.scored(
                     sampler.run(
                         asked,
                         source="reference",

@@ -110,7 +110,7 @@ def _sample(
             for p in shard
         ]
         start = done + drawn
-        judged = list(
+        judged = materials.scored(
             sampler.run(
                 asked,
                 source="online",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,19 @@ from tasks.engines.randomness import derived_seed
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem, Split
 from tasks.problems.prompt import template_for
-from tasks.rollout import Assignment, KnownVerdicts, Sampler, sampling_label
-from tasks.stage import Context
+from tasks.rollout import Assignment, Judged, KnownVerdicts, Sampler, sampling_label
+from tasks.stage import Context, StageError
 
 REFERENCE_BEHAVIOUR = BehaviourConfig(weights="reference", temperature=(1.0, 1.0), top_p=1.0)
 """pi_0 itself: temperature 1, the whole vocabulary. Anything else estimates another policy's value."""
 
+MOST_UNSCORED = 0.1
+"""Share of a batch that may stay without verdict because of the sandbox itself."""
+
+UNSCORED = (
+    "SELECT problem_id, count(*) AS n FROM trajectories WHERE starts_with(batch_id, ?) AND reward IS NULL "
+    "GROUP BY problem_id"
+)
 COUNTS = (
     "SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts "
     "WHERE reference = ? AND sampling = ? AND template_id = ? AND list_contains(?, suite_hash) GROUP BY problem_id"
@@ -93,6 +100,10 @@ def load(context: Context, split: Split) -> Material:
     )
 
 
+class SandboxFailing(StageError):
+    """Too many programs came back without a verdict."""
+
+
 def sampling(context: Context) -> str:
     """Label of Q0's way of sampling, part of the identity of its counts."""
     return sampling_label(REFERENCE_BEHAVIOUR, context.config.engine.max_response_tokens)
@@ -127,6 +138,21 @@ def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> 
             known=KnownVerdicts(context.warehouse),
             template=template_for(config.reference, tokenizer),
         )
+
+
+def scored(judged: Iterable[Judged]) -> list[Judged]:
+    """`judged` as a list, unless the sandbox failed on too many programs to go on.
+
+    Raises SandboxFailing; the caller must not have stored anything of the batch then.
+    """
+    found = list(judged)
+    lost = [item.row for item in found if item.row["reward"] is None]
+    if len(lost) > MOST_UNSCORED * len(found):
+        raise SandboxFailing(
+            f"the sandbox could not judge {len(lost)} of {len(found)} programs, first of problem "
+            f"{lost[0]['problem_id']!r}; nothing of this batch was stored: look at `spo doctor`, then run again"
+        )
+    return found
 
 
 def shards(problem_ids: Sequence[str], size: int) -> list[list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tasks import material as materials
 from tasks.estimators import difference_p_value
-from tasks.material import REFERENCE_BEHAVIOUR, Material, counts, sampling
+from tasks.material import REFERENCE_BEHAVIOUR, Material, SandboxFailing, counts, sampling
 from tasks.pivotal_search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
 from tasks.rollout import Assignment, Sampler, tables
 from tasks.stage import Context, Stage
@@ -132,12 +132,14 @@ def _estimate(
 ) -> int:
     """Roll out every node, commit counts and rollouts as one batch, and tell the ledger."""
     asked = [_assignment(material, node, tokens, ledger) for node in nodes]
-    judged = list(sampler.run(asked, source="pivotal_rollout", step=0))
+    judged = materials.scored(sampler.run(asked, source="pivotal_rollout", step=0))
     tally = [[0, 0] for _ in nodes]
     for item in judged:
         if item.row["reward"] is not None:
             tally[item.assignment][0] += 1
             tally[item.assignment][1] += item.row["reward"] == 0
+    if any(n == 0 for n, _ in tally):
+        raise SandboxFailing("a prefix got no verdict at all from the sandbox; nothing of this wave was stored")
     work = [(node.prefix, ledger.get(node.prefix).n, node.rollouts) for node in nodes]
     unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
     rows = [

@@ -9,7 +9,7 @@ import hashlib
 from typing import Any
 
 from tasks import material as materials
-from tasks.material import REFERENCE_BEHAVIOUR, Material, counts, sampling
+from tasks.material import REFERENCE_BEHAVIOUR, UNSCORED, Material, counts, sampling
 from tasks.rollout import Judged, tables
 from tasks.stage import Context, Stage
 
@@ -28,13 +28,14 @@ def body(context: Context) -> dict[str, Any]:
     material = materials.load(context, "train")
     before = counts(context, material)
     missing = {problem_id: config.samples - n for problem_id, (n, _) in before.items() if n < config.samples}
+    drawn = _drawn(context, material, before)
     total, done = sum(missing.values()), 0
     if missing:
         with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
             for shard in materials.shards(sorted(missing), config.problems_per_shard):
-                asked = [material.assignment(p, missing[p], "q0", sampling(context), before[p][0]) for p in shard]
+                asked = [material.assignment(p, missing[p], "q0", sampling(context), drawn[p]) for p in shard]
                 start = done
-                judged = list(
+                judged = materials.scored(
                     sampler.run(
                         asked,
                         source="reference",
@@ -43,18 +44,25 @@ def body(context: Context) -> dict[str, Any]:
                     )
                 )
                 done += len(judged)
-                _append(context, material, shard, before, missing, judged)
+                _append(context, material, shard, [(p, drawn[p], missing[p]) for p in shard], judged)
     return _manifest(context, material, before, total)
 
 
+def _drawn(context: Context, material: Material, before: dict[str, tuple[int, int]]) -> dict[str, int]:
+    """Samples drawn so far per problem, those without a verdict included: where the next ones start."""
+    lost = context.warehouse.rows(UNSCORED, [_prefix(context, material)])
+    unscored = {row["problem_id"]: int(row["n"]) for row in lost}
+    return {problem_id: n + unscored.get(problem_id, 0) for problem_id, (n, _) in before.items()}
+
+
+def _prefix(context: Context, material: Material) -> str:
+    return f"q0/{material.policy_id}/{sampling(context)}/"
+
+
 def _append(
-    context: Context,
-    material: Material,
-    shard: list[str],
-    before: dict[str, tuple[int, int]],
-    missing: dict[str, int],
-    judged: list[Judged],
+    context: Context, material: Material, shard: list[str], work: list[tuple[str, int, int]], judged: list[Judged]
 ) -> None:
+    """One batch, named by what was drawn: per problem the suite, the start and the number."""
     tally = {problem_id: [0, 0] for problem_id in shard}
     for item in judged:
         if item.row["reward"] is not None:
@@ -72,9 +80,9 @@ def _append(
         }
         for problem_id, (n, k) in tally.items()
     ]
-    work = [(p, material.prompts[p].problem.suite_hash, before[p][0], missing[p]) for p in shard]
-    unit = hashlib.sha256(repr([work, material.template_id]).encode()).hexdigest()[:24]
-    batch = f"q0/{material.policy_id}/{sampling(context)}/{unit}"
+    suites = [material.prompts[p].problem.suite_hash for p in shard]
+    unit = hashlib.sha256(repr([work, suites, material.template_id]).encode()).hexdigest()[:24]
+    batch = _prefix(context, material) + unit
     context.warehouse.append(batch, {"reference_counts": rows, **tables(judged)}, run_id=context.run_id)
 
 

@@ -37,18 +37,7 @@ def body(context: Context) -> dict[str, Any]:
     job = make_job(context)
     launch.run_training(job.write(job.run_dir / "job.json"), _relay(context))
     kept = kept_policies(job)
-    rows = [
-        {
-            "policy_id": policy.policy_id,
-            "kind": "final" if policy is kept[-1] else "snapshot",
-            "path": str(policy.folder),
-            "parent_policy_id": job.counts.reference,
-            "step": policy.step,
-        }
-        for policy in kept
-    ]
     store = context.warehouse
-    store.append(f"policies/{context.run_id}/{kept[-1].policy_id}", {"policies": rows}, run_id=context.run_id)
     used = store.value("SELECT count(*) FROM trajectories WHERE run_id = ? AND source = 'online'", [context.run_id])
     return {
         "rows": int(used),
