@@ -61,7 +61,7 @@ HABITS = {
     "byte_order_mark": "\ufeff" + ADD,
     "carriage_returns": ADD.replace("\n", "\r\n"),
     "late_imports": "import socket, bz2, json, decimal\n" + ADD,
-    "digits": "import sys\nsys.set_int_max_str_digits(0)\nlen(str(1 << 40000))\n" + ADD,
+    "digits": "len(str(1 << 40000))\n" + ADD,
     "wrapped_stdout": "import sys, io\nclass W(io.IOBase):\n def __init__(s): s.b = []\n def write(s, t): s.b.append(t)\n"
     " def flush(s): sys.__stdout__.write(''.join(s.b)); s.b = []\n"
     "sys.stdout = W()\n" + ADD,
