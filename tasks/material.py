@@ -111,7 +111,7 @@ def sampling(context: Context) -> str:
 
 def counts(context: Context, material: Material) -> dict[str, tuple[int, int]]:
     """Samples and successes of pi_0 per problem so far, over all runs; (0, 0) where there are none."""
-    found = dict.fromkeys(material.prompts, (0, 0))
+    found: dict[str, tuple[int, int]] = dict.fromkeys(material.prompts, (0, 0))
     parameters = [material.policy_id, sampling(context), material.template_id, material.suites]
     for row in context.warehouse.rows(COUNTS, parameters):
         if row["problem_id"] in found:
