@@ -31,7 +31,7 @@ wanted=$(cat requirements.lock pyproject.toml scripts/install.sh | sha256sum | c
 
 echo "install: creating the environment in $venv (a few minutes, about 2 GB)"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check -qq "$@"; }
 if ! "$venv/bin/python" -c "import torch; assert torch.__version__.split('+')[0] == '$torch'" 2>/dev/null; then
     if [ "${TORCH:-cpu}" = cuda ] || [ "$(uname -s)" = Darwin ]; then
         pip install "torch==$torch"
