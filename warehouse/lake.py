@@ -37,7 +37,18 @@ def opening(place: Place, *, read_only: bool) -> list[str]:
     statements = [f"LOAD {quoted(extension_file(name))}" for name in extensions(place)]
     if place.remote:
         statements.append(_secret())
-    return [*statements, attach(place, read_only=read_only), f"USE {LAKE}", "SET TimeZone = 'UTC'"]
+    statements += consistency(place)
+    settings = ["SET TimeZone = 'UTC'", "SET enable_progress_bar = false"]
+    return [*statements, attach(place, read_only=read_only), f"USE {LAKE}", *settings]
+
+
+def consistency(place: Place) -> list[str]:
+    """The settings without which a reader may see a table without its merged files.
+
+    By default DuckDB reads SQLite tables in ranges of row numbers whose end it looked up before, over connections
+    outside of the transaction: a merge that commits in between removes the old rows, and the new one is past the end.
+    """
+    return ["SET GLOBAL sqlite_disable_multithreaded_scans = true"] if place.postgres is None else []
 
 
 def attach(place: Place, *, read_only: bool) -> str:

@@ -91,6 +91,7 @@ def opening_file(place: Place) -> str:
     lines = [
         "-- Opens this warehouse, read-only, in any DuckDB: duckdb -init warehouse.sql",
         *(f"INSTALL {name}; LOAD {name};" for name in lake.extensions(place)),
+        *(f"{setting};" for setting in lake.consistency(place)),
         f"{lake.attach(place, read_only=True)};",
         f"USE {lake.LAKE};",
     ]

@@ -58,9 +58,13 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
         files = live_files(warehouse)
         ledger = {batch.batch_id: batch for batch in warehouse.ledger.batches()}
         hashes = {file.path: file for batch in ledger.values() for file in batch.files}
+        broken: set[str] = set()
         for file in files:
-            findings += [Finding("problem", message) for message in _faults(warehouse, file, hashes.get(file.path))]
-        findings += _check_batches(warehouse, ledger, repair=repair)
+            faults = list(_faults(warehouse, file, hashes.get(file.path)))
+            findings += [Finding("problem", message) for message in faults]
+            if faults:
+                broken.add(file.table)
+        findings += _check_batches(warehouse, ledger, broken, repair=repair)
         findings += _check_rest(warehouse, repair=repair)
         return Verification(len(files), sum(file.rows for file in files), len(ledger), tuple(findings))
 
@@ -87,10 +91,13 @@ def _faults(warehouse: Warehouse, file: LiveFile, staged: DataFile | None) -> It
         yield f"{name} has {rows} rows, the catalog says {file.rows}"
 
 
-def _check_batches(warehouse: Warehouse, ledger: dict[str, Committed], *, repair: bool) -> Iterator[Finding]:
+def _check_batches(
+    warehouse: Warehouse, ledger: dict[str, Committed], broken: set[str], *, repair: bool
+) -> Iterator[Finding]:
+    """Compare the rows of every batch with the ledger; tables with broken files cannot be counted."""
     stored: Counter[tuple[str, str]] = Counter()
     where: dict[str, tuple[str, int]] = {}
-    for table in TABLES:
+    for table in TABLES.keys() - broken:
         query = (
             "SELECT batch_id, any_value(run_id) AS run_id, count(*) AS n, max(snapshot_id) AS snapshot "
             f"FROM {lake.STORED}.{table} GROUP BY batch_id"
@@ -101,7 +108,8 @@ def _check_batches(warehouse: Warehouse, ledger: dict[str, Committed], *, repair
     expected: Counter[tuple[str, str]] = Counter()
     for batch in ledger.values():
         for file in batch.files:
-            expected[batch.batch_id, file.table] += file.rows
+            if file.table not in broken:
+                expected[batch.batch_id, file.table] += file.rows
     unlisted = {batch_id for batch_id, _ in stored if batch_id not in ledger}
     for batch_id, table in sorted(stored.keys() | expected.keys()):
         if batch_id not in unlisted and stored[batch_id, table] != expected[batch_id, table]:

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.warehouse.conftest import trajectories, trajectory
+from warehouse import InvalidRows, Warehouse, WarehouseError
+from warehouse.exchange import export, import_
+from warehouse.verification import verify
+
+SECRET = "SECRET-EXPECTED-OUTPUT"
+
+
+@pytest.fixture
+def filled(folder: str) -> str:
+    with Warehouse.open(folder) as store:
+        store.append("a", {"trajectories": trajectories(3), "run_events": [{"kind": "note"}]}, run_id="run")
+        store.append("b", {"trajectories": trajectories(2, "b")}, run_id="other")
+        hidden = {"problem_id": "p0", "suite_hash": "s", "position": 0, "expected": SECRET, "hidden": True}
+        shown = {"input": "1", "output": "2"}
+        problem = {"problem_id": "p0", "split": "train", "statement": "Add.", "public_tests": [shown]}
+        prompt = {"prompt_id": "q", "problem_id": "p0", "token_ids": [1], "text": "Add."}
+        store.append("problems", {"tests": [hidden], "problems": [problem], "prompts": [prompt]}, run_id="run")
+        store.append("mask", {"quarantine": [{"bad_batch_id": "b", "reason": "test"}]}, run_id="run")
+    return folder
+
+
+def test_tables_views_and_queries_are_exported_to_parquet(filled: str, tmp_path: Path) -> None:
+    done = export(filled, tmp_path / "out", ["trajectories", "pass_rate_by_problem", "SELECT 1 AS one"])
+    assert done.rows == {"trajectories": 3, "pass_rate_by_problem": 1, "query": 1}
+    assert set(done.files) == {"trajectories.parquet", "pass_rate_by_problem.parquet", "query.parquet"}
+    assert pq.read_table(tmp_path / "out" / "trajectories.parquet").column("token_ids").to_pylist() == [[1, 2, 3]] * 3
+
+
+def test_json_lines_hold_one_object_a_row(filled: str, tmp_path: Path) -> None:
+    export(filled, tmp_path / "out", "trajectories", form="jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "trajectories.jsonl").read_text().splitlines()]
+    assert sorted(row["trajectory_id"] for row in rows) == ["t0", "t1", "t2"]
+    assert rows[0]["sampled_logprobs"] == [-0.5, -1.0, -0.25]
+
+
+def test_a_data_set_has_a_card_that_names_files_and_columns(filled: str, tmp_path: Path) -> None:
+    done = export(filled, tmp_path / "out", ["trajectories", "q0"], form="hf")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.startswith("---\nconfigs:\n- config_name: trajectories\n  data_files:\n  - split: train\n")
+    assert "path: trajectories/*.parquet" in card
+    assert "| sampled_logprobs | FLOAT[] | log-probability of each of `token_ids`" in card
+    assert all((tmp_path / "out" / file).is_file() for file in done.files)
+
+
+def test_an_export_at_a_snapshot_leaves_later_rows_out(filled: str, tmp_path: Path) -> None:
+    with Warehouse.open(filled) as store:
+        at = store.snapshot()
+        store.append("later", {"trajectories": trajectories(4, "later")}, run_id="run")
+    assert export(filled, tmp_path / "out", "trajectories", snapshot=at).rows == {"trajectories": 3}
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "tests",
+        "SELECT expected FROM tests",
+        "SELECT * FROM stored.tests WHERE expected = 'x'",
+        'SELECT p.* FROM problems AS p JOIN lake.stored."TESTS" USING (problem_id)',
+        "WITH t AS (SELECT * FROM tests) SELECT count(*) FROM t",
+    ],
+)
+def test_hidden_tests_are_exported_only_when_asked_for(filled: str, tmp_path: Path, what: str) -> None:
+    with pytest.raises(WarehouseError, match="holds expected outputs"):
+        export(filled, tmp_path / "out", what)
+    assert not (tmp_path / "out").exists()
+    export(filled, tmp_path / "out", what, hidden_tests=True)
+
+
+def test_no_expected_output_is_in_any_other_table_or_view(filled: str, tmp_path: Path) -> None:
+    with Warehouse.open(filled) as store:
+        names = [row["view_name"] for row in store.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")]
+        leaking = [name for name in names if SECRET in str(store.rows(f'SELECT * FROM "{name}"'))]
+    assert leaking == ["tests"]
+    export(filled, tmp_path / "out", [name for name in names if name != "tests"], form="jsonl")
+    assert not any(SECRET.encode() in file.read_bytes() for file in (tmp_path / "out").iterdir())
+
+
+def test_unknown_names_and_full_folders_are_refused(filled: str, tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError, match="no table or view 'dreams'; there are"):
+        export(filled, tmp_path / "out", "dreams")
+    with pytest.raises(WarehouseError, match="not a SELECT statement"):
+        export(filled, tmp_path / "out", "DROP VIEW q0")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "file").touch()
+    with pytest.raises(WarehouseError, match="is not empty"):
+        export(filled, tmp_path / "out", "trajectories")
+
+
+def test_another_warehouse_is_imported_once_with_its_runs_and_quarantine(filled: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target")
+    first = import_(target, filled)
+    assert (first.batches, first.rows["trajectories"]) == (4, 5)
+    second = import_(target, filled)
+    assert (second.batches, second.skipped) == (0, 4)
+    with Warehouse.open(target) as store:
+        assert store.rows("SELECT DISTINCT run_id FROM trajectories") == [{"run_id": "run"}]
+        assert store.value("SELECT count(*) FROM trajectories") == 3
+    assert verify(target).clean
+
+
+def test_importing_back_and_forth_adds_nothing(filled: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target")
+    import_(target, filled)
+    assert import_(filled, target).batches == 0
+    third = str(tmp_path / "third")
+    assert import_(third, target).batches == 4
+    assert import_(third, filled).batches == 0
+    with pytest.raises(WarehouseError, match="are the same warehouse"):
+        import_(filled, filled)
+
+
+def test_exported_files_are_imported_into_another_warehouse(filled: str, tmp_path: Path) -> None:
+    query = "SELECT * EXCLUDE (snapshot_id) FROM trajectories"
+    export(filled, tmp_path / "parquet", query)
+    export(filled, tmp_path / "jsonl", query, form="jsonl")
+    target = str(tmp_path / "target")
+    for form in ("parquet", "jsonl"):
+        path = tmp_path / form / f"query.{form}"
+        assert import_(target, path, table="trajectories", run_id="imported").rows == {"trajectories": 3}
+        assert import_(target, path, table="trajectories", run_id="imported").rows == {"trajectories": 0}
+    with Warehouse.open(target) as store:
+        assert store.value("SELECT count(*) FROM trajectories WHERE run_id = 'imported'") == 6
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("{", r"rows.jsonl, line 2: not JSON"),
+        ("[1]", r"rows.jsonl, line 2: not an object"),
+        ('{"trajectory_id": "x"}', r"rows.jsonl: table 'trajectories', row 1: field 'problem_id' is missing"),
+    ],
+)
+def test_a_bad_line_is_refused_by_file_and_line_before_anything_is_written(
+    folder: str, tmp_path: Path, line: str, message: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(trajectory(0)) + "\n" + line + "\n")
+    with pytest.raises(InvalidRows, match=message):
+        import_(folder, path, table="trajectories")
+    with Warehouse.open(folder) as store:
+        assert store.value("SELECT count(*) FROM trajectories") == 0

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import warehouse
+from tests.warehouse.conftest import trajectories
+from tests.warehouse.crashing import CONTEXT
+from warehouse import StorageFull, StorageLost, UnsafeStorage, Warehouse, WarehouseError, lake, migrations
+from warehouse.maintenance import compact, live_files, pinned_snapshots, sweep
+from warehouse.opening import open_ledger
+from warehouse.place import file_system, parse, refuse_network_folder
+from warehouse.verification import verify
+
+NOW = timedelta(0)
+
+
+def fill(store: Warehouse, batches: int, rows: int = 4) -> list[int]:
+    return [
+        store.append(f"b{number}", {"trajectories": trajectories(rows, f"{number}-")}, run_id="run")
+        for number in range(batches)
+    ]
+
+
+def test_compaction_keeps_every_row_its_snapshot_and_the_followers(store: Warehouse, location: str) -> None:
+    snapshots = fill(store, 6)
+    before = store.rows("SELECT * FROM trajectories ORDER BY trajectory_id")
+    done = compact(location, many_files=2, keep_snapshots=NOW, keep_orphans=NOW)
+    assert (done.files_before, done.files_after, done.merged_tables) == (6, 1, ("trajectories",))
+    assert done.files_deleted == 6
+    assert store.rows("SELECT * FROM trajectories ORDER BY trajectory_id") == before
+    assert store.rows("SELECT count(*) AS n FROM trajectories", snapshot=snapshots[2]) == [{"n": 12}]
+    rows, cursor = store.follow("trajectories", snapshots[2])
+    assert [row["snapshot_id"] for row in rows] == [snapshot for snapshot in snapshots[3:] for _ in range(4)]
+    assert store.follow("trajectories", cursor) == ([], cursor)
+    assert verify(location).clean
+
+
+def test_snapshots_that_a_run_refers_to_are_not_expired(store: Warehouse, location: str) -> None:
+    snapshots = fill(store, 4)
+    store.append("run", {"runs": [{"snapshot": snapshots[1]}]}, run_id="run")
+    assert pinned_snapshots(store) == {snapshots[1]}
+    assert compact(location, keep_snapshots=NOW).snapshots_expired > 0
+    left = [row["snapshot_id"] for row in store.rows("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
+    assert left == [snapshots[1], store.snapshot()]
+
+
+def test_the_sweep_leaves_staged_and_live_files_and_young_orphans_alone(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 1)
+        store.stage("waiting", {"trajectories": trajectories(1, "w")}, run_id="run")
+        left = Path(store.place.data) / "stored" / "trajectories" / "left.parquet"
+        left.write_bytes(b"x")
+        assert sweep(store, timedelta(days=1)) == []
+        os.utime(left, (time.time() - 90_000,) * 2)
+        assert sweep(store, timedelta(days=1)) == ["stored/trajectories/left.parquet"]
+        assert sweep(store, NOW) == []
+        store.commit()
+        assert store.value("SELECT count(*) FROM trajectories") == 5
+
+
+def test_verify_names_a_missing_a_changed_and_a_truncated_file(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 4)
+        paths = [Path(store.place.data) / file.path for file in sorted(live_files(store), key=lambda file: file.path)]
+    paths[0].unlink()
+    content = bytearray(paths[1].read_bytes())
+    content[len(content) // 2] ^= 1
+    paths[1].write_bytes(bytes(content))
+    paths[2].write_bytes(b"PAR1")
+    found = sorted(finding.message for finding in verify(folder, repair=True).findings)
+    assert len(found) == 3
+    assert f"{paths[0].name} is missing: 4 rows of table 'trajectories' are lost" in found[0]
+    assert f"{paths[1].name} differs from what was appended" in found[1]
+    assert f"{paths[2].name} has 4 bytes, the catalog says" in found[2]
+
+
+def test_verify_rebuilds_a_lost_ledger_and_a_lost_opening_file(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 3)
+        (Path(folder) / "warehouse.sql").unlink()
+        store.ledger._database.execute("DELETE FROM batches")  # type: ignore[attr-defined]
+    broken = verify(folder)
+    assert not broken.clean
+    assert "3 batches are not in the ledger, first 'b0'" in broken.findings[0].message
+    repaired = verify(folder, repair=True)
+    assert {finding.level for finding in repaired.findings} == {"repaired"}
+    assert verify(folder).findings == ()
+    with Warehouse.open(folder) as store:
+        assert store.committed(["b0", "b1", "b2"]) == {"b0", "b1", "b2"}
+
+
+def test_an_intent_whose_data_are_gone_is_refused_without_blocking_others(folder: str) -> None:
+    with Warehouse.open(folder) as one, Warehouse.open(folder) as two:
+        one.stage("lost", {"trajectories": trajectories(1)}, run_id="run")
+        shutil.rmtree(Path(one.place.data) / "stored" / "trajectories")
+        two.stage("whole", {"run_events": [{"kind": "note"}]}, run_id="run")
+        two.commit()
+        assert two.committed(["whole", "lost"]) == {"whole"}
+        with pytest.raises(StorageLost, match=r"batch 'lost' cannot be committed: .* is missing"):
+            one.commit()
+
+
+def test_an_older_schema_is_migrated_once_and_keeps_its_rows(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 2)
+
+    def add_colour(connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute(f"ALTER TABLE {lake.STORED}.trajectories ADD COLUMN IF NOT EXISTS colour VARCHAR")
+
+    place = parse(folder)
+    ledger = open_ledger(place, read_only=False)
+    connection = lake.connect(place, read_only=False)
+    migrations.migrate(connection, 1, to=2, steps={1: add_colour})
+    migrations.migrate(connection, 1, to=2, steps={1: add_colour})
+    connection.close()
+    ledger.close()
+    with Warehouse.open(folder) as store:
+        fill(store, 3)
+        assert store.value("SELECT count(*) FROM trajectories WHERE colour IS NULL") == 12
+        assert "colour" in store.follow("trajectories", store.snapshot() - 1)[0][0]
+
+
+def _fill_under_limit(folder: str, limit_bytes: int, report: str) -> None:
+    with Warehouse.open(folder) as store:
+        store.append("small", {"trajectories": trajectories(1)}, run_id="run")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+        rows = trajectories(300, "big", text=os.urandom(2000).hex())
+        for number, row in enumerate(rows):
+            row["text"] = os.urandom(2000).hex() + str(number)
+        try:
+            store.append("big", {"trajectories": rows}, run_id="run")
+        except StorageFull as error:
+            Path(report).write_text(str(error))
+
+
+def test_a_full_disk_is_an_error_before_acknowledgement(folder: str, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    process = CONTEXT.Process(target=_fill_under_limit, args=(folder, 100_000, str(report)))
+    process.start()
+    process.join(60)
+    assert "no space left for" in report.read_text()
+    assert "the batch was not acknowledged: free space and repeat" in report.read_text()
+    with Warehouse.open(folder) as store:
+        assert store.committed(["small", "big"]) == {"small"}
+        assert list(Path(store.place.data).rglob("*.tmp")) == []
+        store.append("big", {"trajectories": trajectories(2, "x")}, run_id="run")
+    assert verify(folder).clean
+
+
+def _fill_disk(location: str, acknowledged: list[str]) -> None:
+    with Warehouse.open(location) as store:
+        for number in range(1000):
+            rows = [row | {"text": os.urandom(2000).hex()} for row in trajectories(40, f"{number}-")]
+            store.append(f"b{number}", {"trajectories": rows}, run_id="run")
+            acknowledged.append(f"b{number}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
+def test_a_full_small_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("tmpfs cannot be mounted here")
+    location = str(disk / "warehouse")
+    acknowledged: list[str] = []
+    try:
+        with pytest.raises(StorageFull, match="not acknowledged"):
+            _fill_disk(location, acknowledged)
+        subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+        with Warehouse.open(location) as store:
+            assert store.committed(acknowledged) == set(acknowledged)
+        assert verify(location).clean
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_lost_object_store_is_an_error_before_acknowledgement(tmp_path: Path, bucket: str) -> None:
+    location = f"{tmp_path}/w?data={bucket}/lost"
+    with Warehouse.open(location):
+        pass
+    with Warehouse.open(f"{tmp_path}/w?data=s3://no-such-bucket/lost") as store:
+        with pytest.raises(StorageLost, match="the batch was not acknowledged"):
+            store.append("b", {"trajectories": trajectories(1)}, run_id="run")
+
+
+def test_network_file_systems_are_refused_for_a_sqlite_catalog(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /shared\\040disk rw shared:1 - nfs4 server:/x rw\n")
+    assert file_system(Path("/shared disk/w"), mounts.read_text()) == "nfs4"
+    assert file_system(Path("/home/w"), mounts.read_text()) == "ext4"
+    with pytest.raises(UnsafeStorage, match=r"network file system \(nfs4\).*PostgreSQL"):
+        refuse_network_folder(Path("/shared disk/w"), mounts)
+    refuse_network_folder(Path("/home/w"), mounts)
+
+
+@pytest.mark.parametrize(
+    "location, message",
+    [
+        ("postgresql://u@h/d", "names no place for the data"),
+        ("/w?dta=x", "unknown setting 'dta'"),
+        ("/w?data=gs://b/x", "not at 'gs://b/x'"),
+        ("postgresql://u@h/d?data=/x&schema=a-b", "not a plain name"),
+    ],
+)
+def test_impossible_locations_are_refused(location: str, message: str) -> None:
+    with pytest.raises(WarehouseError, match=message):
+        parse(location)
+
+
+def test_the_stock_duckdb_package_opens_the_lake_with_the_written_attach_line(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 2)
+    lines = (Path(folder) / "warehouse.sql").read_text().splitlines()
+    statements = [f"LOAD '{lake.extension_file(name)}';" for name in lake.extensions(parse(folder))]
+    statements += [line for line in lines if not line.startswith(("--", "INSTALL"))]
+    assert any(line.startswith("ATTACH 'ducklake:sqlite:") for line in statements)
+    program = (
+        f"import duckdb; c = duckdb.connect(); [c.execute(line) for line in {statements!r}]; "
+        "print(c.sql('SELECT n, k FROM pass_rate_by_problem').fetchall())"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd="/")
+    assert shown.stdout.strip() == "[(8, 8)]"
+
+
+def test_every_connection_reads_the_sqlite_catalog_in_one_transaction(folder: str) -> None:
+    # otherwise a merge that commits during a query hides the rows it merged
+    setting = "SELECT current_setting('sqlite_disable_multithreaded_scans')"
+    with Warehouse.open(folder) as store:
+        assert store.value(setting) is True
+    assert warehouse.open(folder).execute(setting).fetchall() == [(True,)]
+    assert "SET GLOBAL sqlite_disable_multithreaded_scans = true;" in (Path(folder) / "warehouse.sql").read_text()
+
+
+def test_a_moved_warehouse_opens_where_it_is(folder: str, tmp_path: Path) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 2)
+    moved = tmp_path / "elsewhere"
+    shutil.move(folder, moved)
+    with Warehouse.open(moved) as store:
+        fill(store, 3)
+        assert store.value("SELECT sum(len(token_ids)) FROM trajectories") == 36
+    assert warehouse.open(moved).execute("SELECT sum(len(token_ids)) FROM trajectories").fetchall() == [(36,)]
+    assert verify(moved, repair=True).clean
