@@ -15,8 +15,8 @@ from tasks.engines import checkpoint
 from tasks.problems import problem as problems_module
 from tasks.problems.decontamination import decontaminate
 from tasks.problems.problem import Problem
-from tasks.problems.prompt import template_for
-from tasks.problems.sources import ReadReport, read
+from tasks.problems.prompt import Template, template_for
+from tasks.problems.sources import Objection, ReadReport, read
 from tasks.stage import Context, Stage, StageError
 
 
@@ -33,11 +33,12 @@ def inputs(context: Context) -> dict[str, Any]:
 def body(context: Context) -> dict[str, Any]:
     """Ingest, resolve, encode every prompt once."""
     config = context.config
-    report = read(config.problems)
     folder = reference_folder(context)
     tokenizer = checkpoint.load_tokenizer(folder)
     template = template_for(config.reference, tokenizer)
-    kept, prompts, left_out = _encode(report, template, tokenizer, config)
+    report = read(config.problems, _too_long(template, tokenizer, config))
+    left_out = dict(report.left_out)
+    kept, prompts = _encode(report, template, tokenizer, config)
     if config.problems.source != "miniature":  # whose splits are disjoint by construction
         kept, prompts = _decontaminated(context, kept, prompts, left_out)
     _check(kept, report, left_out)
@@ -94,19 +95,22 @@ def fingerprint(problems: Sequence[Problem]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
+def _too_long(template: Template, tokenizer: Any, config: RunConfig) -> Objection:
+    most = config.problems.max_prompt_tokens
+
+    def objection(problem: Problem) -> str | None:
+        return None if len(template.encode(tokenizer, problem)) <= most else f"prompt longer than {most} tokens"
+
+    return objection
+
+
 def _encode(
-    report: ReadReport, template: Any, tokenizer: Any, config: RunConfig
-) -> tuple[list[Problem], list[dict[str, Any]], dict[str, int]]:
-    kept: list[Problem] = []
+    report: ReadReport, template: Template, tokenizer: Any, config: RunConfig
+) -> tuple[list[Problem], list[dict[str, Any]]]:
+    kept = [limited(problem, config) for problem in report.problems]
     prompts: list[dict[str, Any]] = []
-    left_out = dict(report.left_out)
-    for problem in report.problems:
+    for problem in kept:
         ids = template.encode(tokenizer, problem)
-        if len(ids) > config.problems.max_prompt_tokens:
-            reason = f"prompt longer than {config.problems.max_prompt_tokens} tokens"
-            left_out[reason] = left_out.get(reason, 0) + 1
-            continue
-        kept.append(limited(problem, config))
         prompts.append(
             {
                 "prompt_id": prompt_id(ids),
@@ -116,7 +120,7 @@ def _encode(
                 "text": template.render(problem),
             }
         )
-    return kept, prompts, left_out
+    return kept, prompts
 
 
 def _decontaminated(

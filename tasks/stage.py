@@ -108,20 +108,23 @@ def key_of(stage: Stage, context: Context) -> str:
 
 def run_stage(stage: Stage, context: Context, *, force: bool = False) -> StageResult:
     """Run `stage` unless its key has completed before; record the outcome in the warehouse either way."""
+    try:
+        return _run(stage, context, force=force)
+    except BaseException as error:
+        message = f"{type(error).__name__}: {error}"
+        runs.note(context.warehouse, context.run_id, stage=stage.name, kind="failed", message=message)
+        raise
+
+
+def _run(stage: Stage, context: Context, *, force: bool) -> StageResult:
     started = time.monotonic()
     store = context.warehouse
     key = key_of(stage, context)
     with store.lock(f"stage/{key}", timeout_s=LOCK_TIMEOUT_S):
         known = None if force else finished(store, stage.name, key=key)
-        if known is not None and stage.usable(known):
-            return _record(stage, context, key, known, skipped=True, seconds=time.monotonic() - started)
-        try:
-            manifest = stage.body(context)
-        except BaseException as error:
-            message = f"{type(error).__name__}: {error}"
-            runs.note(store, context.run_id, stage=stage.name, kind="failed", message=message)
-            raise
-        return _record(stage, context, key, manifest, skipped=False, seconds=time.monotonic() - started)
+        skipped = known is not None and stage.usable(known)
+        manifest = known if known is not None and skipped else stage.body(context)
+        return _record(stage, context, key, manifest, skipped=skipped, seconds=time.monotonic() - started)
 
 
 def finished(

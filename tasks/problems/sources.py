@@ -28,6 +28,10 @@ LAYOUTS: dict[str, Callable[[Record, str], Problem]] = {
 NOT_NEEDED = "more than problems.train or problems.evaluation"
 
 
+Objection = Callable[[Problem], str | None]
+"""Why a problem cannot be used, or None."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadReport:
     """What came out of a source."""
@@ -40,14 +44,21 @@ class ReadReport:
     """Number of problems left out, by reason; the unjudgeable ones among them."""
 
 
-def read(config: ProblemsConfig) -> ReadReport:
-    """The problems that `config` asks for. Raises InvalidProblem (names file, line and field) or TooFewCompositions."""
+def no_objection(_: Problem) -> None:
+    """An Objection that takes every problem."""
+
+
+def read(config: ProblemsConfig, objection: Objection = no_objection) -> ReadReport:
+    """The problems that `config` asks for, the next ones taking the place of those that meet an `objection`.
+
+    Raises InvalidProblem (names file, line and field) or TooFewCompositions.
+    """
     if config.source == "miniature" or config.path is None:
         return ReadReport(tuple(miniature.generate(config.train, config.evaluation, config.seed)), (), {})
     path = Path(config.path)
     if config.source == "kattis":
-        return _selected(read_packages(path, path.name), config)
-    return _selected(read_file(path, config.source), config)
+        return _selected(read_packages(path, path.name), config, objection)
+    return _selected(read_file(path, config.source), config, objection)
 
 
 def read_file(path: Path, layout: str = "jsonl") -> list[Problem]:
@@ -70,7 +81,7 @@ def split_of(problem_id: str, config: ProblemsConfig) -> Split:
     return "evaluation" if _draw(problem_id, config.seed) < share else "train"
 
 
-def _selected(problems: Iterable[Problem], config: ProblemsConfig) -> ReadReport:
+def _selected(problems: Iterable[Problem], config: ProblemsConfig, objection: Objection) -> ReadReport:
     unjudgeable: list[Problem] = []
     splits: dict[Split, list[Problem]] = {"train": [], "evaluation": []}
     left_out: Counter[str] = Counter()
@@ -85,8 +96,14 @@ def _selected(problems: Iterable[Problem], config: ProblemsConfig) -> ReadReport
     wanted: tuple[tuple[Split, int], ...] = (("train", config.train), ("evaluation", config.evaluation))
     for split, most in wanted:
         ordered = sorted(splits[split], key=lambda problem: _draw(problem.problem_id, config.seed + 1))
-        chosen += ordered[:most]
-        left_out[NOT_NEEDED] += max(0, len(ordered) - most)
+        taken: list[Problem] = []
+        for problem in ordered:
+            reason = NOT_NEEDED if len(taken) >= most else objection(problem)
+            if reason is None:
+                taken.append(problem)
+            else:
+                left_out[reason] += 1
+        chosen += taken
     return ReadReport(tuple(chosen), tuple(unjudgeable), {reason: n for reason, n in left_out.items() if n})
 
 
