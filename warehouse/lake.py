@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -53,19 +54,19 @@ def consistency(place: Place) -> list[str]:
 
 def attach(place: Place, *, read_only: bool) -> str:
     """The ATTACH statement of the place."""
-    options = [
-        f"DATA_PATH {quoted(place.data)}",
-        "OVERRIDE_DATA_PATH true",  # the folder may have been moved or copied since it was made
-        "DATA_INLINING_ROW_LIMIT 0",
-    ]
+    options = [f"DATA_PATH {quoted(place.data)}", "OVERRIDE_DATA_PATH true"]  # it may have been moved or copied
     if place.postgres is None:
         catalog = f"ducklake:sqlite:{place.folder}/catalog.sqlite"
-        options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 10000"]
+        options.append("META_BUSY_TIMEOUT 10000")
     else:
         catalog = f"ducklake:postgres:{libpq(place.postgres)}"
         options.append(f"METADATA_SCHEMA {quoted(place.schema)}")
     if read_only:
         options.append("READ_ONLY")
+    else:
+        options.append("DATA_INLINING_ROW_LIMIT 0")
+        if place.postgres is None:
+            options.append("META_JOURNAL_MODE 'WAL'")
     return f"ATTACH {quoted(catalog)} AS {LAKE} ({', '.join(options)})"
 
 
@@ -171,6 +172,12 @@ def question_statements() -> list[tuple[str, str]]:
             statement = "\n".join(line for line in lines if not line.startswith("--"))
             found.append((" ".join(asked), statement))
     return found
+
+
+def views_fingerprint() -> str:
+    """Identity of the views and macros that this code makes."""
+    statements = [masked_view(table) for table in TABLES.values()] + [text for _, text in question_statements()]
+    return hashlib.sha256("\n".join(statements).encode()).hexdigest()[:16]
 
 
 def create_everything(connection: duckdb.DuckDBPyConnection) -> None:

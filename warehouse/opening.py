@@ -10,6 +10,7 @@ from warehouse import lake
 from warehouse.errors import NewerSchema, WarehouseMissing
 from warehouse.files import storage_errors, write_durably
 from warehouse.ledger import FolderLedger, Ledger
+from warehouse.migrations import migrate
 from warehouse.place import Place, refuse_network_folder
 from warehouse.schema import SCHEMA_VERSION
 
@@ -47,9 +48,9 @@ def prepare(place: Place, ledger: Ledger, *, read_only: bool) -> duckdb.DuckDBPy
         if version is None:
             raise WarehouseMissing(f"the warehouse at {place} is empty: run the pipeline first")
         return lake.connect(place, read_only=True)
-    if version is None or version < SCHEMA_VERSION:
-        return _create_or_migrate(place, ledger)
-    return lake.connect(place, read_only=False)
+    if version == SCHEMA_VERSION and ledger.get("views") == lake.views_fingerprint():
+        return lake.connect(place, read_only=False)
+    return _create_or_migrate(place, ledger)
 
 
 def stored_version(ledger: Ledger) -> int | None:
@@ -66,14 +67,11 @@ def _create_or_migrate(place: Place, ledger: Ledger) -> duckdb.DuckDBPyConnectio
             lake.create_everything(connection)
             if place.folder is not None:
                 write_opening_file(place)
-            if ledger.get("warehouse_id") is None:
-                ledger.put("warehouse_id", uuid.uuid4().hex[:12])
-            ledger.put("schema_version", str(SCHEMA_VERSION))
-        elif version < SCHEMA_VERSION:
-            from warehouse.migrations import migrate
-
+            ledger.put("warehouse_id", ledger.get("warehouse_id") or uuid.uuid4().hex[:12])
+        elif version < SCHEMA_VERSION or ledger.get("views") != lake.views_fingerprint():
             migrate(connection, version)
-            ledger.put("schema_version", str(SCHEMA_VERSION))
+        ledger.put("views", lake.views_fingerprint())
+        ledger.put("schema_version", str(SCHEMA_VERSION))
     return connection
 
 

@@ -130,6 +130,16 @@ def test_an_older_schema_is_migrated_once_and_keeps_its_rows(folder: str) -> Non
         assert "colour" in store.follow("trajectories", store.snapshot() - 1)[0][0]
 
 
+def test_views_of_an_earlier_version_are_made_anew(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 1)
+        store.connection.execute("CREATE OR REPLACE VIEW q0 AS SELECT 1 AS old")
+        store.ledger.put("views", "earlier")
+    with Warehouse.open(folder) as store:
+        assert "s_lower" in store.arrow("SELECT * FROM q0").column_names
+        assert store.value("SELECT count(*) FROM trajectories") == 4
+
+
 def _fill_under_limit(folder: str, limit_bytes: int, report: str) -> None:
     with Warehouse.open(folder) as store:
         store.append("small", {"trajectories": trajectories(1)}, run_id="run")

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from warehouse import TABLES, Warehouse, documentation, encoding
+from warehouse.schema import PROVENANCE
+
+PAGE = Path(__file__).parents[2] / "docs" / "warehouse.md"
+
+
+def test_the_page_documents_every_table_column_view_and_macro() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == documentation.with_reference(text), "run: python -m warehouse.documentation docs/warehouse.md"
+    assert all(f"### {name}\n" in text for name in TABLES)
+
+
+def test_the_page_asks_ten_questions_that_the_warehouse_understands(folder: str) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    questions = re.findall(r"```sql\n(.*?)```", text.split("<!-- questions -->")[1].split("<!-- end")[0], re.DOTALL)
+    assert len(questions) == 10
+    with Warehouse.open(folder) as store:
+        for question in questions:
+            store.rows(question)
+
+
+def test_the_attach_line_of_the_page_is_the_one_the_warehouse_writes(folder: str) -> None:
+    with Warehouse.open(folder):
+        pass
+    written = (Path(folder) / "warehouse.sql").read_text().replace(folder, ".spo/warehouse")
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    for line in written.splitlines():
+        if not line.startswith(("--", "INSTALL")):
+            assert " ".join(line.split()) in page
+
+
+def test_the_catalog_explains_every_column_to_any_client(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        rows = store.rows(
+            "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() WHERE schema_name = 'stored'"
+        )
+    found = {(row["table_name"], row["column_name"]): (row["data_type"], row["comment"]) for row in rows}
+    for table in TABLES.values():
+        for column in (*table.columns, *PROVENANCE):
+            kind, comment = found.pop((table.name, column.name))
+            assert comment == column.meaning
+            assert kind.replace(" WITH TIME ZONE", "TZ").replace('"', "") == column.type.replace('"', "")
+    assert found == {}
+
+
+def test_arrow_fields_carry_their_meaning_and_nullability() -> None:
+    for table in TABLES.values():
+        schema = encoding.arrow_schema(table.name)
+        for column in (*table.columns, *PROVENANCE):
+            field = schema.field(column.name)
+            assert field.metadata == {b"doc": column.meaning.encode()}
+            assert field.nullable is not column.required
