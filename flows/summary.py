@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -30,7 +33,7 @@ def show(console: Console, run_id: str | None = None) -> None:
         report = finished(store, "report", run_id=run_id)
     console.print(f"\nWarehouse  {warehouse_location()}", highlight=False)
     console.print("Question   the five training prompts that the reference policy finds hardest, in SQL:")
-    console.print(f'  spo sql "{" ".join(QUESTION.split())}"', highlight=False, soft_wrap=True)
+    console.print(f'  {_command()} sql "{" ".join(QUESTION.split())}"', highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for name in answer[0] if answer else []:
         table.add_column(name, justify="right" if name != "problem_id" else "left")
@@ -42,6 +45,12 @@ def show(console: Console, run_id: str | None = None) -> None:
         console.print(f"Picture    {report['learning_curve']}", highlight=False, soft_wrap=True)
     console.print(f"Run files  {home() / 'runs' / run_id}", highlight=False, soft_wrap=True)
     console.print(f"Prefect    {api_url().removesuffix('/api')}  (stop it with `make down`)", highlight=False)
+
+
+def _command() -> str:
+    """How this program was called, so that the line can be copied."""
+    called = Path(sys.argv[0])
+    return os.path.relpath(called) if called.name == "spo" else "spo"
 
 
 def _pass_at_k(console: Console, manifest: dict[str, Any] | None) -> None:
