@@ -43,6 +43,10 @@ def stage_files(store: Store, batch_id: str, run_id: str, parts: Sequence[tuple[
     return Intent(key, batch_id, run_id, tuple(files))
 
 
+class _Behind(Exception):
+    """The catalog has commits that the ledger lacks."""
+
+
 class Committer:
     """Leads or follows group commits over one connection, which it uses alone while it holds the lock."""
 
@@ -71,17 +75,22 @@ class Committer:
         intents = self._ledger.intents(GROUP)
         if not intents:
             return
-        self.reconcile()
+        try:
+            refused = self._commit_fresh(intents)
+        except _Behind:
+            self.reconcile()
+            refused = self._commit_fresh(intents)
+        self._ledger.remove_intents(intent.key for intent in intents if intent.key not in refused)
+        reach("intents-removed")
+
+    def _commit_fresh(self, intents: list[Intent]) -> set[str]:
+        """Register those batches that the ledger does not know; the keys of intents that were refused."""
         known = self._ledger.snapshots(intent.batch_id for intent in intents)
         fresh: dict[str, Intent] = {}
         for intent in intents:
             if intent.batch_id not in known:
                 fresh.setdefault(intent.batch_id, intent)
-        if fresh:
-            refused = self._register_or_refuse(list(fresh.values()))
-            intents = [intent for intent in intents if intent.key not in refused]
-        self._ledger.remove_intents(intent.key for intent in intents)
-        reach("intents-removed")
+        return self._register_or_refuse(list(fresh.values())) if fresh else set()
 
     def reconcile(self) -> None:
         """Enter every commit that the catalog has and the ledger lacks; the caller holds the lock."""
@@ -94,7 +103,6 @@ class Committer:
                 for batch in listed(snapshot, extra)
             ]
             self._ledger.record(found, current)
-        reach("ledger-reconciled")
 
     def _register_or_refuse(self, intents: list[Intent]) -> set[str]:
         try:
@@ -138,10 +146,13 @@ class Committer:
         connection.execute("BEGIN")
         reach("transaction-begun")
         try:
+            if lake.current_snapshot(connection) != int(self._ledger.get("reconciled") or 0):
+                raise _Behind
+            reach("ledger-reconciled")
             lake.register(connection, list(paths.items()), extra_info(intents), f"{len(intents)} batches")
             reach("files-registered")
             connection.execute("COMMIT")
-        except duckdb.Error:
+        except (duckdb.Error, _Behind):
             _roll_back(connection)
             raise
         return lake.current_snapshot(connection)

@@ -22,6 +22,13 @@ STORED: Final = "stored"
 """Schema of the tables; the lake's main schema holds the views, which leave out quarantined batches."""
 METADATA: Final = f"__ducklake_metadata_{LAKE}"
 _VIEWS: Final = Path(__file__).parent / "views"
+_MERGED_FILES: Final = {
+    "parquet_compression": "zstd",
+    "parquet_compression_level": "1",
+    "parquet_version": "2",
+    "parquet_row_group_size": "2048",
+    "target_file_size": "256MB",
+}
 _NO_DOWNLOADS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
@@ -182,6 +189,8 @@ def views_fingerprint() -> str:
 
 def create_everything(connection: duckdb.DuckDBPyConnection) -> None:
     """Make tables, comments, views and macros in one transaction; harmless when they are there."""
+    for option, value in _MERGED_FILES.items():
+        connection.execute(f"CALL ducklake_set_option('{LAKE}', ?, ?)", [option, value])
     connection.execute("BEGIN")
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {STORED}")
     for table in TABLES.values():

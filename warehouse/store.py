@@ -114,7 +114,7 @@ class Warehouse:
             known = self._ledger.snapshots([batch_id])
             if batch_id not in known:
                 self.stage(batch_id, tables, run_id=run_id)
-                self.commit()
+                self._commit_staged()
                 known = self._ledger.snapshots([batch_id])
             return known[batch_id]
 
@@ -142,11 +142,14 @@ class Warehouse:
     def commit(self) -> int:
         """Make every batch that is staged now, by anybody, visible; the newest snapshot."""
         with self._writing:
-            keys = [intent.key for intent in self._staged] or [intent.key for intent in self._ledger.intents()]
-            if keys:
-                self._committer.commit(keys, timeout_s=COMMIT_TIMEOUT_S)
-            self._staged.clear()
+            self._commit_staged()
             return self.snapshot()
+
+    def _commit_staged(self) -> None:
+        staged = self._staged or self._ledger.intents()
+        self._staged = []
+        if staged:
+            self._committer.commit([intent.key for intent in staged], timeout_s=COMMIT_TIMEOUT_S)
 
     def committed(self, batch_ids: Iterable[str]) -> set[str]:
         """Those of the batches that are visible."""
