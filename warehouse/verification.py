@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -167,3 +167,28 @@ def _check_rest(warehouse: Warehouse, *, repair: bool) -> Iterator[Finding]:
             yield Finding("repaired", "warehouse.sql was written again")
         else:
             yield Finding("note", "warehouse.sql is missing or old: verify with repair writes it again")
+
+
+LEAK_LETTERS: Final = 12
+"""Expected outputs shorter than this also turn up in prompts by chance."""
+
+
+def leaks(location: str | Path | None = None) -> list[dict[str, Any]]:
+    """Prompts that contain a hidden test's expected output: prompt_id, problem_id, position of the test.
+
+    Outputs that are also in the problem's statement or its public tests are no leak, nor are very short ones.
+    """
+    with Warehouse.open(location, read_only=True) as warehouse:
+        return warehouse.rows(
+            """
+            SELECT DISTINCT prompt_id, problem_id, position
+            FROM prompts
+            JOIN tests USING (problem_id)
+            JOIN problems USING (problem_id)
+            WHERE hidden AND length(trim(expected)) >= ? AND contains(prompts.text, trim(expected))
+                AND NOT contains(coalesce(statement, ''), trim(expected))
+                AND NOT contains(CAST(coalesce(public_tests, []) AS VARCHAR), trim(expected))
+            ORDER BY ALL
+            """,
+            [LEAK_LETTERS],
+        )

@@ -9,7 +9,7 @@ import pytest
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import InvalidRows, Warehouse, WarehouseError
 from warehouse.exchange import export, import_
-from warehouse.verification import verify
+from warehouse.verification import leaks, verify
 
 SECRET = "SECRET-EXPECTED-OUTPUT"
 
@@ -148,3 +148,11 @@ def test_a_bad_line_is_refused_by_file_and_line_before_anything_is_written(
         import_(folder, path, table="trajectories")
     with Warehouse.open(folder) as store:
         assert store.value("SELECT count(*) FROM trajectories") == 0
+
+
+def test_a_prompt_with_a_hidden_expected_output_is_found(filled: str) -> None:
+    assert leaks(filled) == []
+    with Warehouse.open(filled) as store:
+        row = {"prompt_id": "bad", "problem_id": "p0", "token_ids": [1], "text": f"Add. The answer is {SECRET}."}
+        store.append("leak", {"prompts": [row]}, run_id="run")
+    assert leaks(filled) == [{"prompt_id": "bad", "problem_id": "p0", "position": 0}]
