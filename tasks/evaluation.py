@@ -159,6 +159,7 @@ def _manifest(
             "interval": [difference.low, difference.high],
             "p_value": difference.p_value,
         }
+    known = len(policies) * len(material.prompts) * config.samples - sampled
     largest = f"pass@{max(config.ks)}"
     change = comparison[largest]
     return {
@@ -167,7 +168,7 @@ def _manifest(
         "curve": curve,
         "comparison": comparison,
         "described": f"{len(material.prompts)} evaluation problems, {config.samples} samples each, {label}",
-        "reused": "" if sampled == len(policies) * len(material.prompts) * config.samples else "known samples",
+        "reused": f"{known} samples of earlier evaluations" if known else "",
         "summary": f"{largest} {100 * change['before']:.1f}% -> {100 * change['after']:.1f}%, {sampled} new samples",
     }
 
