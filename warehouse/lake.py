@@ -29,6 +29,8 @@ _MERGED_FILES: Final = {
     "parquet_row_group_size": "2048",
     "target_file_size": "256MB",
 }
+SESSION: Final = (f"USE {LAKE}", "SET TimeZone = 'UTC'", "SET enable_progress_bar = false")
+"""What every cursor of a connection has to be told again."""
 _NO_DOWNLOADS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
@@ -46,8 +48,7 @@ def opening(place: Place, *, read_only: bool) -> list[str]:
     if place.remote:
         statements.append(_secret())
     statements += consistency(place)
-    settings = ["SET TimeZone = 'UTC'", "SET enable_progress_bar = false"]
-    return [*statements, attach(place, read_only=read_only), f"USE {LAKE}", *settings]
+    return [*statements, attach(place, read_only=read_only), *SESSION]
 
 
 def consistency(place: Place) -> list[str]:

@@ -216,7 +216,8 @@ class Warehouse:
         cursor: duckdb.DuckDBPyConnection | None = getattr(self._readers, "cursor", None)
         if cursor is None:
             cursor = self._connection.cursor()
-            cursor.execute(f"USE {lake.LAKE}")
+            for statement in lake.SESSION:
+                cursor.execute(statement)
             self._readers.cursor = cursor
         return cursor
 
