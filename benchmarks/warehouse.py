@@ -154,13 +154,14 @@ def plain_ducklake(folder: str) -> Iterator[Append]:
 @contextmanager
 def delta(folder: str) -> Iterator[Append]:
     from deltalake import write_deltalake
+    from deltalake.exceptions import DeltaError
 
     def append(name: str, rows: list[dict[str, Any]]) -> int:
         for attempt in range(1000):
             try:
                 write_deltalake(f"{folder}/delta", _arrow(name, rows), mode="append")
                 return attempt
-            except OSError:
+            except (OSError, DeltaError):
                 time.sleep(0.01)
         raise RuntimeError("1000 conflicts")
 
