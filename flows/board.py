@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from flows.settings import STAGES
-
 PUBLISH_EVERY_S = 2.0
 LOG_EVERY_S = 15.0
 RATE_WINDOW_S = 60.0
@@ -37,11 +35,11 @@ class Line:
 
 
 class Board:
-    """The lines of one run; publishing is throttled, and a server that does not answer never stops a stage."""
+    """The lines of a run or study; publishing is throttled, and a server that does not answer never stops a stage."""
 
     def __init__(self, stages: Sequence[str], publish: Publisher, log: Log) -> None:
-        self.lines = {stage: Line(stage) for stage in STAGES if stage in stages}
-        self._publish, self._log = publish, log
+        self.lines = {stage: Line(stage) for stage in stages}
+        self._publish, self.log = publish, log
         self._published = self._logged = 0.0
         self._started: dict[str, float] = {}
         self._marks: list[tuple[float, int]] = []
@@ -67,7 +65,7 @@ class Board:
         line.seconds = now - self._started.get(stage, then)
         if now - self._logged >= LOG_EVERY_S:
             self._logged = now
-            self._log(describe(line))
+            self.log(describe(line))
         self._push(force=False)
 
     def end(self, stage: str, state: str, note: str) -> None:
@@ -75,7 +73,7 @@ class Board:
         line = self.lines[stage]
         line.state, line.note, line.remaining_s = state, note, None
         line.seconds = time.monotonic() - self._started.get(stage, time.monotonic())
-        self._log(f"{stage}: {state} in {duration(line.seconds)}; {note}")
+        self.log(f"{stage}: {state} in {duration(line.seconds)}; {note}")
         self._push(force=True)
 
     def _push(self, *, force: bool) -> None:
@@ -83,6 +81,25 @@ class Board:
         if force or now - self._published >= PUBLISH_EVERY_S:
             self._published = now
             self._publish([asdict(line) for line in self.lines.values()])
+
+
+class OneLine:
+    """The board of a whole run as a single line of another board: shows the stage that is under way."""
+
+    def __init__(self, board: Board, line: str) -> None:
+        self._board, self._line = board, line
+
+    def start(self, stage: str) -> None:
+        """`stage` begins."""
+        self._board.progress(self._line, 0, 0, "", stage)
+
+    def progress(self, stage: str, done: int, total: int, unit: str, note: str) -> None:
+        """`stage` has done `done` of `total` units."""
+        self._board.progress(self._line, done, total, unit, f"{stage} {note}".strip())
+
+    def end(self, stage: str, state: str, note: str) -> None:
+        """`stage` ended; only the log hears of it."""
+        self._board.log(f"{self._line}, {stage}: {state}; {note}")
 
 
 class Publisher:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flows import judge_command, warehouse_commands
+from flows import judge_command, study_command, warehouse_commands
 from flows.settings import api_url, home, recipe_names, warehouse_location
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 console = Console()
 errors = Console(stderr=True)
 app.command()(judge_command.judge)
+app.command()(study_command.study)
 app.command()(warehouse_commands.compact)
 app.command()(warehouse_commands.verify)
 app.command()(warehouse_commands.export)

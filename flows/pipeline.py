@@ -23,7 +23,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import WithJsonSchema
 
-from flows.board import Board, Log, Publisher
+from flows.board import Board, Log, OneLine, Publisher
 from flows.settings import RECIPES, STAGES, home, warehouse_location
 from tasks import config as configuration
 
@@ -118,9 +118,16 @@ def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
 
 
 def _run(stages: Sequence[str], *, run_id: str, force: Iterable[str], pin: int | None) -> None:
+    board = Board(stages, Publisher(get_run_context().flow_run.id), Log())  # type: ignore[union-attr]
+    execute_stages(stages, run_id, board, force=force, pin=pin)
+
+
+def execute_stages(
+    stages: Sequence[str], run_id: str, board: Board | OneLine, *, force: Iterable[str] = (), pin: int | None = None
+) -> None:
+    """The stages of a run in order, each as a Prefect task of the current flow run, shown on `board`."""
     log = get_run_logger()
     log.info("run %s, stages %s, warehouse %s", run_id, ", ".join(stages), warehouse_location())
-    board = Board(stages, Publisher(get_run_context().flow_run.id), Log())  # type: ignore[union-attr]
     for stage in stages:
         board.start(stage)
         try:
@@ -153,7 +160,7 @@ def _task(stage: str) -> Any:
     )(_execute)
 
 
-def _execute(stage: str, run_id: str, board: Board, force: bool, pin: int | None) -> Any:
+def _execute(stage: str, run_id: str, board: Board | OneLine, force: bool, pin: int | None) -> Any:
     from tasks import runs
     from tasks.stage import Context, run_stage
     from warehouse import Warehouse

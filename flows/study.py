@@ -1,0 +1,158 @@
+"""The flow `spo/study`: many runs that differ in what a study compares, over several seeds, and their comparison.
+
+A study is a TOML file in `flows/studies`: arms (a recipe each, with overrides) and groups of arms to show together.
+Every arm and seed is an ordinary run, so a study that was stopped continues where it was, and a second one finds
+everything done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.context import get_run_context
+from pydantic import Field, ValidationError, model_validator
+
+from flows.board import Board, Log, OneLine, Publisher
+from flows.pipeline import execute_stages
+from flows.settings import RECIPES, STAGES, home, warehouse_location
+from tasks import config as configuration
+from tasks.config import InvalidConfig, PositiveInt, Section, UnknownRecipe
+
+STUDIES = Path(__file__).parent / "studies"
+
+
+class Arm(Section):
+    """One way of training that is compared with others."""
+
+    recipe: str
+    label: str
+    overrides: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class Group(Section):
+    """Arms that one table and one picture show together."""
+
+    title: str
+    arms: tuple[str, ...]
+    text: str = ""
+
+
+class Study(Section):
+    """Arms, each run once per seed, and the groups in which they are compared."""
+
+    title: str
+    seeds: PositiveInt = 3
+    overrides: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Fields of every arm's recipe to change; an arm's own overrides win over these."""
+    arms: dict[str, Arm] = Field(min_length=1)
+    groups: tuple[Group, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _groups_name_arms(self) -> Study:
+        for group in self.groups:
+            for name in group.arms:
+                if name not in self.arms:
+                    raise ValueError(f"group {group.title!r} names the arm {name!r}; there are {', '.join(self.arms)}")
+        return self
+
+    def config(self, arm: str, seed: int) -> configuration.RunConfig:
+        """The configuration of one run."""
+        tree: dict[str, Any] = {}
+        for overrides in (self.overrides, self.arms[arm].overrides, {"seed": seed}):
+            configuration.merge(tree, overrides)
+        return configuration.load(self.arms[arm].recipe, tree, folder=RECIPES)
+
+
+def load(name: str) -> Study:
+    """The study `name` (in flows/studies, or the path of a TOML file). Raises UnknownRecipe or InvalidConfig."""
+    path = Path(name) if name.endswith(".toml") else STUDIES / f"{name}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in STUDIES.glob("*.toml")))
+        raise UnknownRecipe(f"no study {name!r} ({path} does not exist); known studies: {known}")
+    try:
+        found = Study.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise InvalidConfig(f"{path}: {error}") from error
+    for arm in found.arms:
+        found.config(arm, 0)
+    return found
+
+
+def origin(name: str, arm: str, config: configuration.RunConfig) -> str:
+    """What the run of an arm and seed is known by: another configuration is another run."""
+    digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
+    return f"study/{Path(name).stem}/{arm}/{config.seed}/{digest}"
+
+
+@flow(name="spo", flow_run_name="study-{study}", validate_parameters=True)
+def study(study: str = "quick", seeds: int | None = None, arms: list[str] | None = None) -> None:
+    """Run every arm of a study once per seed, then compare them.
+
+    study: a name in flows/studies or the path of a TOML file.
+    seeds: number of seeds, instead of the study's own.
+    arms: run only these.
+    """
+    definition = load(study)
+    chosen = list(arms or definition.arms)
+    if unknown := [arm for arm in chosen if arm not in definition.arms]:
+        raise InvalidConfig(f"study {study!r} has no arm {unknown[0]!r}; it has {', '.join(definition.arms)}")
+    work = [(arm, seed) for seed in range(seeds or definition.seeds) for arm in chosen]
+    lines = [f"{arm} {seed}" for arm, seed in work]
+    board = Board([*lines, "compare"], Publisher(get_run_context().flow_run.id), Log())  # type: ignore[union-attr]
+    found: dict[str, list[str]] = {arm: [] for arm in chosen}
+    failed: list[str] = []
+    for line, (arm, seed) in zip(lines, work, strict=True):
+        run_id = _run(study, arm, definition.config(arm, seed))
+        if _one(board, line, run_id):
+            found[arm].append(run_id)
+        else:
+            failed.append(f"{line} (run {run_id})")
+    _compare(definition, study, found, board)
+    if failed:
+        raise StudyIncomplete(f"{len(failed)} of {len(work)} runs failed: {', '.join(failed)}; the study again retries")
+
+
+class StudyIncomplete(Exception):
+    """Some runs of a study failed; the others were compared."""
+
+
+def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
+    from tasks import runs
+    from warehouse import Warehouse
+
+    with closing(Warehouse.open(warehouse_location())) as store:
+        return runs.create(store, config, origin=origin(name, arm, config))
+
+
+def _one(board: Board, line: str, run_id: str) -> bool:
+    """Whether the run ended well; training that is stopped by its guards is a result, and the others get their turn."""
+    from tasks.trainer.errors import TrainerError
+
+    board.start(line)
+    try:
+        execute_stages(STAGES[:-1], run_id, OneLine(board, line))
+    except TrainerError as error:
+        board.end(line, "failed", f"{run_id}: {type(error).__name__}: {error}"[:300])
+        return False
+    board.end(line, "done", run_id)
+    return True
+
+
+def _compare(definition: Study, name: str, found: Mapping[str, Sequence[str]], board: Board) -> None:
+    from tasks import study_report
+    from warehouse import Warehouse
+
+    board.start("compare")
+    labels = {arm: definition.arms[arm].label for arm in found}
+    groups = [(group.title, group.text, [arm for arm in group.arms if found.get(arm)]) for group in definition.groups]
+    with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
+        arms = {arm: study_report.collect(store, labels[arm], run_ids) for arm, run_ids in found.items() if run_ids}
+    folder = home() / "studies" / Path(name).stem
+    page = study_report.write(definition.title, arms, groups, folder)
+    board.end("compare", "done", str(page))

@@ -1,0 +1,43 @@
+"""`spo study`: submit a study, watch it, show its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from flows.settings import home
+
+console = Console()
+
+
+class StudyFailed(Exception):
+    """The study ended without all its runs; what it says can be tried again with the same command."""
+
+
+def study(
+    name: Annotated[str, typer.Argument(help="Study in flows/studies, or a TOML file.")] = "quick",
+    seeds: Annotated[int | None, typer.Option(help="Seeds of every arm, instead of the study's own.")] = None,
+    arm: Annotated[list[str] | None, typer.Option(help="Only these arms.")] = None,
+) -> None:
+    """Compare ways of training over several seeds; stopped or failed, the same command continues."""
+    from flows import embedded, watching
+    from flows.study import load
+
+    definition = load(name)
+    if not embedded.healthy():
+        embedded.up(console.print)
+    shown = Path(name).absolute() if name.endswith(".toml") else name
+    parameters = {"study": str(shown), "seeds": seeds, "arms": arm or None}
+    runs = len(arm or definition.arms) * (seeds or definition.seeds)
+    console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
+    state = watching.watch(watching.submit("spo/study", parameters), console)
+    folder = home() / "studies" / Path(name).stem
+    if (folder / "study.md").is_file():
+        console.print(Markdown((folder / "study.md").read_text(encoding="utf-8")))
+        console.print(f"Page       {folder / 'report.html'}", highlight=False, soft_wrap=True)
+    if state != "COMPLETED":
+        raise StudyFailed(f"the study ended as {state}; `spo study {name}` continues it; logs: {home() / 'logs'}")

@@ -1,0 +1,175 @@
+"""The comparison of a study: measures of each arm over its seeds with intervals, as a page, pictures and Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks import figures
+from tasks.estimators import student_quantile
+from tasks.figures import Measure, Series
+from tasks.report_page import Report, Section, Table, write_report
+from tasks.stage import finished
+from warehouse import Warehouse
+
+DIVERSITY = """
+-- How diverse are the samples of a policy at the evaluation settings (means over problems)?
+SELECT avg(distinct_correct) AS "distinct correct", avg(duplicate_share) AS "duplicates", avg(entropy) AS "entropy"
+FROM (
+    SELECT problem_id, count(DISTINCT normal_hash) FILTER (reward = 0) AS distinct_correct,
+           1 - count(DISTINCT normal_hash) / count(*) AS duplicate_share, avg(entropy) AS entropy
+    FROM eval_samples WHERE policy_id = ? AND sampling = ? GROUP BY problem_id
+)
+"""
+COST = """
+-- What did training cost?
+SELECT (SELECT max(seconds) FROM stages WHERE run_id = $run AND stage = 'train' AND status = 'completed') AS "train s",
+       (SELECT count(*) FROM trajectories WHERE run_id = $run AND source = 'online') AS "online trajectories",
+       (SELECT max(value) FROM train_steps WHERE run_id = $run AND name = 'peak_memory_mb') AS "peak MB"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """One arm: a curve and final measures per seed."""
+
+    label: str
+    curves: Sequence[Mapping[str, Mapping[int, float]]]
+    """Per seed: `pass@k` by optimizer step."""
+    measures: Sequence[Mapping[str, float]]
+    """Per seed: name to value; a measure that is unknown is absent."""
+
+    def interval(self, measure: str, level: float = 0.95) -> tuple[float, float, float]:
+        """Mean over seeds, and the ends of its Student interval (nan with fewer than two seeds)."""
+        return mean_interval([found[measure] for found in self.measures if measure in found], level)
+
+
+def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
+    """Mean and its two-sided Student interval; the ends are nan for a single value, all are for none."""
+    if not values:
+        return math.nan, math.nan, math.nan
+    mean = statistics.mean(values)
+    if len(values) == 1:
+        return mean, math.nan, math.nan
+    reach = student_quantile((1 + level) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return mean, mean - reach, mean + reach
+
+
+def collect(store: Warehouse, label: str, run_ids: Sequence[str]) -> ArmResult:
+    """What the warehouse knows of an arm's runs, which must have been evaluated."""
+    curves: list[dict[str, dict[int, float]]] = []
+    measures: list[dict[str, float]] = []
+    for run_id in run_ids:
+        evaluation = finished(store, "evaluate", run_id=run_id)
+        if evaluation is None:
+            raise LookupError(f"run {run_id!r} has no finished evaluation; run spo/evaluate -p run={run_id}")
+        curve: dict[str, dict[int, float]] = {}
+        for point in evaluation["curve"]:
+            curve.setdefault(f"pass@{point['k']}", {})[int(point["step"])] = float(point["value"])
+        curves.append(curve)
+        measures.append(_measures(store, run_id, evaluation, curve))
+    return ArmResult(label, curves, measures)
+
+
+def _measures(
+    store: Warehouse, run_id: str, evaluation: Mapping[str, Any], curve: Mapping[str, Mapping[int, float]]
+) -> dict[str, float]:
+    policies = [point["policy_id"] for point in sorted(evaluation["curve"], key=lambda point: point["step"])]
+    found: dict[str, float] = {}
+    for name, values in curve.items():
+        found[name] = values[max(values)]
+        found[f"{name} gain"] = values[max(values)] - values[min(values)]
+    found |= _numbers(store.rows(DIVERSITY, [policies[-1], evaluation["sampling"]])[0])
+    before = _numbers(store.rows(DIVERSITY, [policies[0], evaluation["sampling"]])[0])
+    found |= {f"{name} of pi_0": value for name, value in before.items()}
+    return found | _numbers(store.rows(COST, {"run": run_id})[0])
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in row.items() if value is not None}
+
+
+Groups = Sequence[tuple[str, str, Sequence[str]]]
+"""Title, text, and the names of the arms."""
+
+
+def write(title: str, arms: Mapping[str, ArmResult], groups: Groups, folder: Path) -> Path:
+    """Write `report.html`, the pictures, `study.md` and `study.json` into `folder`; returns the page."""
+    shown = [(heading, text, [arms[name] for name in names]) for heading, text, names in groups if names]
+    sections = [
+        Section(heading, text, charts=_charts(number, members), tables=[_table(members)])
+        for number, (heading, text, members) in enumerate(shown)
+    ]
+    seeds = max((len(arm.measures) for arm in arms.values()), default=0)
+    report = Report(title, f"{len(arms)} arms, {seeds} seed(s); 95% Student intervals over seeds.", sections=sections)
+    page, *_ = write_report(report, folder)
+    (folder / "study.md").write_text(markdown(title, shown), encoding="utf-8")
+    raw = {arm.label: {"curves": list(arm.curves), "measures": list(arm.measures)} for arm in arms.values()}
+    (folder / "study.json").write_text(json.dumps(raw, indent=1), encoding="utf-8")
+    return page
+
+
+def _charts(number: int, members: Sequence[ArmResult]) -> list[figures.Chart]:
+    names = [name for name in ("pass@1", "pass@10") if all(name in arm.measures[0] for arm in members)]
+    curves = {name: [_series(arm, name) for arm in members] for name in names}
+    finals = {name: [_measure(arm, name) for arm in members] for name in names}
+    panels = [figures.Panel(name, lines, share=True) for name, lines in curves.items()]
+    return [
+        figures.curves(f"curves_{number}", "pass@k along training", panels, "optimizer step"),
+        figures.comparison(f"final_{number}", "pass@k at the end", finals),
+    ]
+
+
+def _series(arm: ArmResult, name: str) -> Series:
+    steps = sorted(set.intersection(*(set(curve[name]) for curve in arm.curves)))
+    points = [mean_interval([curve[name][step] for curve in arm.curves]) for step in steps]
+    intervals = len(arm.curves) > 1
+    return Series(
+        arm.label,
+        steps,
+        [mean for mean, _, _ in points],
+        [low for _, low, _ in points] if intervals else (),
+        [high for _, _, high in points] if intervals else (),
+    )
+
+
+def _measure(arm: ArmResult, name: str) -> Measure:
+    mean, low, high = arm.interval(name)
+    return Measure(arm.label, mean, mean if math.isnan(low) else low, mean if math.isnan(high) else high)
+
+
+def _columns(members: Sequence[ArmResult]) -> list[str]:
+    names = dict.fromkeys(name for arm in members for found in arm.measures for name in found)
+    return [name for name in names if not name.endswith("of pi_0")]
+
+
+def _table(members: Sequence[ArmResult]) -> Table:
+    columns = _columns(members)
+    rows = [{"arm": arm.label, **{name: describe(name, *arm.interval(name)) for name in columns}} for arm in members]
+    return Table("At the end of training", ("arm", *columns), rows, note="Mean over seeds, 95% interval in brackets.")
+
+
+def markdown(title: str, shown: Sequence[tuple[str, str, Sequence[ArmResult]]]) -> str:
+    """The tables as Markdown."""
+    parts = [f"# {title}"]
+    for heading, text, members in shown:
+        table = _table(members)
+        rows = ["| " + " | ".join(str(row.get(name, "")) for name in table.columns) + " |" for row in table.rows]
+        head = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
+        parts.append("\n".join([f"## {heading}", "", *([text, ""] if text else []), *head, *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def describe(measure: str, mean: float, low: float, high: float) -> str:
+    """`61.2 [58.0, 64.4]`; shares in per cent."""
+    if math.isnan(mean):
+        return ""
+    share = measure.startswith("pass@") or measure == "duplicates"
+    form = "{:.1f}" if share else ("{:.0f}" if abs(mean) >= 100 else "{:.2f}")
+    mean, low, high = ((100 if share else 1) * value for value in (mean, low, high))
+    return form.format(mean) + ("" if math.isnan(low) else f" [{form.format(low)}, {form.format(high)}]")

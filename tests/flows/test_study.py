@@ -1,0 +1,82 @@
+"""Studies: their definition, the runs they stand for, and their one-line board."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.board import Board, OneLine
+from flows.study import STUDIES, load, origin
+from tasks.config import InvalidConfig, UnknownRecipe
+
+SMALL = """
+title = "Two rates"
+seeds = 2
+[overrides]
+train = { steps = 7 }
+[arms.slow]
+recipe = "tiny"
+label = "slow"
+[arms.fast]
+recipe = "tiny"
+label = "fast"
+overrides = { train = { steps = 9, optimizer = { learning_rate = 1e-3 } } }
+[[groups]]
+title = "Rates"
+arms = ["slow", "fast"]
+"""
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "rates.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.toml")))
+def test_every_study_that_ships_is_valid(name: str) -> None:
+    study = load(name)
+    grouped = {arm for group in study.groups for arm in group.arms}
+    assert grouped == set(study.arms)
+
+
+def test_an_arms_overrides_win_over_the_studys_and_both_over_the_recipe(tmp_path: Path) -> None:
+    study = load(write(tmp_path, SMALL))
+    assert study.config("slow", 0).train.steps == 7
+    fast = study.config("fast", 1)
+    assert (fast.train.steps, fast.train.optimizer.learning_rate, fast.seed) == (9, 1e-3, 1)
+
+
+def test_the_same_arm_and_seed_is_the_same_run_until_its_configuration_changes(tmp_path: Path) -> None:
+    study = load(write(tmp_path, SMALL))
+    first = origin("rates", "slow", study.config("slow", 0))
+    assert first == origin("rates", "slow", study.config("slow", 0))
+    assert first != origin("rates", "slow", study.config("slow", 1))
+    changed = load(write(tmp_path, SMALL.replace("steps = 7", "steps = 8")))
+    assert first != origin("rates", "slow", changed.config("slow", 0))
+
+
+def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UnknownRecipe, match=r"no study 'nothing'.*known studies: "):
+        load("nothing")
+    with pytest.raises(InvalidConfig, match="names the arm 'quick'"):
+        load(write(tmp_path, SMALL.replace('["slow", "fast"]', '["quick"]')))
+    with pytest.raises(InvalidConfig, match=r"train\.stepz: no such field"):
+        load(write(tmp_path, SMALL.replace("steps = 9", "stepz = 9")))
+
+
+def test_a_run_is_one_line_of_a_studys_table() -> None:
+    published: list[Any] = []
+    logged: list[str] = []
+    board = Board(["slow 0", "compare"], published.append, logged.append)  # type: ignore[arg-type]
+    board.start("slow 0")
+    line = OneLine(board, "slow 0")
+    line.start("q0")
+    line.progress("q0", 3, 10, "samples", "")
+    assert (board.lines["slow 0"].done, board.lines["slow 0"].note) == (3, "q0")
+    line.end("q0", "done", "10 samples")
+    board.end("slow 0", "done", "tiny-1")
+    assert "slow 0, q0: done; 10 samples" in logged
+    assert [each["state"] for each in published[-1]] == ["done", "waiting"]

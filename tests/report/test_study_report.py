@@ -1,0 +1,53 @@
+"""The comparison of a study: intervals over seeds, tables, the page."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from tasks.study_report import ArmResult, describe, markdown, mean_interval, write
+
+
+def arm(label: str, *finals: float) -> ArmResult:
+    curves = [{"pass@1": {0: 0.1, 10: final}, "pass@10": {0: 0.4, 10: final + 0.2}} for final in finals]
+    measures = [{"pass@1": final, "pass@10": final + 0.2, "distinct correct": 2.0} for final in finals]
+    return ArmResult(label, curves, measures)
+
+
+def test_the_interval_over_seeds_is_students() -> None:
+    mean, low, high = mean_interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert high - mean == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+    assert mean - low == pytest.approx(high - mean)
+
+
+def test_one_seed_has_no_interval_and_no_value_is_not_zero() -> None:
+    mean, low, high = mean_interval([0.5])
+    assert mean == 0.5
+    assert math.isnan(low)
+    assert math.isnan(high)
+    assert math.isnan(mean_interval([])[0])
+    assert describe("pass@1", mean, low, high) == "50.0"
+    assert describe("entropy", math.nan, math.nan, math.nan) == ""
+
+
+def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None:
+    arms = {"a": arm("SPO", 0.5, 0.6, 0.7), "b": arm("PPO", 0.4, 0.4, 0.4)}
+    page = write("A study", arms, [("Figure 1", "What differs.", ["a", "b"]), ("Nothing ran", "", [])], tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert "Figure 1" in text
+    assert "Nothing ran" not in text
+    assert "SPO" in text
+    raw = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))
+    assert [found["pass@1"] for found in raw["SPO"]["measures"]] == [0.5, 0.6, 0.7]
+    assert (tmp_path / "curves_0.png").is_file()
+    assert (tmp_path / "final_0.png").is_file()
+
+
+def test_markdown_has_a_row_for_each_arm() -> None:
+    text = markdown("A study", [("Figure 1", "", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.25)])])
+    assert "| SPO | 60.0 [35.2, 84.8] | 80.0 [55.2, 104.8] | 2.00 [2.00, 2.00] |" in text
+    assert "| PPO | 25.0 | 45.0 | 2.00 |" in text
