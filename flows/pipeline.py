@@ -24,7 +24,7 @@ from prefect.states import Completed
 from pydantic import WithJsonSchema
 
 from flows.board import Board, Log, OneLine, Publisher
-from flows.settings import RECIPES, STAGES, home, warehouse_location
+from flows.settings import RECIPES, STAGES, home, recipe_names, warehouse_location
 from tasks import config as configuration
 
 if TYPE_CHECKING:
@@ -36,12 +36,13 @@ RETRIES = {"q0": 3, "pivotal": 3, "evaluate": 3, "corpus": 2, "train": 2}
 BUGS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ImportError)
 
 Overrides = Annotated[dict[str, Any], WithJsonSchema(configuration.overrides_schema())]
+Recipe = Annotated[str, WithJsonSchema({"type": "string", "pattern": rf"^({'|'.join(recipe_names())}|.+\.toml)$"})]
 StageName = Literal["prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report"]
 
 
 @flow(name="spo", flow_run_name="{recipe}", validate_parameters=True)
 def full_pipeline(
-    recipe: str = "tiny",
+    recipe: Recipe = "tiny",
     run: str | None = None,
     overrides: Overrides = {},  # noqa: B006 (never mutated; Prefect needs the plain default)
     force: list[StageName] = [],  # noqa: B006
@@ -61,7 +62,7 @@ def full_pipeline(
 def _stage_flow(stage: StageName) -> Any:
     def body(
         run: str | None = None,
-        recipe: str | None = None,
+        recipe: Recipe | None = None,
         overrides: Overrides = {},  # noqa: B006
         force: bool = False,
         pin: int | None = None,

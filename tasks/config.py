@@ -12,15 +12,18 @@ ConfigError
 
 from __future__ import annotations
 
+import difflib
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 PAPER_BETA = 1 / math.log(100_000)
+VALUES = "additionalProperties"
+"""JSON schema's word for what an object's other names may hold."""
 
 PositiveInt = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -397,8 +400,20 @@ def validate(tree: Mapping[str, Any], origin: str = "configuration") -> RunConfi
 
 def _reason(error: Any) -> str:
     if error["type"] == "extra_forbidden":
-        return "no such field"
-    return str(error["msg"]).removeprefix("Value error, ")
+        *section, name = error["loc"]
+        known = _fields(section)
+        close = difflib.get_close_matches(str(name), known, n=1)
+        return "no such field" + (f"; did you mean {close[0]!r}?" if close else "") + f" (fields: {', '.join(known)})"
+    given = "" if isinstance(error["input"], dict) else f", got {error['input']!r}"
+    return str(error["msg"]).removeprefix("Value error, ") + ("" if error["type"] == "value_error" else given)
+
+
+def _fields(section: Sequence[str | int]) -> list[str]:
+    """Names of the fields of a section, by its path in the tree."""
+    node: Any = overrides_schema()
+    for part in section:
+        node = node["items"] if isinstance(part, int) else node.get("properties", {}).get(part, node.get(VALUES))
+    return sorted(node["properties"])
 
 
 def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
@@ -422,7 +437,12 @@ def _section(node: dict[str, Any], name: str, dotted: str) -> dict[str, Any]:
 
 
 def overrides_schema() -> dict[str, Any]:
-    """JSON schema of what may be overridden at submission: every field optional, unknown ones refused."""
+    """JSON schema of what may be overridden at submission: every field optional, unknown ones refused.
+
+    It is written so that Prefect's refusal names the field and what is allowed: unknown names by `propertyNames` (the
+    usual `additionalProperties` does not list the known ones), and types inside an `anyOf` of one (Prefect adds null to
+    a plain type, and then says of a wrong value only that no type fits).
+    """
     whole = RunConfig.model_json_schema()
     return _inline(whole, whole.get("$defs", {}))
 
@@ -435,10 +455,12 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     if "$ref" in node:
         return _inline(definitions[node["$ref"].rsplit("/", 1)[-1]], definitions)
     drop = {"$defs", "required", "default", "title"}
-    return {
-        name: {p: _inline(v, definitions) for p, v in value.items()}
-        if name == "properties"
-        else _inline(value, definitions)
-        for name, value in node.items()
-        if name not in drop
-    }
+    found = {name: _inline(value, definitions) for name, value in node.items() if name not in drop | {"properties"}}
+    if "properties" in node:
+        fields = {name: _inline(value, definitions) for name, value in node["properties"].items()}
+        del found[VALUES]
+        return found | {"properties": fields, "propertyNames": {"enum": sorted(fields)}}
+    if found.get("type") in {"integer", "number", "string", "boolean"}:
+        text = {"description": found.pop("description")} if "description" in found else {}
+        return {"anyOf": [found]} | text
+    return found

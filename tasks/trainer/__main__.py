@@ -12,9 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tasks.trainer.errors import Interrupted, TrainerError
-
-STOPPED = 3
+from tasks.trainer.errors import STOPPED, Interrupted, TrainerError
 
 
 def main(argv: list[str]) -> int:

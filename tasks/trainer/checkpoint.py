@@ -7,14 +7,15 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from tasks.trainer import atomic
-from tasks.trainer.engine import Engine
 from tasks.trainer.errors import ResumeImpossible
 from tasks.trainer.job import TrainJob
-from tasks.trainer.replay import ReplayState
+
+if TYPE_CHECKING:  # whoever starts trainers reads checkpoints' names without loading torch
+    from tasks.trainer.engine import Engine
+    from tasks.trainer.replay import ReplayState
 
 PREFIX = "step-"
 STATE = "trainer.json"
@@ -31,6 +32,8 @@ class Checkpoint:
 
 def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState) -> None:
     """Write a checkpoint of `step`; it appears complete or not at all. Collective."""
+    import torch
+
     target = job.checkpoints / f"{PREFIX}{step:08d}"
     building = job.checkpoints / f"{atomic.BUILDING}{target.name}"
     if engine.rank == 0:
@@ -50,6 +53,8 @@ def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState) -> None:
 
 def newest(job: TrainJob) -> Checkpoint | None:
     """The newest complete checkpoint of the run; None when there is none."""
+    from tasks.trainer.replay import ReplayState
+
     folders = atomic.complete_folders(job.checkpoints, PREFIX)
     if not folders:
         return None
@@ -65,6 +70,8 @@ def newest(job: TrainJob) -> Checkpoint | None:
 
 def load(job: TrainJob, engine: Engine, checkpoint: Checkpoint) -> None:
     """Put the engine where it was. Raises ResumeImpossible when the job has changed in a way that forbids it."""
+    import torch
+
     saved = json.loads((checkpoint.folder / STATE).read_text(encoding="utf-8"))["fits"]
     now = _fits(job, engine)
     changed = [f"{name} {saved.get(name)} -> {value}" for name, value in now.items() if saved.get(name) != value]

@@ -14,6 +14,11 @@ TrainerError
 
 from __future__ import annotations
 
+STOPPED = 3
+"""Exit status of a trainer that was asked to stop and wrote a checkpoint."""
+CANNOT_GO_ON = 2
+"""Exit status of a worker that starting again would not help."""
+
 
 class TrainerError(Exception):
     """Training cannot start or go on; the message says why and what to do."""

@@ -22,10 +22,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tasks.trainer import checkpoint
-from tasks.trainer.__main__ import STOPPED
-from tasks.trainer.errors import Interrupted, ProcessDied
+from tasks.trainer.errors import CANNOT_GO_ON, STOPPED, Interrupted, ProcessDied
 from tasks.trainer.job import TrainJob
-from tasks.trainer.worker import CANNOT_GO_ON
 
 POLL_S = 0.2
 GRACE_S = 60.0

@@ -6,12 +6,13 @@ import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from tasks.engines.checkpoint import record_policy_id
 from tasks.trainer import atomic
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PREFIX = "step-"
 LATEST = "LATEST"

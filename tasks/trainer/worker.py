@@ -28,14 +28,13 @@ from tasks.engines.transformers_engine import check_drift
 from tasks.problems.prompt import template_for
 from tasks.rollout import KnownVerdicts, Sampler, tables
 from tasks.trainer import weights
-from tasks.trainer.errors import TrainerError
+from tasks.trainer.errors import CANNOT_GO_ON, TrainerError
 from tasks.trainer.job import TrainJob
 from tasks.trainer.prompts import Prompts
 from tasks.trainer.session import Stop
 from warehouse import Warehouse
 
 POLL_S = 0.3
-CANNOT_GO_ON = 2
 MAX_DRIFT = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canary."""
 

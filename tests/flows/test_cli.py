@@ -49,9 +49,11 @@ def test_the_command_starts_without_the_model_libraries() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_a_flow_process_loads_no_model_library_before_its_stage() -> None:
+@pytest.mark.parametrize("module", ["flows.pipeline", "tasks.training"])
+def test_a_flow_process_loads_no_model_library_before_its_stage(module: str) -> None:
+    """Nor for training: it is other processes that train."""
     heavy = "torch|transformers|vllm|deepspeed"
-    code = f"import sys, re, flows.pipeline; print([m for m in sys.modules if re.fullmatch({heavy!r}, m)])"
+    code = f"import sys, re, {module}; print([m for m in sys.modules if re.fullmatch({heavy!r}, m)])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
