@@ -1,6 +1,6 @@
 """The configuration of a run: one frozen tree, read from a recipe and checked once.
 
-Order of precedence: the defaults below < the recipe (TOML) < the overrides given at submission.
+Order of precedence: the defaults below < the recipe's base < the recipe (TOML) < the overrides given at submission.
 Every field's default is the paper's value where the paper gives one (Cohen et al. 2025, sections in brackets).
 Unknown fields are refused by name. `RunConfig.model_dump_json()` is stored with the run.
 
@@ -251,6 +251,30 @@ class OptimizerConfig(Section):
     """Gradients are scaled down to this norm; the paper gives none."""
 
 
+class PPOConfig(Section):
+    """PPO with generalised advantages from a value model (3.1.4); read when `train.algorithm` is `ppo`.
+
+    `train.ratio_clip` clips its ratio and `train.beta` weighs its KL penalty. The paper gives none of these values.
+    """
+
+    epochs: PositiveInt = 1
+    """Passes over a batch."""
+    minibatches: PositiveInt = 4
+    """Optimizer updates of one pass; each takes an equal part of the batch."""
+    discount: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Discount per token; 1 keeps the objective of Eq. 1."""
+    trace: Fraction = 0.95
+    """Trace decay of the generalised advantages."""
+    normalize_advantages: bool = True
+    """Shift and scale the batch's advantages to mean 0 and deviation 1 over tokens."""
+    value_coefficient: float = Field(default=0.5, gt=0)
+    """Weight of the value loss; values are in reward units."""
+    value_clip: float = Field(default=0.2, gt=0)
+    """Distance that a value may move within a batch before its loss stops rewarding it, in reward units."""
+    value_learning_rate: float | None = Field(default=None, gt=0)
+    """Rate of the value model; None: the policy's."""
+
+
 class GuardConfig(Section):
     """What stops a run or warns before it is spoilt."""
 
@@ -267,9 +291,10 @@ class GuardConfig(Section):
 
 
 class TrainConfig(Section):
-    """SPO training (sections 3 and 5)."""
+    """Training by SPO (sections 3 and 5) or PPO (3.1.4)."""
 
     algorithm: Literal["spo", "ppo"] = "spo"
+    """`ppo` trains on the source `online` alone, sampled at temperature 1 and top-p 1; objectives are not read."""
     beta: float = PAPER_BETA
     """Temperature of the soft objective, in reward units (5)."""
     clip_epsilon: float = Field(default=0.1, gt=0)
@@ -278,6 +303,7 @@ class TrainConfig(Section):
     """Factor on log units inside the sigmoid of advantage regression (3.1.1)."""
     ratio_clip: float = Field(default=0.2, gt=0)
     """Clipping of the probability ratio in policy-gradient losses (3.1.4)."""
+    ppo: PPOConfig = PPOConfig()
     reward: Literal["binary", "fractional"] = "binary"
     """`fractional`: r = share of tests passed - 1 (extension); judging must then run every test."""
     steps: PositiveInt = 100_000
@@ -339,6 +365,23 @@ class TrainConfig(Section):
             raise ValueError("the source 'online' needs rollout_workers > 0")
         return self
 
+    @model_validator(mode="after")
+    def _policy_gradient_possible(self) -> TrainConfig:
+        kinds = {o.kind for source in self.sources.values() if source.share > 0 for o in source.objectives}
+        exact = self.behaviour.temperature == (1.0, 1.0) and self.behaviour.top_p == 1
+        if (self.algorithm == "ppo" or "policy_gradient" in kinds) and not exact:
+            raise ValueError(
+                "policy gradients need responses drawn from the policy itself: "
+                "set behaviour.temperature = [1.0, 1.0] and behaviour.top_p = 1.0"
+            )
+        if self.algorithm == "spo":
+            return self
+        if any(source.share > 0 and name != "online" for name, source in self.sources.items()):
+            raise ValueError("algorithm 'ppo' learns from its own samples: give the source 'online' the share 1.0")
+        if self.batch_size % self.ppo.minibatches:
+            raise ValueError(f"batch_size {self.batch_size} is no multiple of ppo.minibatches {self.ppo.minibatches}")
+        return self
+
 
 class EvaluateConfig(Section):
     """pass@k (5)."""
@@ -373,20 +416,39 @@ class RunConfig(Section):
 def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Path) -> RunConfig:
     """The resolved configuration of `recipe` (a name in `folder`, or a path to a TOML file).
 
-    `overrides` is a tree of the same shape, in which dotted names are allowed too: `{"train.steps": 40}`.
+    A recipe with `base = "other"` starts from that recipe and changes what it names. `overrides` is a tree of the same
+    shape, in which dotted names are allowed too: `{"train.steps": 40}`.
     Raises UnknownRecipe or InvalidConfig; the message names every offending field.
     """
+    path = _path(recipe, folder)
+    tree = _read(path, folder)
+    tree.setdefault("recipe", path.stem)
+    merge(tree, overrides or {})
+    return validate(tree, origin=str(path))
+
+
+def _path(recipe: str, folder: Path) -> Path:
     path = Path(recipe) if recipe.endswith(".toml") else folder / f"{recipe}.toml"
     if not path.is_file():
         known = ", ".join(sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.toml")))
         raise UnknownRecipe(f"no recipe {recipe!r} ({path} does not exist); known recipes: {known}")
+    return path
+
+
+def _read(path: Path, folder: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The recipe's tree, written over that of the recipe it names as `base`, if any."""
+    if path in above:
+        raise InvalidConfig(f"{path} is its own base, by way of {', '.join(map(str, above))}")
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{path}: not valid TOML: {error}") from error
-    tree.setdefault("recipe", path.stem)
-    merge(tree, overrides or {})
-    return validate(tree, origin=str(path))
+    base = tree.pop("base", None)
+    if base is None:
+        return tree
+    whole = _read(_path(str(base), folder), folder, (*above, path))
+    merge(whole, tree)
+    return whole
 
 
 def validate(tree: Mapping[str, Any], origin: str = "configuration") -> RunConfig:

@@ -62,6 +62,20 @@ def test_a_broken_recipe_file_is_named(tmp_path: Path) -> None:
         config.load(str(path), folder=RECIPES)
 
 
+def test_a_recipe_starts_from_its_base_and_changes_what_it_names(tmp_path: Path) -> None:
+    (tmp_path / "first.toml").write_text("seed = 5\n[train]\nsteps = 7\nbatch_size = 64\n", encoding="utf-8")
+    (tmp_path / "second.toml").write_text('base = "first"\n[train]\nsteps = 9\n', encoding="utf-8")
+    loaded = config.load("second", folder=tmp_path)
+    assert (loaded.recipe, loaded.seed, loaded.train.steps, loaded.train.batch_size) == ("second", 5, 9, 64)
+
+
+def test_a_base_that_leads_back_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('base = "b"', encoding="utf-8")
+    (tmp_path / "b.toml").write_text('base = "a"', encoding="utf-8")
+    with pytest.raises(config.InvalidConfig, match="its own base"):
+        config.load("a", folder=tmp_path)
+
+
 def test_the_stored_form_gives_the_same_configuration_again() -> None:
     loaded = config.load("tiny", {"seed": 3}, folder=RECIPES)
     assert config.RunConfig.model_validate_json(loaded.model_dump_json()) == loaded

@@ -49,21 +49,34 @@ def to_rows(flat_N: Tensor, lengths: Sequence[int]) -> Tensor:
 def evaluated(examples: Sequence[Example], logp_N: Tensor, ref_logp_N: Tensor) -> Evaluated:
     """What the objectives need, from log-probabilities of the examples' response tokens end to end."""
     lengths = [len(example.response_ids) for example in examples]
-    device = logp_N.device
     logp_BT = to_rows(logp_N, lengths)
-    columns_T = torch.arange(logp_BT.shape[1], device=device)
-    mask_BT = columns_T[None, :] < torch.tensor(lengths, device=device)[:, None]
     x_BT, annotated_BT = _annotations(examples, logp_BT)
     return Evaluated(
         logp_BT=logp_BT,
         ref_logp_BT=to_rows(ref_logp_N, lengths),
-        mask_BT=mask_BT,
+        mask_BT=response_mask(lengths, logp_BT),
         y0_B=_column([example.y0 for example in examples], logp_BT),
         terminal_B=_column([example.terminal for example in examples], logp_BT),
-        behaviour_logp_BT=_behaviour(examples, logp_BT),
+        behaviour_logp_BT=behaviour_rows(examples, logp_BT),
         x_BT=x_BT,
         annotated_BT=annotated_BT,
     )
+
+
+def response_mask(lengths: Sequence[int], like_BT: Tensor) -> Tensor:
+    """True on the response tokens of right-padded rows. Shape B T."""
+    columns_T = torch.arange(like_BT.shape[1], device=like_BT.device)
+    return columns_T[None, :] < torch.tensor(lengths, device=like_BT.device)[:, None]
+
+
+def behaviour_rows(examples: Sequence[Example], like_BT: Tensor) -> Tensor | None:
+    """Log-probabilities under what sampled, padding 0; None when one of the examples has none. Shape B T."""
+    flat: list[float] = []
+    for example in examples:
+        if example.behaviour_logprobs is None:
+            return None
+        flat += example.behaviour_logprobs
+    return to_rows(_column(flat, like_BT), [len(example.response_ids) for example in examples])
 
 
 def _column(values: Sequence[float], like: Tensor) -> Tensor:
@@ -80,12 +93,3 @@ def _annotations(examples: Sequence[Example], like_BT: Tensor) -> tuple[Tensor |
             x_BT[row, position - 1] = x
             annotated_BT[row, position - 1] = True
     return x_BT, annotated_BT
-
-
-def _behaviour(examples: Sequence[Example], like_BT: Tensor) -> Tensor | None:
-    flat: list[float] = []
-    for example in examples:
-        if example.behaviour_logprobs is None:
-            return None
-        flat += example.behaviour_logprobs
-    return to_rows(_column(flat, like_BT), [len(example.response_ids) for example in examples])

@@ -88,6 +88,7 @@ def _fits(job: TrainJob, engine: Engine) -> dict[str, object]:
     """What must be equal for a checkpoint to be continued."""
     return {
         "run": job.run_id,
+        "algorithm": job.train.algorithm,
         "processes": engine.world,
         "zero_stage": job.train.zero_stage,
         "dtype": job.config.reference.dtype,

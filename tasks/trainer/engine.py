@@ -25,9 +25,18 @@ TAG = "state"
 
 
 class Engine:
-    """A policy under training: forward, backward, step; save and load; collectives between the processes."""
+    """A module under training: forward, backward, step; save and load; collectives between the processes."""
 
-    def __init__(self, policy: nn.Module, config: TrainConfig, *, dtype: str, device: torch.device) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        config: TrainConfig,
+        *,
+        dtype: str,
+        device: torch.device,
+        groups: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """`groups`: the optimizer's parameter groups; None: all trained parameters at the recipe's rate."""
         self.device = device
         self.config = config
         self._norm = float("nan")
@@ -35,9 +44,9 @@ class Engine:
         _join(self._deepspeed, device)
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self._objects: Any = dist.new_group(backend="gloo") if self.world > 1 and device.type == "cuda" else None
-        trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            trained,
+            groups or trained,
             lr=config.optimizer.learning_rate,
             betas=config.optimizer.betas,
             weight_decay=config.optimizer.weight_decay,
@@ -48,7 +57,7 @@ class Engine:
         warmup = config.optimizer.warmup_steps
         schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: warmup_factor(step, warmup))
         self._engine: Any = self._deepspeed.initialize(
-            model=policy,
+            model=module,
             model_parameters=trained,
             optimizer=self.optimizer,
             lr_scheduler=schedule,
@@ -57,8 +66,8 @@ class Engine:
         )[0]
         self._engine.eval() if not config.gradient_checkpointing else None
 
-    def forward(self, pack: Pack) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and entropies of the pack's response tokens; shape N each."""
+    def forward(self, pack: Pack) -> tuple[Tensor, ...]:
+        """What the module says of the pack's response tokens: log-probabilities, entropies, ...; shape N each."""
         return self._engine(pack)
 
     def backward(self, loss: Tensor) -> None:
@@ -78,7 +87,7 @@ class Engine:
 
     @property
     def learning_rate(self) -> float:
-        """The rate that the next step uses."""
+        """The rate that the next step uses (of the first parameter group)."""
         return float(self._engine.get_lr()[0])
 
     def save(self, folder: Path) -> None:

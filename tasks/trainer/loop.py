@@ -9,12 +9,12 @@ from typing import Any
 
 from tasks.config import TrainConfig
 from tasks.trainer import atomic, guards
+from tasks.trainer.algorithm import Update
 from tasks.trainer.batch import Example
 from tasks.trainer.errors import Interrupted
 from tasks.trainer.job import TrainJob
 from tasks.trainer.metrics import Figures, summarize
 from tasks.trainer.session import Session, open_session
-from tasks.trainer.step import StepResult, accumulate, shares
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -50,17 +50,14 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     waited = time.monotonic() - began
     if checked or step % job.train.guards.canary_interval == 0:
         check(session, batch, stored)
-    parts = shares(batch, stored, job.train, engine.world) if session.desk is not None else None
-    result = accumulate(engine, session.reference, engine.scatter(parts), job.train)
-    rate, norm = engine.learning_rate, engine.step()
+    update = session.algorithm.update(engine, session.reference, batch, stored, step)
     session.step = step
-    results: list[StepResult] = engine.gather(result)
+    seconds = time.monotonic() - began
+    if due(step, job.train, job.train.model_update_interval, job.train.snapshot_interval):
+        session.publish(step)  # before the step is recorded: a worker that waits for the record finds the new weights
     figures: Figures = {}
     if session.desk is not None:
-        figures = {"learning_rate": rate, "grad_norm": norm, "seconds": time.monotonic() - began, "wait_s": waited}
-        figures = record(session, batch, results, figures)
-    if due(step, job.train, job.train.model_update_interval, job.train.snapshot_interval):
-        session.publish(step)
+        figures = record(session, batch, update, {"seconds": seconds, "wait_s": waited})
     if due(step, job.train, job.train.checkpoint_interval):
         session.save()
     return figures
@@ -81,17 +78,16 @@ def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence
         guards.check_stored(session.reference, batch, stored, session.job.train.guards.max_logprob_drift)
 
 
-def record(session: Session, batch: Sequence[Example], results: Sequence[StepResult], figures: Figures) -> Figures:
+def record(session: Session, batch: Sequence[Example], update: Update, figures: Figures) -> Figures:
     """Write the step down; returns all its figures."""
     desk = session.desk
     assert desk is not None
-    by_id = {(r.source, r.trajectory_id): r for result in results for r in result.records}
+    by_id = {(r.source, r.trajectory_id): r for r in update.records}
     records = [by_id[example.source, example.trajectory_id] for example in batch]
-    figures = summarize(records) | figures
+    figures = summarize(records) | update.figures | figures
     figures["tokens_per_s"] = sum(example.length for example in batch) / figures["seconds"]
-    computed = {identity: values for result in results for identity, values in result.computed.items()}
     state = desk.replay.state()
-    desk.recorder.record(session.step, records, figures, desk.store.add(computed), state.watermark)
+    desk.recorder.record(session.step, records, figures, desk.store.add(update.computed), state.watermark)
     return figures
 
 

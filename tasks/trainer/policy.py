@@ -36,16 +36,21 @@ class Policy(nn.Module):
 
     def forward(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """Log-probability of every response token of the pack and the entropy there; float32, shape N each."""
-        extra: dict[str, Any] = {} if pack.lengths is None else {"sequence_lengths": pack.lengths}
-        output = self.causal_lm.base_model(
-            input_ids=pack.ids,
-            position_ids=pack.position_ids,
-            attention_mask=pack.attention_mask,
-            use_cache=False,
-            **extra,
-        )
-        hidden: Tensor = output.last_hidden_state
-        return self.head(hidden.reshape(-1, hidden.shape[-1])[pack.predictors_N], pack.targets_N)
+        return self.head(hidden_states(self.causal_lm.base_model, pack), pack.targets_N)
+
+
+def hidden_states(trunk: Any, pack: Pack) -> Tensor:
+    """Last hidden states of the tokens before each response token. Shape N, hidden size."""
+    extra: dict[str, Any] = {} if pack.lengths is None else {"sequence_lengths": pack.lengths}
+    output = trunk(
+        input_ids=pack.ids,
+        position_ids=pack.position_ids,
+        attention_mask=pack.attention_mask,
+        use_cache=False,
+        **extra,
+    )
+    hidden: Tensor = output.last_hidden_state
+    return hidden.reshape(-1, hidden.shape[-1])[pack.predictors_N]
 
 
 def load_policy(folder: Path, config: TrainConfig, dtype: str, *, trained: bool) -> Policy:

@@ -16,6 +16,7 @@ import torch
 
 from tasks.engines.checkpoint import policy_id
 from tasks.trainer import checkpoint, weights
+from tasks.trainer.algorithm import Algorithm, SoftPolicyOptimization
 from tasks.trainer.batch import Example
 from tasks.trainer.engine import Engine
 from tasks.trainer.errors import TrainerError
@@ -23,6 +24,7 @@ from tasks.trainer.examples import Examples
 from tasks.trainer.job import TrainJob
 from tasks.trainer.metrics import Recorder
 from tasks.trainer.policy import Policy, full_logprobs, load_policy
+from tasks.trainer.ppo import ProximalPolicyOptimization
 from tasks.trainer.reference import Reference, ReferenceStore, fingerprint
 from tasks.trainer.replay import Replay, ReplayState
 from tasks.trainer.values import prompt_values
@@ -77,6 +79,7 @@ class Session:
 
     job: TrainJob
     engine: Engine
+    algorithm: Algorithm
     policy: Policy
     reference: Reference
     desk: Desk | None
@@ -137,20 +140,23 @@ class Session:
         }
 
 
+def algorithm_of(job: TrainJob) -> Algorithm:
+    """The algorithm that the recipe names."""
+    return ProximalPolicyOptimization(job) if job.train.algorithm == "ppo" else SoftPolicyOptimization(job.train)
+
+
 @contextmanager
 def open_session(job: TrainJob) -> Generator[Session]:
     """The session of this process, continued from the newest complete checkpoint when there is one."""
-    if job.train.algorithm != "spo":
-        raise TrainerError(
-            f"train.algorithm {job.train.algorithm!r} has its objectives (tasks/objectives/ppo.py) but no trainer yet; "
-            f'set train.algorithm = "spo"'
-        )
     device = pick_device(job)
     make_deterministic(job)
     dtype = job.config.reference.dtype
     policy = load_policy(job.reference, job.train, dtype, trained=True).to(device)
     reference = Reference(load_policy(job.reference, job.train, dtype, trained=False).to(device))
-    engine = Engine(policy, job.train, dtype=dtype, device=device)
+    algorithm = algorithm_of(job)
+    module = algorithm.module(policy).to(device)
+    groups = algorithm.parameter_groups(module)
+    engine = Engine(module, job.train, dtype=dtype, device=device, groups=groups)
     try:
         stop = Stop()
         stop.listen(stdin=job.end_on_stdin_eof)
@@ -158,7 +164,8 @@ def open_session(job: TrainJob) -> Generator[Session]:
         if found is not None:
             checkpoint.load(job, engine, found)
         with _desk(job, engine, found, str(device.type)) as desk:
-            yield Session(job, engine, policy, reference, desk, stop, step=0 if found is None else found.step)
+            step = 0 if found is None else found.step
+            yield Session(job, engine, algorithm, policy, reference, desk, stop, step)
     finally:
         engine.close()
 

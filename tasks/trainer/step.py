@@ -5,7 +5,8 @@ Sum over tokens, mean over the sequences of the whole step: nothing depends on h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -93,7 +94,7 @@ def accumulate(engine: Engine, reference: Reference, share: Share, config: Train
         ref_logp_N, computed = reference.logprobs(pack, share.stored)
         logp_N, entropy_N = engine.forward(pack)
         loss_B, records = pack_loss(pack, logp_N, ref_logp_N, entropy_N, config)
-        require_finite(records)
+        require_finite((f"{r.trajectory_id} of {r.source}", value) for r in records for value in (r.loss, r.y_T))
         engine.backward(weight * loss_B.sum() / share.sequences)
         if weight:
             result.records.extend(records)
@@ -119,31 +120,35 @@ def pack_loss(
         losses.append(loss_B)
         a_BT = data.advantage().detach()
         y_T_B = spo.terminal_value(data.y0_B, a_BT)
-        figures = zip(
-            examples,
-            loss_B.tolist(),
-            y_T_B.tolist(),
-            [pieces[r][2].mean().item() for r in rows],
-            a_BT.abs().amax(dim=1).tolist(),
-            strict=True,
-        )
-        records += [_record(*figure) for figure in figures]
+        records += sequence_records(examples, loss_B, y_T_B, torch.cat([pieces[r][2] for r in rows]), a_BT)
     return torch.cat(losses), records
 
 
-def require_finite(records: Sequence[SequenceRecord]) -> None:
-    """Raise NonFinite, naming the trajectories, when a loss or value is NaN or infinite."""
-    bad = [r for r in records if not all(map(_finite, (r.loss, r.y_T)))]
+def sequence_records(
+    examples: Sequence[Example], loss_B: Tensor, y_T_B: Tensor, entropy_N: Tensor, advantage_BT: Tensor
+) -> list[SequenceRecord]:
+    """One record per example; `entropy_N` is that of their response tokens end to end."""
+    entropies = entropy_N.split([len(example.response_ids) for example in examples])
+    figures = zip(
+        examples,
+        loss_B.tolist(),
+        y_T_B.tolist(),
+        [entropy.mean().item() for entropy in entropies],
+        advantage_BT.abs().amax(dim=1).tolist(),
+        strict=True,
+    )
+    return [_record(*figure) for figure in figures]
+
+
+def require_finite(figures: Iterable[tuple[str, float]]) -> None:
+    """Raise NonFinite, naming the trajectories, when one of the (trajectory id, figure) is NaN or infinite."""
+    bad = [(identity, value) for identity, value in figures if not math.isfinite(value)]
     if bad:
-        listed = ", ".join(f"{r.trajectory_id} ({r.source}: loss {r.loss}, y_T {r.y_T})" for r in bad[:8])
+        listed = ", ".join(f"{identity} ({value})" for identity, value in bad[:8])
         raise NonFinite(
             f"{len(bad)} sequence(s) have a loss or value that is not finite: {listed}; nothing was updated. "
             f"Quarantine them, or lower train.optimizer.learning_rate, and resume"
         )
-
-
-def _finite(value: float) -> bool:
-    return value - value == 0
 
 
 def _record(example: Example, loss: float, y_T: float, entropy: float, largest: float) -> SequenceRecord:

@@ -96,7 +96,7 @@ def test_a_loss_that_is_not_finite_names_its_trajectory() -> None:
     logp, entropy = policy(pack)
     _, records = pack_loss(pack, logp, logp.detach(), entropy, config().train)
     with pytest.raises(NonFinite, match=bad.trajectory_id):
-        require_finite(records)
+        require_finite((record.trajectory_id, record.loss) for record in records)
 
 
 def test_a_rising_gradient_norm_and_missing_end_tokens_are_warned_of() -> None:

@@ -19,7 +19,8 @@ from tasks.trainer.launch import trainer_command
 from tests.trainer.conftest import RUN, config, fill, make_job
 from warehouse import Warehouse
 
-FIGURES = ("loss", "grad_norm", "y_T", "entropy")
+PPO_FIGURES = ("policy_loss", "value_loss", "explained_variance", "value", "kl", "kl_behaviour", "clip_fraction")
+FIGURES = ("loss", "grad_norm", "y_T", "entropy", *PPO_FIGURES)
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +157,42 @@ def test_two_processes_change_no_result(
     assert_close(outcome(run(job)), uninterrupted)
 
 
-def test_ppo_is_refused_with_the_reason(stocked: Path, reference: Path, tmp_path: Path) -> None:
-    process = start(job_in(stocked, reference, tmp_path, algorithm="ppo"))
-    out, _ = process.communicate(timeout=100)
-    assert process.returncode == 1
-    assert b"no trainer yet" in out
+PPO: dict[str, Any] = {
+    "algorithm": "ppo",
+    "sources": {"online": {"share": 1.0}},
+    "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
+    "batch_size": 4,
+    "ppo": {"epochs": 2, "minibatches": 2, "value_learning_rate": 1e-2},
+}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted_ppo(stocked: Path, reference: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return outcome(run(job_in(stocked, reference, tmp_path_factory.mktemp("ppo"), **PPO)))
+
+
+def test_ppo_trains_with_its_figures_and_keeps_the_value_model_out_of_the_published_weights(
+    uninterrupted_ppo: dict[str, Any],
+) -> None:
+    names = {name for _, name in uninterrupted_ppo["figures"]}
+    assert set(PPO_FIGURES) <= names
+    assert not any("value" in name for name in uninterrupted_ppo["weights"])
+    losses = [uninterrupted_ppo["figures"][step, "value_loss"] for step in range(1, 7)]
+    assert len(set(losses)) == 6
+
+
+def test_a_killed_ppo_run_continues_exactly_with_its_value_model(
+    stocked: Path, reference: Path, tmp_path: Path, uninterrupted_ppo: dict[str, Any]
+) -> None:
+    job = job_in(stocked, reference, tmp_path, **PPO)
+    kill_at(job, 3)
+    assert_identical(outcome(run(job)), uninterrupted_ppo)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stage", "processes"), [(1, 1), (2, 1), (3, 1), (0, 2), (3, 2)])
+def test_zero_stage_and_processes_change_no_result_of_ppo(
+    stage: int, processes: int, stocked: Path, reference: Path, tmp_path: Path, uninterrupted_ppo: dict[str, Any]
+) -> None:
+    job = job_in(stocked, reference, tmp_path, **PPO, zero_stage=stage, processes=processes)
+    assert_close(outcome(run(job)), uninterrupted_ppo)
