@@ -275,6 +275,17 @@ class PPOConfig(Section):
     """Rate of the value model; None: the policy's."""
 
 
+class AdapterConfig(Section):
+    """Low-rank adapters (LoRA, Hu et al. 2021; not in the paper)."""
+
+    rank: PositiveInt = 16
+    """Rank of an adapter."""
+    alpha: float = Field(default=32.0, gt=0)
+    """Scale: an adapter's product is multiplied by alpha / rank."""
+    modules: tuple[str, ...] = ("all-linear",)
+    """Names of the linear layers that get one; `all-linear`: all but the output head."""
+
+
 class GuardConfig(Section):
     """What stops a run or warns before it is spoilt."""
 
@@ -335,6 +346,9 @@ class TrainConfig(Section):
     max_batches_ahead: PositiveInt = 2
     """Workers stop when this many optimizer batches wait untrained."""
     optimizer: OptimizerConfig = OptimizerConfig()
+    lora: AdapterConfig | None = None
+    """Train low-rank adapters instead of all weights; the reference is then the same model with adapters off. Needs the
+    package peft; not with ZeRO stage 3."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     processes: PositiveInt = 1
     checkpoint_interval: PositiveInt = 20
@@ -343,7 +357,7 @@ class TrainConfig(Section):
     """Optimizer steps between weights kept for evaluation (the learning curve)."""
     guards: GuardConfig = GuardConfig()
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
-    """Where metrics go besides the warehouse; the last two need their packages."""
+    """Where metrics go besides the warehouse. TensorBoard files are always written; the others need their packages."""
 
     @model_validator(mode="after")
     def _possible(self) -> TrainConfig:
@@ -363,6 +377,8 @@ class TrainConfig(Section):
         online = self.sources.get("online")
         if online is not None and online.share > 0 and self.rollout_workers == 0:
             raise ValueError("the source 'online' needs rollout_workers > 0")
+        if self.lora is not None and self.zero_stage == 3:
+            raise ValueError("lora cannot be sharded by ZeRO stage 3: set zero_stage to 0, 1 or 2")
         return self
 
     @model_validator(mode="after")

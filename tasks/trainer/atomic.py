@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Generator
@@ -38,6 +39,18 @@ def write_text(path: Path, text: str) -> None:
     building.write_text(text, encoding="utf-8")
     _flush(building)
     building.replace(path)
+    _flush(path.parent)
+
+
+def write_once(path: Path, text: str) -> None:
+    """`text` in `path` unless the file is there already; of several writers at once the first wins."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    building = path.with_name(f"{BUILDING}{os.getpid()}-{path.name}")
+    building.write_text(text, encoding="utf-8")
+    _flush(building)
+    with contextlib.suppress(FileExistsError):
+        os.link(building, path)
+    building.unlink()
     _flush(path.parent)
 
 

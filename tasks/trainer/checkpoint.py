@@ -44,7 +44,12 @@ def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState) -> None:
     torch.save(torch.get_rng_state(), building / f"random-{engine.rank}.pt")
     engine.barrier()
     if engine.rank == 0:
-        content = {"step": step, "replay": dataclasses.asdict(replay), "fits": _fits(job, engine)}
+        content = {
+            "step": step,
+            "replay": dataclasses.asdict(replay),
+            "fits": _fits(job),
+            "processes": engine.world,
+        }
         (building / STATE).write_text(json.dumps(content), encoding="utf-8")
         atomic.finish_folder(building, target)
         _prune(job)
@@ -72,24 +77,25 @@ def load(job: TrainJob, engine: Engine, checkpoint: Checkpoint) -> None:
     """Put the engine where it was. Raises ResumeImpossible when the job has changed in a way that forbids it."""
     import torch
 
-    saved = json.loads((checkpoint.folder / STATE).read_text(encoding="utf-8"))["fits"]
-    now = _fits(job, engine)
+    content = json.loads((checkpoint.folder / STATE).read_text(encoding="utf-8"))
+    saved, now = content["fits"], _fits(job)
     changed = [f"{name} {saved.get(name)} -> {value}" for name, value in now.items() if saved.get(name) != value]
     if changed:
         raise ResumeImpossible(
             f"checkpoint {checkpoint.folder} was written with other settings ({', '.join(changed)}); "
             f"restore them, or start a new run"
         )
-    engine.load(checkpoint.folder)
-    torch.set_rng_state(torch.load(checkpoint.folder / f"random-{engine.rank}.pt", weights_only=True))
+    engine.load(checkpoint.folder, processes=int(content["processes"]))
+    own = checkpoint.folder / f"random-{engine.rank}.pt"
+    if own.is_file():  # a process that was not there before keeps the state it was started with
+        torch.set_rng_state(torch.load(own, weights_only=True))
 
 
-def _fits(job: TrainJob, engine: Engine) -> dict[str, object]:
+def _fits(job: TrainJob) -> dict[str, object]:
     """What must be equal for a checkpoint to be continued."""
     return {
         "run": job.run_id,
         "algorithm": job.train.algorithm,
-        "processes": engine.world,
         "zero_stage": job.train.zero_stage,
         "dtype": job.config.reference.dtype,
     }

@@ -6,7 +6,9 @@ the same work, no compiler is needed, and results do not depend on whether one i
 
 from __future__ import annotations
 
+import argparse
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +24,8 @@ from tasks.trainer.packing import Pack
 from tasks.trainer.schedule import warmup_factor
 
 TAG = "state"
+UNIVERSAL = {"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}}
+"""What DeepSpeed's conversion for another number of processes asks to find in a checkpoint."""
 
 
 class Engine:
@@ -45,6 +49,7 @@ class Engine:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self._objects: Any = dist.new_group(backend="gloo") if self.world > 1 and device.type == "cuda" else None
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._partly_frozen = len(trained) < len(list(module.parameters()))
         self.optimizer = torch.optim.AdamW(
             groups or trained,
             lr=config.optimizer.learning_rate,
@@ -91,12 +96,35 @@ class Engine:
         return float(self._engine.get_lr()[0])
 
     def save(self, folder: Path) -> None:
-        """Model, optimizer and schedule of all processes into `folder`. Collective."""
-        self._engine.save_checkpoint(str(folder), tag=TAG)
+        """What is trained, optimizer and schedule of all processes into `folder`. Collective."""
+        self._engine.save_checkpoint(
+            str(folder), tag=TAG, client_state=UNIVERSAL, exclude_frozen_parameters=self._partly_frozen
+        )
 
-    def load(self, folder: Path) -> None:
-        """The opposite of `save`, for the same number of processes and ZeRO stage. Collective."""
-        path, _ = self._engine.load_checkpoint(str(folder), tag=TAG)
+    def load(self, folder: Path, *, processes: int) -> None:
+        """The opposite of `save`, for the same ZeRO stage. Collective. Raises ResumeImpossible.
+
+        `processes` saved it. When that is another number, DeepSpeed's universal form is made on the way, from which
+        each process takes its new part; without ZeRO every process holds everything anyway.
+        """
+        if processes == self.world or self.config.zero_stage == 0:
+            self._load(folder)
+            return
+        universal = folder / "universal"
+        if self.rank == 0:
+            _make_universal(folder / TAG, universal / TAG)
+        self.barrier()
+        self._engine._config.load_universal_checkpoint = True
+        try:
+            self._load(universal)
+        finally:
+            self._engine._config.load_universal_checkpoint = False
+        self.barrier()
+        if self.rank == 0:
+            shutil.rmtree(universal)
+
+    def _load(self, folder: Path) -> None:
+        path, _ = self._engine.load_checkpoint(str(folder), tag=TAG, load_module_strict=not self._partly_frozen)
         if path is None:
             raise ResumeImpossible(f"{folder} holds no DeepSpeed state; delete it to resume from an older checkpoint")
 
@@ -168,6 +196,24 @@ class Engine:
             "data_types": {"grad_accum_dtype": "fp32"},
             "steps_per_print": 1_000_000_000,
         }
+
+
+def _make_universal(folder: Path, target: Path) -> None:
+    """The DeepSpeed checkpoint in `folder` in the form that any number of processes can load."""
+    from deepspeed.checkpoint import ds_to_universal
+
+    shutil.rmtree(target, ignore_errors=True)
+    ds_to_universal.main(
+        argparse.Namespace(
+            input_folder=str(folder),
+            output_folder=str(target),
+            num_extract_workers=1,
+            num_merge_workers=1,
+            keep_temp_folder=False,
+            strict=True,
+            inject_missing_state=False,
+        )
+    )
 
 
 def _import_deepspeed() -> Any:

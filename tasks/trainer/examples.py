@@ -44,10 +44,18 @@ class Examples:
 
     def fetch(self, ids: Sequence[str], source: SourceName) -> dict[str, Example]:
         """The examples of these trajectories. Raises NothingToTrainOn for ids that do not exist."""
-        rows = {str(row["trajectory_id"]): row for row in self.warehouse.rows(BY_ID, (list(ids),))}
-        missing = sorted(set(ids) - set(rows))
+        found = self.present(ids, source)
+        missing = sorted(set(ids) - set(found))
         if missing:
-            raise NothingToTrainOn(f"{len(missing)} trajectories of source {source!r} are gone, first {missing[0]!r}")
+            raise NothingToTrainOn(
+                f"{len(missing)} trajectories of source {source!r} are gone, first {missing[0]!r}; were they "
+                f"quarantined while the run was using them? Resume it: what is gone is then left out"
+            )
+        return found
+
+    def present(self, ids: Sequence[str], source: SourceName) -> dict[str, Example]:
+        """The examples of those of these trajectories that are there and usable."""
+        rows = {str(row["trajectory_id"]): row for row in self.warehouse.rows(BY_ID, (list(ids),))}
         return {example.trajectory_id: example for example in self.build(list(rows.values()), source)}
 
     def build(self, rows: Sequence[Mapping[str, Any]], source: SourceName) -> list[Example]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.trainer.errors import TrainerError
 from tasks.trainer.job import TrainJob
 from tasks.trainer.step import SequenceRecord
 from warehouse import Warehouse
@@ -54,7 +56,7 @@ class Recorder:
     def __init__(self, warehouse: Warehouse, job: TrainJob, *, after: int) -> None:
         self.warehouse = warehouse
         self.job = job
-        self._writers = [_WRITERS[name](job, after) for name in job.train.report_to]
+        self._writers = [_TensorBoard(job, after), *open_trackers(job)]
 
     def record(
         self,
@@ -119,16 +121,21 @@ class _TensorBoard:
         self._writer.close()
 
 
-class _Wandb:
-    """Weights & Biases, or Trackio, which has the same calls."""
+class Tracker:
+    """Weights & Biases, or Trackio, which has the same calls. A resumed run continues its entry."""
 
-    package = "wandb"
-
-    def __init__(self, job: TrainJob, after: int) -> None:  # noqa: ARG002
-        import importlib
-
-        self._package: Any = importlib.import_module(self.package)
-        self._package.init(project="spo", name=job.run_id, config=job.config.model_dump(mode="json"))
+    def __init__(self, package: str, job: TrainJob) -> None:
+        """Raises TrainerError when the package is not installed."""
+        try:
+            self._package: Any = importlib.import_module(package)
+        except ImportError as error:
+            raise TrainerError(
+                f"train.report_to names {package!r}, which cannot be imported ({error}); "
+                f"`pip install {package}`, or take it out of train.report_to"
+            ) from error
+        names = {"id": job.run_id} if package == "wandb" else {}
+        settings = job.config.model_dump(mode="json")
+        self._package.init(project="spo", name=job.run_id, config=settings, resume="allow", **names)
 
     def write(self, step: int, figures: Figures) -> None:
         self._package.log({f"train/{name}": value for name, value in figures.items()}, step=step)
@@ -137,11 +144,9 @@ class _Wandb:
         self._package.finish()
 
 
-class _Trackio(_Wandb):
-    package = "trackio"
-
-
-_WRITERS: dict[str, Any] = {"tensorboard": _TensorBoard, "wandb": _Wandb, "trackio": _Trackio}
+def open_trackers(job: TrainJob) -> list[Tracker]:
+    """The trackers that the recipe names besides TensorBoard. Raises TrainerError when one is not installed."""
+    return [Tracker(name, job) for name in job.train.report_to if name != "tensorboard"]
 
 
 def running_median(values: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tasks.config import TrainConfig
 from tasks.engines.checkpoint import load_weights
-from tasks.trainer import attention
+from tasks.trainer import attention, lora
 from tasks.trainer.errors import UnsupportedModel
 from tasks.trainer.logprobs import ResponseHead
 from tasks.trainer.packing import Layout, Pack
@@ -55,9 +55,13 @@ def hidden_states(trunk: Any, pack: Pack) -> Tensor:
 
 def load_policy(folder: Path, config: TrainConfig, dtype: str, *, trained: bool) -> Policy:
     """The policy of a checkpoint folder. `trained` is False for pi_0: it then takes no gradients."""
-    policy = Policy(load_weights(folder, dtype), layout=config.packing, chunk=config.logprob_chunk_tokens)
+    causal_lm = load_weights(folder, dtype)
+    if trained and config.lora is not None:
+        lora.add_adapters(causal_lm, config.lora)
+    policy = Policy(causal_lm, layout=config.packing, chunk=config.logprob_chunk_tokens)
     policy.eval()
-    policy.requires_grad_(trained)
+    if not trained:
+        policy.requires_grad_(False)
     if trained and config.gradient_checkpointing:
         policy.causal_lm.gradient_checkpointing_enable({"use_reentrant": False})
         policy.causal_lm.train()

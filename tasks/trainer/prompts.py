@@ -9,7 +9,7 @@ from tasks.problems import problem as problems
 from tasks.rollout import Assignment
 from tasks.trainer.errors import NothingToTrainOn
 from tasks.trainer.job import TrainJob
-from tasks.trainer.values import prompt_values
+from tasks.trainer.values import frozen_values
 from warehouse import Warehouse
 
 PROBLEMS = "SELECT * FROM problems WHERE batch_id = ? AND split = 'train'"
@@ -36,7 +36,7 @@ class Prompts:
     @classmethod
     def read(cls, warehouse: Warehouse, job: TrainJob) -> Prompts:
         """The prompts of the job. Raises NothingToTrainOn when none can be judged."""
-        values = prompt_values(warehouse, job)
+        values = frozen_values(warehouse, job)
         batch = (job.problems_batch,)
         found = problems.from_rows(warehouse.rows(PROBLEMS, batch), warehouse.rows(TESTS, batch), [])
         tokens = {str(row["problem_id"]): row for row in warehouse.rows(PROMPTS, (job.prompts_batch,))}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tasks.config import TrainConfig
 from tasks.engines.checkpoint import policy_id, tokenizer_hash
+from tasks.trainer import lora
 from tasks.trainer.batch import Example
 from tasks.trainer.errors import ReferenceDrift
 from tasks.trainer.packing import Pack, lay_out
@@ -35,10 +36,11 @@ def fingerprint(reference: Path, config: TrainConfig, dtype: str, device: str) -
 
 
 class Reference:
-    """Evaluates pi_0 by the same class that evaluates pi_theta; without a model for processes that never need it."""
+    """Evaluates pi_0 by the same class that evaluates pi_theta; of a policy with adapters, it is the part without."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self._adapters = lora.adapted(policy)
 
     def logprobs(self, pack: Pack, stored: Mapping[str, Sequence[float]]) -> tuple[Tensor, dict[str, list[float]]]:
         """log pi_0 of the pack's response tokens (shape N), and those that had to be computed, by trajectory."""
@@ -60,7 +62,8 @@ class Reference:
     @torch.no_grad()
     def evaluate(self, pack: Pack) -> Tensor:
         """log pi_0 of the pack's response tokens, computed now. Shape N."""
-        return self.policy(pack)[0]
+        with lora.disabled(self._adapters):
+            return self.policy(pack)[0]
 
     def _lay_out(self, examples: Sequence[Example], like: Pack) -> Pack:
         return lay_out(examples, self.policy.layout).to(like.ids.device)

@@ -48,6 +48,11 @@ RECORDED = """
 SELECT step, trajectory_ids, sources FROM train_batches WHERE run_id = ? AND step > ? ORDER BY step
 """
 
+VISIBLE = """
+-- Which of a list of this run's trajectories are there (not quarantined)?
+SELECT DISTINCT trajectory_id FROM trajectories WHERE run_id = ? AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
@@ -105,7 +110,7 @@ class OnlineQueue:
         self._claimed_rows: dict[str, Example] = {}
         self._waiting: deque[Example] = deque()
         if state.waiting:
-            known = examples.fetch(state.waiting, "online")
+            known = examples.present(state.waiting, "online")
             self._admit([known[identity] for identity in state.waiting if identity in known])
 
     def ids(self) -> tuple[str, ...]:
@@ -218,7 +223,11 @@ class Replay:
 
 
 def _recorded(warehouse: Warehouse, run_id: str, after: int) -> dict[int, list[str]]:
-    return {
+    """Online trajectories by step, for the steps after `after` that were recorded and can be repeated.
+
+    A step that used something quarantined since is drawn anew: what is left of it waits like everything else.
+    """
+    steps = {
         int(row["step"]): [
             str(identity)
             for identity, source in zip(row["trajectory_ids"], row["sources"], strict=True)
@@ -226,3 +235,6 @@ def _recorded(warehouse: Warehouse, run_id: str, after: int) -> dict[int, list[s
         ]
         for row in warehouse.rows(RECORDED, (run_id, after))
     }
+    wanted = sorted({identity for ids in steps.values() for identity in ids})
+    visible = {str(row["trajectory_id"]) for row in warehouse.rows(VISIBLE, (run_id, wanted))}
+    return {step: ids for step, ids in steps.items() if visible.issuperset(ids)}

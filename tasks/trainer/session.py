@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from tasks.engines.checkpoint import policy_id
-from tasks.trainer import checkpoint, weights
+from tasks.trainer import checkpoint, lora, weights
 from tasks.trainer.algorithm import Algorithm, SoftPolicyOptimization
 from tasks.trainer.batch import Example
 from tasks.trainer.engine import Engine
@@ -27,7 +27,7 @@ from tasks.trainer.policy import Policy, full_logprobs, load_policy
 from tasks.trainer.ppo import ProximalPolicyOptimization
 from tasks.trainer.reference import Reference, ReferenceStore, fingerprint
 from tasks.trainer.replay import Replay, ReplayState
-from tasks.trainer.values import prompt_values
+from tasks.trainer.values import frozen_values
 from warehouse import Warehouse
 
 CANARY = """
@@ -99,6 +99,7 @@ class Session:
         """Publish the weights of `step` for the rollout workers and evaluation. Collective."""
         state = self.engine.consolidated(self.policy.causal_lm)
         if self.desk is not None:
+            state = lora.merged_state(self.policy.causal_lm, state)
             root, train = self.job.weights, self.job.train
             self.published = weights.publish(
                 root, step, self.policy.causal_lm, state, like=self.job.reference, canary=self._canary()
@@ -136,7 +137,7 @@ class Session:
             "parent_policy_id": self.job.counts.reference,
             "step": published.step,
             "tokenizer_hash": None,
-            "parameters": sum(p.numel() for p in self.policy.causal_lm.parameters()),
+            "parameters": sum(p.numel() for n, p in self.policy.causal_lm.named_parameters() if ".lora_" not in n),
         }
 
 
@@ -152,7 +153,8 @@ def open_session(job: TrainJob) -> Generator[Session]:
     make_deterministic(job)
     dtype = job.config.reference.dtype
     policy = load_policy(job.reference, job.train, dtype, trained=True).to(device)
-    reference = Reference(load_policy(job.reference, job.train, dtype, trained=False).to(device))
+    base = policy if job.train.lora else load_policy(job.reference, job.train, dtype, trained=False).to(device)
+    reference = Reference(base)
     algorithm = algorithm_of(job)
     module = algorithm.module(policy).to(device)
     groups = algorithm.parameter_groups(module)
@@ -179,7 +181,7 @@ def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, de
     with Warehouse.open(job.warehouse) as warehouse:
         warehouse.commit()
         _require_same_reference(job)
-        examples = Examples(warehouse, job, prompt_values(warehouse, job))
+        examples = Examples(warehouse, job, frozen_values(warehouse, job))
         store = ReferenceStore(warehouse, fingerprint(job.reference, job.train, job.config.reference.dtype, device))
         recorder = Recorder(warehouse, job, after=step)
         try:

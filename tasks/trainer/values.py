@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 from tasks.estimators import soft_value
+from tasks.trainer import atomic
 from tasks.trainer.errors import MissingReferenceValues
 from tasks.trainer.job import TrainJob
 from warehouse import Warehouse
@@ -42,6 +44,17 @@ def prompt_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
             f'q0.zero_successes = "keep" when no sample succeeded'
         )
     return values
+
+
+def frozen_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
+    """The run's y_0 per training problem: as whoever of the run asked first found them, however often it is resumed.
+
+    Other runs add samples of pi_0 meanwhile; taking them in would change the losses of a resumed run.
+    """
+    kept = job.run_dir / "soft-values.json"
+    if not kept.is_file():
+        atomic.write_once(kept, json.dumps(prompt_values(warehouse, job), sort_keys=True))
+    return {str(problem): float(value) for problem, value in json.loads(kept.read_text(encoding="utf-8")).items()}
 
 
 def smoothed_value(n: int, k: int, job: TrainJob) -> float | None:

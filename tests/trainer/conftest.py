@@ -193,3 +193,11 @@ def make_job(folder: Path, reference: Path, run: RunConfig, *, run_id: str = RUN
         corpus_id="c",
         device="cpu",
     )
+
+
+@pytest.fixture(scope="session")
+def stocked(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Path:
+    """A folder whose warehouse holds all online trajectories that six steps need."""
+    folder = tmp_path_factory.mktemp("stocked")
+    fill(folder / "warehouse", reference, online=24)
+    return folder

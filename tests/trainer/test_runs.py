@@ -16,19 +16,11 @@ from safetensors.torch import load_file
 
 from tasks.trainer.job import TrainJob
 from tasks.trainer.launch import trainer_command
-from tests.trainer.conftest import RUN, config, fill, make_job
+from tests.trainer.conftest import RUN, config, make_job
 from warehouse import Warehouse
 
 PPO_FIGURES = ("policy_loss", "value_loss", "explained_variance", "value", "kl", "kl_behaviour", "clip_fraction")
 FIGURES = ("loss", "grad_norm", "y_T", "entropy", *PPO_FIGURES)
-
-
-@pytest.fixture(scope="module")
-def stocked(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Path:
-    """A folder whose warehouse holds all online trajectories that six steps need."""
-    folder = tmp_path_factory.mktemp("stocked")
-    fill(folder / "warehouse", reference, online=24)
-    return folder
 
 
 @pytest.fixture(scope="module")
