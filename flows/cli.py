@@ -28,6 +28,7 @@ app.command()(judge_command.judge)
 app.command()(study_command.study)
 app.command()(warehouse_commands.compact)
 app.command()(warehouse_commands.verify)
+app.command()(warehouse_commands.quarantine)
 app.command()(warehouse_commands.export)
 app.command("import")(warehouse_commands.import_)
 OWN_ERRORS = {"tasks", "warehouse", "sandbox", "flows", "_duckdb"}

@@ -35,6 +35,24 @@ def verify(
     raise typer.Exit(0 if result.clean else 1)
 
 
+def quarantine(
+    batches: Annotated[list[str], typer.Argument(help="Batch ids; a batch is what was appended at once.")],
+    reason: Annotated[str, typer.Option(help="Kept with them.")] = "bad data",
+) -> None:
+    """Leave batches out of every view from now on; nothing is deleted."""
+    from warehouse import Warehouse
+
+    with Warehouse.open(warehouse_location()) as store:
+        unknown = sorted(set(batches) - store.committed(batches))
+        if unknown:
+            print(f"no such batch, so nothing was changed: {', '.join(unknown)}")
+            raise typer.Exit(1)
+        for batch in batches:
+            row = {"bad_batch_id": batch, "reason": reason}
+            store.append(f"quarantine/{batch}", {"quarantine": [row]}, run_id="quarantine")
+    print(f"{len(batches)} batches left out from now on")
+
+
 def export(
     target: Annotated[Path, typer.Argument(help="New folder.")],
     what: Annotated[

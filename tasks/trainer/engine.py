@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from tasks.config import TrainConfig
-from tasks.trainer.errors import NonFinite, ResumeImpossible
+from tasks.trainer.errors import NonFinite, ResumeImpossible, TrainerError
 from tasks.trainer.packing import Pack
 from tasks.trainer.schedule import warmup_factor
 
@@ -43,6 +43,8 @@ class Engine:
         """`groups`: the optimizer's parameter groups; None: all trained parameters at the recipe's rate."""
         self.device = device
         self.config = config
+        self.updates = 0
+        """Optimizer updates made by this process."""
         self._norm = float("nan")
         self._deepspeed = _import_deepspeed()
         _join(self._deepspeed, device)
@@ -85,9 +87,10 @@ class Engine:
     def step(self) -> float:
         """Reduce, clip, update, zero; returns the gradient norm before clipping. Raises NonFinite."""
         self._engine.step()
+        self.updates += 1
         norm = self._norm if self._clips_itself else float(self._engine.get_global_grad_norm() or 0.0)
         if not torch.isfinite(torch.tensor(norm)):
-            raise NonFinite(f"the gradient norm is {norm}; the update was not kept: resume from the last checkpoint")
+            raise NonFinite(f"the gradient norm is {norm} and has spoilt the weights")
         return norm
 
     @property
@@ -167,6 +170,14 @@ class Engine:
         dist.gather_object(value, box, dst=0, group=self._objects)
         return box or []
 
+    def raise_together(self, error: TrainerError | None) -> None:
+        """Raise the first error that a process has, on all of them: one alone would leave the others waiting."""
+        if self.world > 1:
+            found = [one for one in self.gather(error) if one is not None]
+            error = self.share(found[0] if found else None)
+        if error is not None:
+            raise error
+
     def barrier(self) -> None:
         """Wait for all processes."""
         if self.world > 1:
@@ -182,7 +193,7 @@ class Engine:
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.optimizer.max_grad_norm)
         self._norm = float(norm)
         if not torch.isfinite(norm):
-            raise NonFinite(f"the gradient norm is {self._norm}; nothing was updated: resume from the last checkpoint")
+            raise NonFinite(f"the gradient norm is {self._norm}; nothing was updated")
 
     def _settings(self, dtype: str) -> dict[str, Any]:
         return {

@@ -14,6 +14,9 @@ TrainerError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Self
+
 STOPPED = 3
 """Exit status of a trainer that was asked to stop and wrote a checkpoint."""
 CANNOT_GO_ON = 2
@@ -38,6 +41,16 @@ class UnsupportedModel(TrainerError):
 
 class GuardTripped(TrainerError):
     """Training stopped before it could do harm."""
+
+    trajectory_ids: tuple[str, ...] = ()
+    """The trajectories it is about, if any."""
+
+    @classmethod
+    def over(cls, trajectory_ids: Iterable[str], message: str) -> Self:
+        """The error about these trajectories."""
+        error = cls(message)
+        error.trajectory_ids = tuple(trajectory_ids)
+        return error
 
 
 class NonFinite(GuardTripped):

@@ -64,10 +64,12 @@ def check_stored(
     kept = torch.cat([torch.tensor(stored[example.trajectory_id], device=fresh.device) for example in few])
     worst = _worst(fresh, kept)
     if not worst <= most:
-        raise ReferenceDrift(
+        ids = [example.trajectory_id for example in few]
+        raise ReferenceDrift.over(
+            ids,
             f"stored reference log-probabilities differ from fresh ones by {worst:.3g} nats per token (at most "
-            f"{most:g}), among trajectories {[example.trajectory_id for example in few]}; the reference or its "
-            f"environment has changed without its fingerprint: quarantine the batches that stored them"
+            f"{most:g}), among trajectories {ids}; the reference or its environment has changed without its "
+            f"fingerprint: quarantine the batches that stored them",
         )
     return worst
 

@@ -11,7 +11,7 @@ from tasks.config import TrainConfig
 from tasks.trainer import atomic, guards
 from tasks.trainer.algorithm import Update
 from tasks.trainer.batch import Example
-from tasks.trainer.errors import Interrupted
+from tasks.trainer.errors import GuardTripped, Interrupted, ReferenceDrift
 from tasks.trainer.job import TrainJob
 from tasks.trainer.metrics import Figures, summarize
 from tasks.trainer.session import Session, open_session
@@ -32,6 +32,8 @@ def train(job: TrainJob, report: Report) -> dict[str, Any]:
                 figures = advance(session, checked=session.step == first)
             except Interrupted:
                 figures = None
+            except GuardTripped as error:
+                raise session.secured(error) from error
             if session.engine.share(figures is None or session.stop()):
                 session.save()
                 raise Interrupted(f"asked to stop; checkpoint of step {session.step} written")
@@ -74,8 +76,13 @@ def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence
     if session.step == 0 and session.job.train.zero_stage < 3:
         guards.check_layout(session.policy, few, session.job.config.reference.dtype)
         guards.check_start(session.policy, session.reference, few)
+    drift = None
     if session.desk is not None:
-        guards.check_stored(session.reference, batch, stored, session.job.train.guards.max_logprob_drift)
+        try:
+            guards.check_stored(session.reference, batch, stored, session.job.train.guards.max_logprob_drift)
+        except ReferenceDrift as error:
+            drift = error
+    session.engine.raise_together(drift)
 
 
 def record(session: Session, batch: Sequence[Example], update: Update, figures: Figures) -> Figures:

@@ -25,7 +25,7 @@ from tasks.trainer.job import TrainJob
 from tasks.trainer.packing import Pack, lay_out
 from tasks.trainer.policy import Policy
 from tasks.trainer.reference import Reference
-from tasks.trainer.step import SequenceRecord, Share, StepResult, require_finite, sequence_records, shares
+from tasks.trainer.step import SequenceRecord, Share, StepResult, not_finite, sequence_records, shares
 from tasks.trainer.value_model import ActorCritic, load_value_model
 
 
@@ -178,15 +178,17 @@ def normalized(targets: Mapping[str, Targets]) -> dict[str, Targets]:
 def accumulate(
     engine: Engine, share: Share, targets: Mapping[str, Targets], config: TrainConfig
 ) -> list[SequenceLosses]:
-    """Forward and backward over the share of a minibatch; nothing is updated. Raises NonFinite."""
+    """Forward and backward over the share of a minibatch; nothing is updated. Collective. Raises NonFinite."""
     found: list[SequenceLosses] = []
+    error = None
     for examples, weight in zip(share.packs, share.weights, strict=True):
         pack = lay_out(examples, config.packing).to(engine.device)
         logp_N, _, value_N = engine.forward(pack)
         loss_B, losses = pack_loss(pack, logp_N, value_N, targets, config)
-        require_finite([(one.trajectory_id, one.policy_loss + one.value_loss) for one in losses])
+        error = error or not_finite((one.trajectory_id, one.policy_loss + one.value_loss) for one in losses)
         engine.backward(weight * loss_B.sum() / share.sequences)
         found += losses if weight else []
+    engine.raise_together(error)
     return found
 
 

@@ -90,9 +90,10 @@ class ReferenceStore:
         for example in examples:
             stored = found.get(example.trajectory_id)
             if stored is not None and len(stored) != len(example.response_ids):
-                raise ReferenceDrift(
+                raise ReferenceDrift.over(
+                    [example.trajectory_id],
                     f"trajectory {example.trajectory_id!r} has {len(example.response_ids)} response tokens but "
-                    f"{len(stored)} stored reference log-probabilities; quarantine the batch that stored them"
+                    f"{len(stored)} stored reference log-probabilities; quarantine the batch that stored them",
                 )
         return found
 

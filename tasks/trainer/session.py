@@ -19,7 +19,7 @@ from tasks.trainer import checkpoint, lora, weights
 from tasks.trainer.algorithm import Algorithm, SoftPolicyOptimization
 from tasks.trainer.batch import Example
 from tasks.trainer.engine import Engine
-from tasks.trainer.errors import TrainerError
+from tasks.trainer.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.trainer.examples import Examples
 from tasks.trainer.job import TrainJob
 from tasks.trainer.metrics import Recorder
@@ -33,6 +33,11 @@ from warehouse import Warehouse
 CANARY = """
 -- One fixed prompt of the run.
 SELECT token_ids FROM prompts WHERE batch_id = ? AND len(token_ids) > 1 ORDER BY prompt_id LIMIT 1
+"""
+
+BATCHES = """
+-- Which batches hold these trajectories, or what is stored of them?
+SELECT DISTINCT batch_id FROM {table} WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY batch_id
 """
 
 
@@ -87,13 +92,26 @@ class Session:
     step: int = 0
     published: weights.Published | None = None
     warned: set[str] = field(default_factory=set[str])
+    updates: int = 0
+    """Optimizer updates when the present batch was drawn."""
+    before: ReplayState = field(default_factory=ReplayState)
+    """The replay's state when the present batch was drawn."""
 
     def next_batch(self, step: int) -> tuple[list[Example], dict[str, Sequence[float]]]:
         """The examples of `step` and what is stored of log pi_0; empty on all but the first process."""
-        if self.desk is None:
-            return [], {}
-        batch = self.desk.replay.next(step, self.stop)
-        return batch, self.desk.store.lookup(batch)
+        self.updates = self.engine.updates
+        batch: list[Example] = []
+        stored: dict[str, Sequence[float]] = {}
+        drift = None
+        if self.desk is not None:
+            self.before = self.desk.replay.state()
+            batch = self.desk.replay.next(step, self.stop)
+            try:
+                stored = self.desk.store.lookup(batch)
+            except ReferenceDrift as error:
+                drift = error
+        self.engine.raise_together(drift)
+        return batch, stored
 
     def publish(self, step: int) -> None:
         """Publish the weights of `step` for the rollout workers and evaluation. Collective."""
@@ -119,6 +137,23 @@ class Session:
             self.desk.recorder.flush()
             state = self.desk.replay.state()
         checkpoint.save(self.job, self.engine, self.step, state)
+
+    def secured(self, error: GuardTripped) -> GuardTripped:
+        """The error that ends the run, after a checkpoint where nothing is spoilt; it says how to go on. Collective."""
+        if self.engine.updates == self.updates:
+            if self.desk is not None:
+                self.desk.recorder.flush()
+            checkpoint.save(self.job, self.engine, self.step, self.before)
+            state = f"a checkpoint of step {self.step} was written; resumed, the run takes the same batch again"
+        else:
+            state = "nothing was saved; resumed, the run continues from its last checkpoint"
+        advice = "lower train.optimizer.learning_rate in a new run"
+        if self.desk is not None and error.trajectory_ids:
+            table = "reference_logprobs" if isinstance(error, ReferenceDrift) else "trajectories"
+            rows = self.desk.warehouse.rows(BATCHES.format(table=table), (list(error.trajectory_ids),))
+            batches = " ".join(str(row["batch_id"]) for row in rows)
+            advice = f"to go on without them: `spo quarantine {batches}`, then resume; or {advice}"
+        return type(error).over(error.trajectory_ids, f"{error}. In step {self.step + 1}; {state}; {advice}")
 
     def _canary(self) -> weights.Canary | None:
         """The second half of a prompt given its first, scored; None where the weights are not all in one place."""

@@ -87,18 +87,19 @@ def _known(packs: Sequence[tuple[Example, ...]], stored: Mapping[str, Sequence[f
 
 
 def accumulate(engine: Engine, reference: Reference, share: Share, config: TrainConfig) -> StepResult:
-    """Forward and backward over the share; gradients are added up, nothing is updated. Raises NonFinite."""
-    result = StepResult([])
+    """Forward and backward over the share; gradients are added up, nothing is updated. Collective. Raises NonFinite."""
+    result, error = StepResult([]), None
     for examples, weight in zip(share.packs, share.weights, strict=True):
         pack = lay_out(examples, config.packing).to(engine.device)
         ref_logp_N, computed = reference.logprobs(pack, share.stored)
         logp_N, entropy_N = engine.forward(pack)
         loss_B, records = pack_loss(pack, logp_N, ref_logp_N, entropy_N, config)
-        require_finite((f"{r.trajectory_id} of {r.source}", value) for r in records for value in (r.loss, r.y_T))
+        error = error or not_finite((r.trajectory_id, value) for r in records for value in (r.loss, r.y_T))
         engine.backward(weight * loss_B.sum() / share.sequences)
         if weight:
             result.records.extend(records)
             result.computed.update(computed)
+    engine.raise_together(error)  # not before: every process must make its passes
     return result
 
 
@@ -140,15 +141,14 @@ def sequence_records(
     return [_record(*figure) for figure in figures]
 
 
-def require_finite(figures: Iterable[tuple[str, float]]) -> None:
-    """Raise NonFinite, naming the trajectories, when one of the (trajectory id, figure) is NaN or infinite."""
+def not_finite(figures: Iterable[tuple[str, float]]) -> NonFinite | None:
+    """The error that names the trajectories whose figure is NaN or infinite; None when there are none."""
     bad = [(identity, value) for identity, value in figures if not math.isfinite(value)]
-    if bad:
-        listed = ", ".join(f"{identity} ({value})" for identity, value in bad[:8])
-        raise NonFinite(
-            f"{len(bad)} sequence(s) have a loss or value that is not finite: {listed}; nothing was updated. "
-            f"Quarantine them, or lower train.optimizer.learning_rate, and resume"
-        )
+    if not bad:
+        return None
+    ids = list(dict.fromkeys(identity for identity, _ in bad))
+    listed = ", ".join(f"{identity} ({value})" for identity, value in bad[:8])
+    return NonFinite.over(ids, f"{len(ids)} sequence(s) have a loss or value that is not finite: {listed}")
 
 
 def _record(example: Example, loss: float, y_T: float, entropy: float, largest: float) -> SequenceRecord:

@@ -120,3 +120,12 @@ def test_recipes_lists_what_ships(tmp_path: Path) -> None:
 
 def test_no_run_yet_says_how_to_start_one(home: Path) -> None:
     assert "(no rows)" in spo(home, "runs").stdout
+
+
+def test_a_quarantined_batch_is_in_no_view_and_an_unknown_one_is_refused(home: Path) -> None:
+    refused = spo(home, "quarantine", "counts", "no-such-batch")
+    assert refused.returncode == 1
+    assert "no-such-batch" in refused.stdout
+    assert "3" in spo(home, "sql", "SELECT count(*) FROM reference_counts", "--csv").stdout
+    assert spo(home, "quarantine", "counts", "--reason", "drawn with the wrong model").returncode == 0
+    assert spo(home, "sql", "SELECT count(*) FROM reference_counts", "--csv").stdout.split()[-1] == "0"
