@@ -153,8 +153,14 @@ class Q0Config(Section):
     """Samples per prompt, counting those of earlier runs (5)."""
     problems_per_shard: PositiveInt = 8
     """Problems in one unit of work: what a crash can cost."""
+    adaptive: bool = False
+    """Give the same total of samples to the prompts whose soft value is least certain (tasks/allocation.py)."""
+    narrow_nats: float = Field(default=0.2, gt=0)
+    """`adaptive`: a prompt is left alone once the 95% interval of its soft value is this narrow, in nats."""
+    zero_top_up: int = Field(default=0, ge=0)
+    """Prompts without one success get further samples, up to this many in all; 0: none."""
     zero_successes: Literal["keep", "drop"] = "drop"
-    """Prompts without one success: `drop` them from training, or `keep` them with `prior`."""
+    """Prompts that stay without one success: `drop` them from training, or `keep` them with `prior`."""
     prior: float = 0.5
     """Pseudo-successes added to kept prompts without a success (Jeffreys); half a success in n + 1 samples."""
 

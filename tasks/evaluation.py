@@ -128,7 +128,10 @@ def _sample(
         work = [(a.prompt_id, a.problem.suite_hash, wanted, a.n) for a in asked]
         unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
         batch = f"eval/{candidate.policy_id}/{label}/{unit}"
-        context.warehouse.append(batch, {"eval_samples": rows, "verdicts": verdicts}, run_id=context.run_id)
+        counts = materials.evidence(context, material, judged)
+        context.warehouse.append(
+            batch, {"eval_samples": rows, "verdicts": verdicts, "reference_counts": counts}, run_id=context.run_id
+        )
         drawn += len(judged)
     return drawn
 

@@ -119,6 +119,37 @@ def counts(context: Context, material: Material) -> dict[str, tuple[int, int]]:
     return found
 
 
+def evidence(context: Context, material: Material, judged: Iterable[Judged]) -> list[dict[str, Any]]:
+    """Rows of `reference_counts` for what was drawn from pi_0 itself: nothing for other weights or other sampling.
+
+    Every stage appends them with its samples, in one batch, so that all of them sharpen the soft values.
+    """
+    tally: dict[tuple[str, str], list[int]] = {}
+    for item in judged:
+        row = item.row
+        if row["reward"] is not None and _of_reference(row, context, material):
+            n_k = tally.setdefault((row["problem_id"], row["suite_hash"]), [0, 0])
+            n_k[0] += 1
+            n_k[1] += row["reward"] == 0
+    return [
+        {
+            "problem_id": problem_id,
+            "reference": material.policy_id,
+            "sampling": sampling(context),
+            "template_id": material.template_id,
+            "suite_hash": suite_hash,
+            "n": n,
+            "k": k,
+        }
+        for (problem_id, suite_hash), (n, k) in tally.items()
+    ]
+
+
+def _of_reference(row: dict[str, Any], context: Context, material: Material) -> bool:
+    sampled = (row["policy_start"], row["temperature"], row["top_p"], row["max_response_tokens"], row["prefix_tokens"])
+    return sampled == (material.policy_id, 1.0, 1.0, context.config.engine.max_response_tokens, 0)
+
+
 @contextmanager
 def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> Generator[Sampler]:
     """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts."""
