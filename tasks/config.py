@@ -346,11 +346,18 @@ class TrainConfig(Section):
     model_update_interval: PositiveInt = 10
     """Optimizer steps between two publications of weights to the rollout workers (3.2, 5)."""
     rollout_workers: int = Field(default=1, ge=0)
+    worker_launcher: tuple[str, ...] = ()
+    """Command before each worker's own that starts it elsewhere, `{index}` standing for its number, e.g.
+    ("srun", "--ntasks=1", "--gpus=1"). It must pass standard input and output on and end its worker when it ends."""
     rollout_batch: PositiveInt = 32
     """Responses a worker samples, judges and appends at a time."""
     responses_per_prompt: PositiveInt = 4
-    max_batches_ahead: PositiveInt = 2
-    """Workers stop when this many optimizer batches wait untrained."""
+    max_batches_ahead: int = Field(default=2, ge=0)
+    """Optimizer batches that may wait untrained; workers pause where their next rollout batches could exceed it, but
+    never while less than one optimizer batch waits. 0 is strict alternation: sample a batch with the newest weights,
+    train on it, publish, sample the next."""
+    hand_over: Literal["disk", "memory"] = "disk"
+    """Where published weights pass to the workers: the run's folder, or shared memory (`/dev/shm`) on one machine."""
     optimizer: OptimizerConfig = OptimizerConfig()
     lora: AdapterConfig | None = None
     """Train low-rank adapters instead of all weights; the reference is then the same model with adapters off. Needs the
@@ -385,6 +392,8 @@ class TrainConfig(Section):
             raise ValueError("the source 'online' needs rollout_workers > 0")
         if self.lora is not None and self.zero_stage == 3:
             raise ValueError("lora cannot be sharded by ZeRO stage 3: set zero_stage to 0, 1 or 2")
+        if self.max_batches_ahead == 0 and self.model_update_interval > 1:
+            raise ValueError("max_batches_ahead 0 needs model_update_interval 1: every batch has weights of its own")
         return self
 
     @model_validator(mode="after")

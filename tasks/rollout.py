@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from tasks.problems.prompt import Template, complete_length
 
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]
-"""Called with (responses done, responses wanted)."""
+"""Called with (responses sampled, responses wanted)."""
 
 PASS, FAIL = 0.0, -1.0
 CUT_OFF = "cut_off"
@@ -144,6 +145,8 @@ class Sampler:
         """`template`: that of the prompts; needed when it ends responses with a stop mark."""
         self.engine = engine
         self.behaviour = behaviour
+        self.sampling_s = 0.0
+        """Seconds spent in the engine so far; the rest of `run` waits for the judge."""
         self._tokenizer = tokenizer
         self._judge = judge
         self._max_tokens = max_response_tokens
@@ -167,17 +170,13 @@ class Sampler:
         """
         suites = [self._suite(assignment.problem) for assignment in assignments]
         self._known.read(suite.suite_id for suite in suites)
-        wanted = sum(assignment.n for assignment in assignments)
         policy = self.engine.policy_id
-        judged = self._judged(self._drafts(assignments, suites))
-        for done, (draft, judgement, is_new) in enumerate(judged, start=1):
+        for draft, judgement, is_new in self._judged(self._drafts(assignments, suites, progress)):
             row = self._row(draft, assignments[draft.assignment], judgement)
             row |= {"source": source, "worker": worker, "step": step}
             row |= {"policy_start": policy, "policy_end": self.engine.policy_id}
             row["trajectory_id"] = _trajectory_id(row)
             verdict_row = _verdict_row(draft, judgement) if judgement is not None and is_new else None
-            if progress is not None:
-                progress(done, wanted)
             yield Judged(draft.assignment, draft.sample, row, verdict_row)
 
     def _suite(self, problem: Problem) -> Suite:
@@ -186,7 +185,9 @@ class Sampler:
         memory = self._limits.memory_limit_mb
         return problem.suite(cpu_s=self._limits.cpu_limit_s, memory_bytes=memory << 20 if memory else None)
 
-    def _drafts(self, assignments: Sequence[Assignment], suites: Sequence[Suite]) -> Iterator[_Draft]:
+    def _drafts(
+        self, assignments: Sequence[Assignment], suites: Sequence[Suite], progress: Progress | None
+    ) -> Iterator[_Draft]:
         """Sample; one request per response, since each has its own temperature."""
         requests: list[Request] = []
         origin: list[tuple[int, int]] = []
@@ -194,7 +195,9 @@ class Sampler:
             for sample in range(assignment.n):
                 requests.append(self._request(assignment, sample))
                 origin.append((number, sample))
-        for completion in self.engine.sample(requests):
+        for done, completion in enumerate(self._clocked(self.engine.sample(requests)), start=1):
+            if progress is not None:
+                progress(done, len(requests))
             number, sample = origin[completion.request]
             prefix_ids = assignments[number].prefix_ids
             ended = self._ended_by_mark(completion, prefix_ids)
@@ -204,6 +207,15 @@ class Sampler:
             temperature = requests[completion.request].temperature
             identity = program_hash(program)
             yield _Draft(ended, number, sample, temperature, token_ids, text, program, identity, suites[number])
+
+    def _clocked(self, completions: Iterator[Completion]) -> Iterator[Completion]:
+        while True:
+            began = time.monotonic()
+            completion = next(completions, None)
+            self.sampling_s += time.monotonic() - began
+            if completion is None:
+                return
+            yield completion
 
     def _ended_by_mark(self, completion: Completion, prefix_ids: tuple[int, ...]) -> Completion:
         """The completion up to the token that completes the template's stop mark, if it occurs."""

@@ -48,7 +48,7 @@ def body(context: Context) -> dict[str, Any]:
 
 def kept_policies(job: TrainJob) -> list[weights.Published]:
     """The weights kept for evaluation: every `snapshot_interval` steps, and the last."""
-    found = [weights.read(folder) for folder in sorted(job.weights.glob(f"{weights.PREFIX}*"))]
+    found = [weights.read(folder) for folder in sorted(job.kept.glob(f"{weights.PREFIX}*"))]
     every, last = job.train.snapshot_interval, job.train.steps
     return [
         published
@@ -85,8 +85,16 @@ def make_job(context: Context) -> TrainJob:
         search_id=context.manifest("pivotal")["search_id"],
         problems_batch=prepared["problems_batch"],
         prompts_batch=prepared["prompts_batch"],
+        weights_dir=_hand_over(context, Path(prepared["reference"])),
         end_on_stdin_eof=True,
     )
+
+
+def _hand_over(context: Context, reference: Path) -> Path | None:
+    """The folder in shared memory through which the workers get weights; None: they read what is kept on disk."""
+    if context.config.train.hand_over == "disk":
+        return None
+    return weights.memory_folder(context.run_dir / "train", reference)
 
 
 def _usable(manifest: dict[str, Any]) -> bool:

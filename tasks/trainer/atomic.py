@@ -5,32 +5,39 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 BUILDING = ".building-"
 
 
-@contextmanager
-def new_folder(target: Path) -> Generator[Path]:
-    """A folder to fill; it becomes `target` at the end of the block, replacing what was there, and never half."""
+def start_folder(target: Path) -> Path:
+    """An empty folder to fill, beside `target`; what a killed process left unfinished there is removed.
+
+    Each parent folder has one writer.
+    """
+    for left in target.parent.glob(f"{BUILDING}*"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
     building = target.parent / f"{BUILDING}{target.name}"
-    shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
-    yield building
-    finish_folder(building, target)
+    return building
 
 
 def finish_folder(building: Path, target: Path) -> None:
-    """Make the filled folder `building` appear as `target`."""
+    """Make the filled folder `building` appear as `target`, replacing what was there."""
     for path in sorted(building.rglob("*")):
         if path.is_file():
             _flush(path)
     if target.exists():
-        shutil.rmtree(target)
+        delete_folder(target)
     building.rename(target)
     _flush(target.parent)
+
+
+def delete_folder(folder: Path) -> None:
+    """Make the folder disappear at once, then free its space."""
+    doomed = folder.with_name(f"{BUILDING}deleted-{folder.name}")
+    folder.rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def write_text(path: Path, text: str) -> None:

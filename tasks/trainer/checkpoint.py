@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,11 +34,7 @@ def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState) -> None:
     import torch
 
     target = job.checkpoints / f"{PREFIX}{step:08d}"
-    building = job.checkpoints / f"{atomic.BUILDING}{target.name}"
-    if engine.rank == 0:
-        shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
-    engine.barrier()
+    building = engine.share(atomic.start_folder(target) if engine.rank == 0 else None)
     engine.save(building)
     torch.save(torch.get_rng_state(), building / f"random-{engine.rank}.pt")
     engine.barrier()
@@ -103,4 +98,4 @@ def _fits(job: TrainJob) -> dict[str, object]:
 
 def _prune(job: TrainJob) -> None:
     for folder in atomic.complete_folders(job.checkpoints, PREFIX)[: -job.train.keep_checkpoints]:
-        shutil.rmtree(folder)
+        atomic.delete_folder(folder)

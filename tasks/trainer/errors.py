@@ -8,6 +8,7 @@ TrainerError
         NonFinite            a loss or gradient is NaN or infinite
         ReferenceDrift       policy and reference disagree where they must not
     ResumeImpossible         the checkpoint does not fit this job
+    JudgingImpossible        the sandbox is down; nothing more is sampled
     Interrupted              asked to stop; a checkpoint was written
     ProcessDied              a trainer or worker process ended and cannot be restarted
 """
@@ -63,6 +64,10 @@ class ReferenceDrift(GuardTripped):
 
 class ResumeImpossible(TrainerError):
     """The checkpoint does not fit this job."""
+
+
+class JudgingImpossible(TrainerError):
+    """The sandbox is down; nothing more is sampled."""
 
 
 class Interrupted(TrainerError):

@@ -46,7 +46,8 @@ class TrainJob(BaseModel):
     search_id: str | None = None
     """Pivotal search whose token values to use; None: every one made with this reference."""
     weights_dir: Path | None = None
-    """Where weights are published; None: `run_dir/weights`. A folder in shared memory makes the hand-over cheap."""
+    """Where weights are handed over to the workers; None: `run_dir/weights`. It may lie in shared memory: what has to
+    outlast the run is kept in `run_dir/weights` as well."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto` uses a GPU when there is one."""
     end_on_stdin_eof: bool = False
@@ -65,8 +66,13 @@ class TrainJob(BaseModel):
 
     @property
     def weights(self) -> Path:
-        """Folder of published weights."""
-        return self.weights_dir or self.run_dir / "weights"
+        """Folder through which the workers get weights."""
+        return self.weights_dir or self.kept
+
+    @property
+    def kept(self) -> Path:
+        """Folder of the weights that outlast the run."""
+        return self.run_dir / "weights"
 
     @property
     def checkpoints(self) -> Path:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
+
+import torch
 
 from tasks.trainer import checkpoint
 from tasks.trainer.errors import CANNOT_GO_ON, STOPPED, Interrupted, ProcessDied
@@ -42,6 +45,7 @@ class Child:
     command: list[str]
     log: Path
     lines: queue.Queue[tuple[str, Line]]
+    environment: dict[str, str] = field(default_factory=dict[str, str])
     process: subprocess.Popen[bytes] | None = None
     crashes: int = 0
     last_error: str = ""
@@ -56,7 +60,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
-                env=os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
+                env=os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")} | self.environment,
             )
         assert self.process.stdout is not None
         threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
@@ -112,10 +116,13 @@ class Run:
     def __post_init__(self) -> None:
         logs = self.job.run_dir / "logs"
         count = self.job.train.rollout_workers if self.job.online_per_batch else 0
-        self.trainer = Child("trainer", trainer_command(self.job, self.job_file), logs / "trainer.log", self.lines)
+        trainer_gpus, *worker_gpus = shared_out(visible_gpus(), self.job, count)
+        self.trainer = Child(
+            "trainer", trainer_command(self.job, self.job_file), logs / "trainer.log", self.lines, trainer_gpus
+        )
         self.workers = [
-            Child(f"worker-{i}", worker_command(self.job_file, i), logs / f"worker-{i}.log", self.lines)
-            for i in range(count)
+            Child(f"worker-{i}", worker_command(self.job, self.job_file, i), logs / f"worker-{i}.log", self.lines, gpus)
+            for i, gpus in enumerate(worker_gpus)
         ]
 
     def supervise(self, cancelled: Callable[[], bool]) -> Line:
@@ -139,6 +146,8 @@ class Run:
                 worker.signal(signal.SIGTERM) if worker.process is not None else None
             for child in children:
                 child.end(GRACE_S if child is self.trainer else 5.0) if child.process is not None else None
+            if self.job.weights != self.job.kept:  # memory; a trainer that resumes publishes anew
+                shutil.rmtree(self.job.weights, ignore_errors=True)
         return json.loads(self.job.manifest.read_text(encoding="utf-8"))
 
     def _relay(self) -> None:
@@ -201,6 +210,29 @@ def trainer_command(job: TrainJob, job_file: Path) -> list[str]:
     return [*torchrun, str(job.train.processes), "-m", "tasks.trainer", str(job_file)]
 
 
-def worker_command(job_file: Path, index: int) -> list[str]:
-    """The command of rollout worker `index`."""
-    return [sys.executable, "-m", "tasks.trainer.worker", str(job_file), "--index", str(index)]
+def worker_command(job: TrainJob, job_file: Path, index: int) -> list[str]:
+    """The command of rollout worker `index`, with what the recipe puts before it."""
+    before = [part.replace("{index}", str(index)) for part in job.train.worker_launcher]
+    return [*before, sys.executable, "-m", "tasks.trainer.worker", str(job_file), "--index", str(index)]
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as names for CUDA_VISIBLE_DEVICES."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    return [str(number) for number in range(torch.cuda.device_count())]
+
+
+def shared_out(gpus: list[str], job: TrainJob, workers: int) -> list[dict[str, str]]:
+    """Environments of the trainer and of `workers` rollout workers: the trainer's processes take the first GPUs, each
+    worker as many of the rest as its engine is wide, in turn. With too few GPUs all use all; without any, nothing.
+    """
+    width = int(job.config.engine.vllm.get("tensor_parallel_size", 1)) if job.config.engine.kind == "vllm" else 1
+    ranks = job.train.processes
+    rest = gpus[ranks:]
+    places = [rest[at : at + width] for at in range(0, len(rest) - width + 1, width)]
+    if not places or not workers:
+        return [{} for _ in range(workers + 1)]
+    taken = [gpus[:ranks], *(places[index % len(places)] for index in range(workers))]
+    return [{"CUDA_VISIBLE_DEVICES": ",".join(names)} for names in taken]

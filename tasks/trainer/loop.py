@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tasks.config import TrainConfig
-from tasks.trainer import atomic, guards
+from tasks.trainer import atomic, guards, weights
 from tasks.trainer.algorithm import Update
 from tasks.trainer.batch import Example
 from tasks.trainer.errors import GuardTripped, Interrupted, ReferenceDrift
@@ -25,8 +25,8 @@ def train(job: TrainJob, report: Report) -> dict[str, Any]:
         started = time.monotonic()
         watch = guards.CollapseWatch(job.train.guards)
         first = session.step
-        if first == 0:
-            session.publish(0)
+        if session.engine.share(session.desk is not None and weights.latest(job.weights) is None):
+            session.publish(first)  # the first start, or what was published lay in memory and is gone
         while session.step < job.train.steps:
             try:
                 figures = advance(session, checked=session.step == first)
@@ -55,11 +55,12 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     update = session.algorithm.update(engine, session.reference, batch, stored, step)
     session.step = step
     seconds = time.monotonic() - began
+    publish_s = 0.0
     if due(step, job.train, job.train.model_update_interval, job.train.snapshot_interval):
-        session.publish(step)  # before the step is recorded: a worker that waits for the record finds the new weights
+        publish_s = session.publish(step)  # before recording: a worker that waits for the record finds the new weights
     figures: Figures = {}
     if session.desk is not None:
-        figures = record(session, batch, update, {"seconds": seconds, "wait_s": waited})
+        figures = record(session, batch, update, {"seconds": seconds, "wait_s": waited, "publish_s": publish_s})
     if due(step, job.train, job.train.checkpoint_interval):
         session.save()
     return figures

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,16 +24,17 @@ from tasks.trainer.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.trainer.examples import Examples
 from tasks.trainer.job import TrainJob
 from tasks.trainer.metrics import Recorder
-from tasks.trainer.policy import Policy, full_logprobs, load_policy
+from tasks.trainer.packing import lay_out
+from tasks.trainer.policy import Policy, load_policy
 from tasks.trainer.ppo import ProximalPolicyOptimization
 from tasks.trainer.reference import Reference, ReferenceStore, fingerprint
 from tasks.trainer.replay import Replay, ReplayState
 from tasks.trainer.values import frozen_values
 from warehouse import Warehouse
 
-CANARY = """
--- One fixed prompt of the run.
-SELECT token_ids FROM prompts WHERE batch_id = ? AND len(token_ids) > 1 ORDER BY prompt_id LIMIT 1
+CANARIES = """
+-- A few fixed prompts of the run.
+SELECT prompt_id, token_ids FROM prompts WHERE batch_id = ? AND len(token_ids) > 1 ORDER BY md5(prompt_id) LIMIT 4
 """
 
 BATCHES = """
@@ -74,8 +76,8 @@ class Desk:
     replay: Replay
     store: ReferenceStore
     recorder: Recorder
-    canary_ids: tuple[int, ...]
-    """Tokens of a prompt of the run."""
+    canaries: list[Example]
+    """Prompts of the run, of which the first half is given and the second half scored."""
 
 
 @dataclass(slots=True)
@@ -113,22 +115,27 @@ class Session:
         self.engine.raise_together(drift)
         return batch, stored
 
-    def publish(self, step: int) -> None:
-        """Publish the weights of `step` for the rollout workers and evaluation. Collective."""
+    def publish(self, step: int) -> float:
+        """Publish the weights of `step` for the rollout workers and evaluation; seconds it took. Collective."""
+        began = time.monotonic()
+        canaries = self._scored_canaries()
         state = self.engine.consolidated(self.policy.causal_lm)
         if self.desk is not None:
             state = lora.merged_state(self.policy.causal_lm, state)
-            root, train = self.job.weights, self.job.train
-            self.published = weights.publish(
-                root, step, self.policy.causal_lm, state, like=self.job.reference, canary=self._canary()
+            job, train = self.job, self.job.train
+            published = weights.publish(
+                job.weights, step, self.policy.causal_lm, state, like=job.reference, canaries=canaries
             )
-            weights.prune(root, {s for s in range(step + 1) if s == train.steps or s % train.snapshot_interval == 0})
+            kept = {s for s in range(step + 1) if s == train.steps or s % train.snapshot_interval == 0}
+            if job.weights != job.kept and step in kept:
+                published = weights.keep(published, job.kept)
+            weights.prune(job.weights, kept if job.weights == job.kept else set())
+            self.published = published
             self.desk.warehouse.append(
-                f"policy/{self.job.run_id}/{step:08d}",
-                {"policies": [self._policy_row(self.published)]},
-                run_id=self.job.run_id,
+                f"policy/{job.run_id}/{step:08d}", {"policies": [self._policy_row(published)]}, run_id=job.run_id
             )
         self.engine.barrier()
+        return time.monotonic() - began
 
     def save(self) -> None:
         """Write a checkpoint of the present step. Collective."""
@@ -155,14 +162,17 @@ class Session:
             advice = f"to go on without them: `spo quarantine {batches}`, then resume; or {advice}"
         return type(error).over(error.trajectory_ids, f"{error}. In step {self.step + 1}; {state}; {advice}")
 
-    def _canary(self) -> weights.Canary | None:
-        """The second half of a prompt given its first, scored; None where the weights are not all in one place."""
-        if self.desk is None or self.job.train.zero_stage == 3:
-            return None
-        ids = self.desk.canary_ids
-        half = len(ids) // 2
-        logprobs = full_logprobs(self.policy, ids[:half], ids[half:])
-        return weights.Canary(ids[:half], ids[half:], tuple(logprobs.tolist()))
+    def _scored_canaries(self) -> list[weights.Canary]:
+        """The canaries by the pass that training itself takes. Collective."""
+        few: list[Example] = self.engine.share([] if self.desk is None else self.desk.canaries)
+        if not few:
+            return []
+        with torch.no_grad():
+            logp_N = self.engine.forward(lay_out(few, self.policy.layout).to(self.engine.device))[0]
+        pieces = logp_N.float().split([len(example.response_ids) for example in few])
+        return [
+            weights.Canary(e.prompt_ids, e.response_ids, tuple(p.tolist())) for e, p in zip(few, pieces, strict=True)
+        ]
 
     def _policy_row(self, published: weights.Published) -> dict[str, Any]:
         return {
@@ -220,10 +230,18 @@ def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, de
         store = ReferenceStore(warehouse, fingerprint(job.reference, job.train, job.config.reference.dtype, device))
         recorder = Recorder(warehouse, job, after=step)
         try:
-            canary = warehouse.value(CANARY, (job.prompts_batch,)) or (0, 0)
-            yield Desk(warehouse, Replay(examples, state, after=step), store, recorder, tuple(canary))
+            yield Desk(warehouse, Replay(examples, state, after=step), store, recorder, _canaries(warehouse, job))
         finally:
             recorder.close()
+
+
+def _canaries(warehouse: Warehouse, job: TrainJob) -> list[Example]:
+    found: list[Example] = []
+    for row in warehouse.rows(CANARIES, (job.prompts_batch,)):
+        ids = tuple(row["token_ids"])
+        given, scored = ids[: len(ids) // 2], ids[len(ids) // 2 :]
+        found.append(Example(row["prompt_id"], "canary", "online", given, scored, 0.0, 0.0, stopped=False))
+    return found
 
 
 def pick_device(job: TrainJob) -> torch.device:

@@ -1,15 +1,25 @@
-"""Published weights: complete checkpoint folders, each with its policy id, and a pointer to the newest."""
+"""Published weights: complete checkpoint folders, each with its policy id, and a pointer to the newest.
+
+A folder appears complete or not at all, and is neither deleted nor replaced while someone holds it, so that a reader
+never loads parts of two sets. The folder may lie on a disk or in shared memory; the protocol is the same.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
+import os
 import shutil
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.engines.checkpoint import record_policy_id
+from tasks.engines.checkpoint import record_policy_id, weight_files
 from tasks.trainer import atomic
+from tasks.trainer.errors import TrainerError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,14 +28,15 @@ PREFIX = "step-"
 LATEST = "LATEST"
 OWN_FILE = "published.json"
 KEPT = 3
-"""Newest folders kept for workers that are still loading one."""
+"""Newest folders kept, whether or not someone holds them."""
+SHARED_MEMORY = Path("/dev/shm")
 _WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".h5", ".msgpack")
 _OWN = {"config.json", "policy.json", "model.safetensors.index.json", "pytorch_model.bin.index.json", OWN_FILE}
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A set of weights on disk."""
+    """A set of weights in a folder."""
 
     step: int
     policy_id: str
@@ -42,23 +53,32 @@ class Canary:
 
 
 def publish(
-    root: Path, step: int, model: Any, state: dict[str, Tensor], *, like: Path, canary: Canary | None = None
+    root: Path, step: int, model: Any, state: dict[str, Tensor], *, like: Path, canaries: Sequence[Canary] = ()
 ) -> Published:
     """Write the weights of `step` as an ordinary checkpoint folder and point LATEST at it.
 
     Tokenizer, chat template and generation settings are copied from the folder `like`.
     """
-    target = root / f"{PREFIX}{step:08d}"
-    with atomic.new_folder(target) as building:
-        model.save_pretrained(building, state_dict=state)
-        for path in sorted(like.iterdir()):
-            if path.is_file() and path.suffix not in _WEIGHTS and path.name not in _OWN:
-                shutil.copyfile(path, building / path.name)
-        identity = record_policy_id(building)
-        content = {"step": step, "policy_id": identity, "canary": None if canary is None else asdict(canary)}
-        (building / OWN_FILE).write_text(json.dumps(content), encoding="utf-8")
-    atomic.write_text(root / LATEST, target.name)
-    return Published(step, identity, target)
+    building = atomic.start_folder(root / f"{PREFIX}{step:08d}")
+    model.save_pretrained(building, state_dict=state)
+    for path in sorted(like.iterdir()):
+        if path.is_file() and path.suffix not in _WEIGHTS and path.name not in _OWN:
+            shutil.copyfile(path, building / path.name)
+    content = {
+        "step": step,
+        "policy_id": record_policy_id(building),
+        "canaries": [asdict(canary) for canary in canaries],
+    }
+    (building / OWN_FILE).write_text(json.dumps(content), encoding="utf-8")
+    return _appear(building, root / f"{PREFIX}{step:08d}")
+
+
+def keep(published: Published, root: Path) -> Published:
+    """A copy of the published weights in another folder `root`, by the same protocol."""
+    target = root / published.folder.name
+    building = atomic.start_folder(target)
+    shutil.copytree(published.folder, building, dirs_exist_ok=True)
+    return _appear(building, target)
 
 
 def read(folder: Path) -> Published:
@@ -67,24 +87,94 @@ def read(folder: Path) -> Published:
     return Published(int(content["step"]), str(content["policy_id"]), folder)
 
 
-def read_canary(folder: Path) -> Canary | None:
-    """The canary published with the weights in `folder`, if any."""
-    found = json.loads((folder / OWN_FILE).read_text(encoding="utf-8"))["canary"]
-    return (
-        None if found is None else Canary(*(tuple(found[name]) for name in ("prompt_ids", "response_ids", "logprobs")))
-    )
+def read_canaries(folder: Path) -> list[Canary]:
+    """The canaries published with the weights in `folder`."""
+    found = json.loads((folder / OWN_FILE).read_text(encoding="utf-8"))["canaries"]
+    return [Canary(*(tuple(one[name]) for name in ("prompt_ids", "response_ids", "logprobs"))) for one in found]
 
 
 def latest(root: Path) -> Published | None:
-    """The newest published weights; None when there are none yet."""
-    pointer = root / LATEST
-    return read(root / pointer.read_text(encoding="utf-8").strip()) if pointer.is_file() else None
+    """The newest published weights; None when there are none yet, or while the newest are being replaced."""
+    try:
+        return read(root / (root / LATEST).read_text(encoding="utf-8").strip())
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def newest_held(root: Path) -> Generator[Published | None]:
+    """The newest published weights, kept from deletion and replacement until the block ends."""
+    while (found := latest(root)) is not None:
+        with _locked(found.folder, fcntl.LOCK_SH) as held:
+            if held:
+                yield found
+                return
+    yield None
 
 
 def prune(root: Path, keep_steps: set[int]) -> list[Path]:
-    """Delete all but the newest folders and those of `keep_steps`; returns what was deleted."""
+    """Delete all but the newest folders, those of `keep_steps` and those held; returns what was deleted."""
     folders = atomic.complete_folders(root, PREFIX)
     doomed = [folder for folder in folders[:-KEPT] if int(folder.name.removeprefix(PREFIX)) not in keep_steps]
-    for folder in doomed:
-        shutil.rmtree(folder)
-    return doomed
+    return [folder for folder in doomed if _delete(folder, wait=False)]
+
+
+def memory_folder(run_dir: Path, like: Path) -> Path:
+    """Where a run hands its weights over in shared memory. Raises TrainerError where there is not enough of it.
+
+    `like` is a checkpoint of the size of those to be published.
+    """
+    if not SHARED_MEMORY.is_dir():
+        raise TrainerError(f'there is no {SHARED_MEMORY} on this machine; set train.hand_over = "disk"')
+    wanted = (KEPT + 2) * sum(path.stat().st_size for path in weight_files(like))
+    free = shutil.disk_usage(SHARED_MEMORY).free
+    if wanted > free:
+        raise TrainerError(
+            f"{SHARED_MEMORY} has {free >> 20} MiB left, {KEPT + 2} sets of the weights of {like} take "
+            f'{wanted >> 20}; enlarge it, or set train.hand_over = "disk"'
+        )
+    return SHARED_MEMORY / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
+
+
+def _appear(building: Path, target: Path) -> Published:
+    """Make the finished folder visible under `target` and LATEST; the same weights published again stay as they are."""
+    new = read(building)
+    old = read(target) if target.is_dir() else None
+    if old is not None and old.policy_id == new.policy_id:
+        shutil.rmtree(building)
+    else:
+        if old is not None:
+            _delete(target, wait=True)
+        atomic.finish_folder(building, target)
+    atomic.write_text(target.parent / LATEST, target.name)
+    return Published(new.step, new.policy_id, target)
+
+
+def _delete(folder: Path, *, wait: bool) -> bool:
+    """Delete a folder that nobody holds; whether that was so."""
+    with _locked(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB)) as free:
+        if free:
+            atomic.delete_folder(folder)
+        return free
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Generator[bool]:
+    """Whether the folder is there and could be locked; it stays locked until the block ends."""
+    try:
+        descriptor = os.open(folder / OWN_FILE, os.O_RDONLY if how == fcntl.LOCK_SH else os.O_RDWR)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        yield _lock(descriptor, how) and os.fstat(descriptor).st_nlink > 0
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        return False
+    return True

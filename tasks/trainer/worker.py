@@ -1,8 +1,8 @@
 """`python -m tasks.trainer.worker JOB.json --index I`: one rollout worker.
 
 Takes prompts, samples with the newest published weights, judges in the sandbox and appends trajectories, batch after
-batch, staying at most `train.max_batches_ahead` optimizer batches ahead of the trainer. A batch is appended whole under
-an id of its own: a worker that is killed and started again redoes the batch it had not finished.
+batch, as far ahead of the trainer as `pace` allows. A batch is appended whole under an id of its own: a worker that is
+killed and started again redoes the batch it had not finished.
 Exit status: 0 stopped, 2 cannot go on (its last line says why; starting it again would not help), else a crash.
 """
 
@@ -15,37 +15,43 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sandbox import Judge, SandboxError
+from sandbox import Judge, SandboxError, Submission, Suite, TestCase, Verdict
 from tasks.config import ConfigError
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
+from tasks.engines.canary import check_drift
 from tasks.engines.protocol import EngineError
-from tasks.engines.transformers_engine import check_drift
 from tasks.problems.prompt import template_for
-from tasks.rollout import KnownVerdicts, Sampler, tables
+from tasks.rollout import Judged, KnownVerdicts, Sampler, tables
 from tasks.trainer import weights
-from tasks.trainer.errors import CANNOT_GO_ON, TrainerError
+from tasks.trainer.errors import CANNOT_GO_ON, JudgingImpossible, TrainerError
 from tasks.trainer.job import TrainJob
+from tasks.trainer.pace import Pace
 from tasks.trainer.prompts import Prompts
 from tasks.trainer.session import Stop
 from warehouse import Warehouse
 
 POLL_S = 0.3
 MAX_DRIFT = {"float32": 1e-3, "bfloat16": 0.5}
-"""Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canary."""
-
-WAITING = """
--- How many scored online trajectories of this run have not been trained on?
-SELECT
-  (SELECT count(*) FROM trajectories WHERE run_id = $run AND source = 'online' AND reward IS NOT NULL)
-  - (SELECT coalesce(sum(len(list_filter(sources, lambda s: s = 'online'))), 0) FROM train_batches WHERE run_id = $run)
-"""
+"""Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canaries."""
+_PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))
+"""A program that every working sandbox accepts."""
 
 Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Seconds:
+    """Where a worker's time since its last batch went."""
+
+    wait: float = 0.0
+    refresh: float = 0.0
+    sample: float = 0.0
+    judge: float = 0.0
 
 
 @dataclass(slots=True)
@@ -57,25 +63,29 @@ class Worker:
     warehouse: Warehouse
     prompts: Prompts
     sampler: Sampler
+    judge: Judge
     report: Report
     stop: Stop
     step: int = 0
-    drift: float = 0.0
-    """Difference to the trainer's log-probabilities at the last refresh (nats)."""
+    """Optimizer step of the weights it samples with."""
+    drifts: dict[int, float] = field(default_factory=dict[int, float])
+    """Drift (nats) by step of the weights loaded since the last batch."""
+    seconds: Seconds = field(default_factory=Seconds)
 
     def run(self) -> None:
         """Append batch after batch until asked to stop."""
         sequence = self.next_sequence()
-        while self.has_room():
+        while self.await_room():
             self.refresh()
             self.append(sequence)
             sequence += 1
 
-    def has_room(self) -> bool:
+    def await_room(self) -> bool:
         """Wait until there is room for another batch; False when asked to stop."""
-        most = self.job.train.max_batches_ahead * self.job.online_per_batch
+        began = time.monotonic()
         while not self.stop():
-            if self.warehouse.value(WAITING, {"run": self.job.run_id}) < most:
+            if Pace.read(self.warehouse, self.job).has_room(self.job):
+                self.seconds.wait += time.monotonic() - began
                 return True
             time.sleep(POLL_S)
         return False
@@ -84,34 +94,52 @@ class Worker:
         """Load the newest published weights, unless they are loaded or the recipe samples from the reference."""
         if self.job.train.behaviour.weights == "reference":
             return
-        newest = weights.latest(self.job.weights)
-        if newest is None or newest.policy_id == self.sampler.engine.policy_id:
-            return
-        self.sampler.engine.refresh(newest.folder)
-        self.step = newest.step
-        self.drift = canary_drift(self.sampler, newest, self.job)
+        began = time.monotonic()
+        engine = self.sampler.engine
+        with weights.newest_held(self.job.weights) as newest:
+            if newest is not None and newest.policy_id != engine.policy_id:
+                engine.refresh(newest.folder)
+                self.drifts[newest.step] = canary_drift(self.sampler, newest, self.job)
+        self.step = self.step if newest is None else newest.step
+        self.seconds.refresh += time.monotonic() - began
 
     def append(self, sequence: int) -> None:
-        """Sample, judge and append batch number `sequence`, all of it or nothing."""
-        train = self.job.train
+        """Sample, judge and append batch number `sequence`, all of it or nothing. Raises JudgingImpossible."""
+        judged = self.sample(sequence)
+        name = batch_id(self.job.run_id, self.index, sequence)
+        figures = {"worker": self.index, "sequence": sequence, "step": self.step, "responses": len(judged)}
+        figures |= {
+            "passed": sum(item.row["reward"] == 0 for item in judged),
+            "seconds": {part: round(value, 3) for part, value in asdict(self.seconds).items()},
+        }
+        self.warehouse.append(name, tables(judged) | self.records(figures), run_id=self.job.run_id)
+        self.seconds, self.drifts = Seconds(), {}
+        self.report(figures)
+        if any(item.row["verdict"] == Verdict.infra for item in judged):
+            require_sandbox(self.judge)
+
+    def sample(self, sequence: int) -> list[Judged]:
+        """The responses of batch number `sequence`, judged."""
+        train, before = self.job.train, self.sampler.sampling_s
         drawn = self.prompts.draw(
             self.index, sequence, responses=train.rollout_batch, per_prompt=train.responses_per_prompt
         )
         began = time.monotonic()
         judged = list(self.sampler.run(drawn, source="online", worker=str(self.index), step=self.step))
-        self.warehouse.append(batch_id(self.job.run_id, self.index, sequence), tables(judged), run_id=self.job.run_id)
-        passed = sum(item.row["reward"] == 0 for item in judged)
-        self.report(
-            {
-                "worker": self.index,
-                "sequence": sequence,
-                "responses": len(judged),
-                "passed": passed,
-                "step": self.step,
-                "drift": self.drift,
-                "seconds": round(time.monotonic() - began, 3),
-            }
+        self.seconds.sample = self.sampler.sampling_s - before
+        self.seconds.judge = time.monotonic() - began - self.seconds.sample
+        return judged
+
+    def records(self, figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        """The rows that describe a batch: an event, and how far the engine was from the trainer."""
+        message = (
+            f"worker {self.index}, batch {figures['sequence']}: {figures['passed']} of {figures['responses']} pass"
         )
+        event = {"stage": "train", "kind": "rollout", "message": message, "payload_json": json.dumps(figures)}
+        drift = [
+            {"step": step, "name": f"worker-{self.index}/drift", "value": value} for step, value in self.drifts.items()
+        ]
+        return {"run_events": [event], "train_steps": drift}
 
     def next_sequence(self) -> int:
         """The number after this worker's last appended batch."""
@@ -126,12 +154,23 @@ def batch_id(run_id: str, index: int, sequence: int | None = None) -> str:
 
 
 def canary_drift(sampler: Sampler, published: weights.Published, job: TrainJob) -> float:
-    """Difference per token (nats) between engine and trainer on the published canary. Raises EngineDrift."""
-    canary = weights.read_canary(published.folder)
-    if canary is None or job.config.engine.kind == "scripted":
+    """Largest difference per token (nats) between engine and trainer on the published canaries. Raises EngineDrift."""
+    canaries = weights.read_canaries(published.folder)
+    if job.config.engine.kind == "scripted":
         return 0.0
-    scores = sampler.engine.score([(canary.prompt_ids, canary.response_ids)])[0]
-    return check_drift(scores, canary.logprobs, MAX_DRIFT[job.config.reference.dtype])
+    scores = sampler.engine.score([(canary.prompt_ids, canary.response_ids) for canary in canaries])
+    most = MAX_DRIFT[job.config.reference.dtype]
+    return max((check_drift(found, c.logprobs, most) for found, c in zip(scores, canaries, strict=True)), default=0.0)
+
+
+def require_sandbox(judge: Judge) -> None:
+    """Judge a program that must be accepted. Raises JudgingImpossible when the sandbox fails at that too."""
+    (found,) = judge.judge([_PROBE])
+    if found.verdict == Verdict.infra:
+        raise JudgingImpossible(
+            f"the sandbox cannot judge any more ({found.detail}): no further prompts are taken, and what was sampled "
+            f"stays without reward; run `spo doctor`, then resume the run"
+        )
 
 
 def work(job: TrainJob, index: int, report: Report) -> None:
@@ -155,7 +194,7 @@ def work(job: TrainJob, index: int, report: Report) -> None:
             known=KnownVerdicts(warehouse),
             template=template_for(config.reference, tokenizer),
         )
-        Worker(job, index, warehouse, Prompts.read(warehouse, job), sampler, report, stop).run()
+        Worker(job, index, warehouse, Prompts.read(warehouse, job), sampler, judge, report, stop).run()
 
 
 def main(argv: list[str]) -> int:
