@@ -22,8 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import torch
-
 from tasks.trainer import checkpoint
 from tasks.trainer.errors import CANNOT_GO_ON, STOPPED, Interrupted, ProcessDied
 from tasks.trainer.job import TrainJob
@@ -33,6 +31,9 @@ GRACE_S = 60.0
 """Time a trainer gets to write its checkpoint before it is killed."""
 MOST_RESTARTS = 5
 """Crashes of a process in a row, without progress between them, after which the run fails."""
+
+GPUS = Path("/proc/driver/nvidia/gpus")
+"""Where NVIDIA's driver lists the GPUs of a machine."""
 
 Line = dict[str, Any]
 
@@ -221,7 +222,7 @@ def visible_gpus() -> list[str]:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [name for name in named.split(",") if name]
-    return [str(number) for number in range(torch.cuda.device_count())]
+    return [str(number) for number in range(len(list(GPUS.glob("*"))))]
 
 
 def shared_out(gpus: list[str], job: TrainJob, workers: int) -> list[dict[str, str]]:

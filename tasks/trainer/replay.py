@@ -19,7 +19,7 @@ from tasks.trainer.errors import Interrupted, NothingToTrainOn
 from tasks.trainer.examples import Examples
 from warehouse import Warehouse
 
-POLL_S = 0.2
+POLL_S = 0.1
 BLOCK = 16
 """Batches of an offline source fetched at a time."""
 

@@ -35,7 +35,7 @@ from tasks.trainer.prompts import Prompts
 from tasks.trainer.session import Stop
 from warehouse import Warehouse
 
-POLL_S = 0.3
+POLL_S = 0.1
 MAX_DRIFT = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canaries."""
 _PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))

@@ -1,0 +1,162 @@
+"""What asynchrony is worth: seconds per 1,000 trajectories trained, by how sampling and training take turns.
+
+    python -m benchmarks.async_speedup --home FOLDER --seeds 3
+
+The same recipe (`tiny`, every trajectory online, one worker, one trainer) in four modes: weights published every 10
+steps, weights published every step, strict alternation (sample a batch, train on it, publish, sample the next), and
+the same with two threads for whoever's turn it is. Every measurement starts from a copy of one prepared warehouse; the
+first steps, during which processes start, are left out. A measurement in the folder is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from flows.pipeline import MODULES
+from flows.settings import RECIPES
+from tasks import config, runs, training
+from tasks.estimators import student_quantile
+from tasks.stage import Context, run_stage
+from tasks.trainer import launch
+from warehouse import Warehouse
+
+BEFORE = ("prepare", "q0", "corpus", "pivotal")
+SKIPPED = 4
+"""Steps before the clock starts."""
+RECIPE: dict[str, Any] = {
+    "problems": {"train": 24},
+    "q0": {"samples": 60, "zero_successes": "keep"},
+    "corpus": {"reference_samples": 2},
+    "pivotal": {"trajectories": 0},
+    "train": {
+        "batch_size": 64,
+        "rollout_batch": 64,
+        "max_batches_ahead": 3,
+        "checkpoint_interval": 1000,
+        "snapshot_interval": 1000,
+        "sources": {"online": {"share": 1.0}, "offline": {"share": 0.0}, "pivotal": {"share": 0.0}},
+        "report_to": [],
+    },
+}
+MODES: dict[str, dict[str, Any]] = {
+    "published every 10 steps": {"train.model_update_interval": 10},
+    "published every step": {"train.model_update_interval": 1},
+    "alternation": {"train.model_update_interval": 1, "train.max_batches_ahead": 0},
+    "alternation, 2 threads": {"train.model_update_interval": 1, "train.max_batches_ahead": 0, "engine.threads": 2},
+}
+STEPS = "SELECT step, name, value FROM train_steps WHERE run_id = ? AND step > ? AND name IN ('wait_s', 'publish_s')"
+BATCHES = "SELECT payload_json FROM run_events WHERE run_id = ? AND kind = 'rollout' ORDER BY created_at"
+
+
+def main() -> None:
+    """Measure what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--most", type=int, default=1000, help="measurements to make now; the table needs all of them")
+    options = parser.parse_args()
+    prepared = prepare(options.home / "prepared")
+    results = options.home / "results"
+    results.mkdir(exist_ok=True)
+    missing = [(s, m) for s in range(options.seeds) for m in MODES if not (results / name(s, m)).exists()]
+    for seed, mode in missing[: options.most]:
+        found = measure(prepared, options.home / "running", seed, mode, options.steps)
+        (results / name(seed, mode)).write_text(json.dumps(found), encoding="utf-8")
+        print(seed, mode, {part: round(value, 2) for part, value in found.items()}, flush=True)
+    if len(missing) <= options.most:
+        report([{m: json.loads((results / name(s, m)).read_text()) for m in MODES} for s in range(options.seeds)])
+
+
+def name(seed: int, mode: str) -> str:
+    """File of a measurement."""
+    return f"{mode.replace(' ', '-').replace(',', '')}-{seed}.json"
+
+
+def prepare(home: Path) -> Path:
+    """A home whose warehouse holds everything that training reads."""
+    if not (home / "done").exists():
+        home.mkdir(parents=True, exist_ok=True)
+        started(home, "prepared", {})
+        (home / "done").touch()
+    return home
+
+
+def started(home: Path, origin: str, changes: dict[str, Any]) -> Context:
+    """A run in `home` with every stage before training done."""
+    tree = config.load("tiny", RECIPE, folder=RECIPES).model_dump(mode="json")
+    config.merge(tree, changes)
+    loaded = config.validate(tree)
+    with Warehouse.open(home / "warehouse") as store:
+        context = Context(runs.create(store, loaded, origin=origin), loaded, store, home)
+        for stage in BEFORE:
+            run_stage(import_module(MODULES.get(stage, f"tasks.{stage}")).STAGE, context)
+    return context
+
+
+def measure(prepared: Path, home: Path, seed: int, mode: str, steps: int) -> dict[str, float]:
+    """Seconds per 1,000 trajectories trained in one run of `mode`, and where they went."""
+    shutil.rmtree(home, ignore_errors=True)
+    shutil.copytree(prepared, home)
+    os.environ["OMP_NUM_THREADS"] = str(MODES[mode].get("engine.threads", 1))
+    at: dict[int, float] = {}
+    changes = MODES[mode] | {"seed": seed, "train.steps": steps}
+    context = started(home, mode, changes)
+    with Warehouse.open(home / "warehouse") as store:
+        job = training.make_job(Context(context.run_id, context.config, store, home))
+    launch.run_training(
+        job.write(job.run_dir / "job.json"), lambda line: at.setdefault(line.get("done", 0), time.monotonic())
+    )
+    thousands = (steps - SKIPPED) * job.train.batch_size / 1000
+    total = at[steps] - at[SKIPPED]
+    return {part: value / thousands for part, value in ({"total": total} | parts(home, context.run_id, total)).items()}
+
+
+def parts(home: Path, run_id: str, total: float) -> dict[str, float]:
+    """Where the trainer's and the worker's seconds after the first steps went."""
+    with Warehouse.open(home / "warehouse", read_only=True) as store:
+        rows = store.rows(STEPS, [run_id, SKIPPED])
+        batches = [json.loads(row["payload_json"]) for row in store.rows(BATCHES, [run_id])]
+    trainer = {which: sum(r["value"] for r in rows if r["name"] == which) for which in ("wait_s", "publish_s")}
+    worker = {which: sum(b["seconds"][which] for b in batches[SKIPPED:]) for which in batches[0]["seconds"]}
+    return {
+        "trainer waits": trainer["wait_s"],
+        "trainer publishes": trainer["publish_s"],
+        "trainer computes": total - trainer["wait_s"] - trainer["publish_s"],
+        **{f"worker {which}": seconds for which, seconds in worker.items()},
+    }
+
+
+def report(found: list[dict[str, dict[str, float]]]) -> None:
+    """The table: means over seeds, and the ratio to strict alternation with an interval over seeds."""
+    columns = list(found[0]["alternation"])
+    print("\nSeconds per 1,000 trajectories, means over", len(found), "seeds\n")
+    print("| mode | " + " | ".join(columns) + " | alternation / this |")
+    print("|---" * (len(columns) + 2) + "|")
+    for mode in MODES:
+        means = [statistics.mean(one[mode][column] for one in found) for column in columns]
+        ratios = [one["alternation"]["total"] / one[mode]["total"] for one in found]
+        print(f"| {mode} | " + " | ".join(f"{mean:.1f}" for mean in means) + f" | {interval(ratios)} |")
+    every = [one["published every step"]["total"] / one["published every 10 steps"]["total"] for one in found]
+    print(f"\npublished every step / published every 10 steps: {interval(every)}")
+
+
+def interval(values: list[float]) -> str:
+    """Mean and 95% interval over seeds."""
+    mean = statistics.mean(values)
+    if len(values) < 2:
+        return f"{mean:.2f}"
+    reach = student_quantile(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{mean:.2f} ({mean - reach:.2f} to {mean + reach:.2f})"
+
+
+if __name__ == "__main__":
+    main()
