@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,9 +13,9 @@ from sandbox.checker import compare, suite_tolerance
 from sandbox.errors import InvalidSuite
 from sandbox.function_tests import FunctionTests
 from sandbox.outcome import outcome
-from sandbox.records import Judgement, Limits, Submission, Suite, TestResult, Verdict
-from sandbox.runner import ENDED_WALL
-from sandbox.worker import Input, Report, Worker
+from sandbox.records import Judgement, Submission, Suite, TestResult, Verdict
+from sandbox.settling import Room, over_time, settle
+from sandbox.worker import Input, Report, Worker, only
 
 SpecialChecker = Callable[[str, str, str], str]
 """(input, output, expected) -> why the output is wrong; empty when it is right."""
@@ -24,10 +24,6 @@ LARGEST_CHUNK = 32
 LARGEST_GROUP = 64
 """Most tests in one process in batch mode."""
 SUITES_REMEMBERED = 4096
-PROGRESS = 0.02
-"""Share of real time spent computing above which a program is not a sleeper."""
-PATIENCE = 4
-"""A test that was still computing at its wall-clock cap is tried again with this many times the cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +38,16 @@ class Examiner:
     """Decides verdicts; remembers per suite which tests failed, so that later samples meet those first."""
 
     def __init__(
-        self, mode: Literal["test", "batch"], stop_at_first_failure: bool, special: Mapping[str, SpecialChecker]
+        self,
+        mode: Literal["test", "batch"],
+        stop_at_first_failure: bool,
+        special: Mapping[str, SpecialChecker],
+        room: Room,
     ) -> None:
-        self._mode, self._stop, self._special = mode, stop_at_first_failure, special
+        self._mode, self._stop, self._special, self._room = mode, stop_at_first_failure, special, room
         self._failures: OrderedDict[str, dict[int, int]] = OrderedDict()
         self._facts: OrderedDict[str, Facts] = OrderedDict()
-        self._functions = FunctionTests()
+        self._functions = FunctionTests(room)
         self._lock = threading.Lock()
 
     def examine(
@@ -55,22 +55,17 @@ class Examiner:
     ) -> tuple[str, Judgement]:
         """(code hash, judgement). InvalidSuite when the suite cannot be judged; RunnerLost when the runner is lost."""
         suite = submission.suite
-        reason = self.refusal(suite)
+        reason = refusal(suite, self._special)
         if reason:
             raise InvalidSuite(f"suite {suite.suite_id!r}: {reason}")
-        compiled = worker.compile(submission.program, suite.limits)
+        with self._room.beside():
+            compiled = worker.compile(submission.program, suite.limits)
         if compiled.error:
             return "", Judgement(Verdict.compile_error, 0, len(suite.tests), detail=compiled.error)
         earlier = known(compiled.code_hash)
         if earlier is not None:
             return compiled.code_hash, replace(earlier, reused=True)
         return compiled.code_hash, self._summary(suite, self._run_tests(worker, suite))
-
-    def refusal(self, suite: Suite) -> str:
-        """Why the suite cannot be judged; empty if it can."""
-        if suite.checker.kind == "special" and suite.checker.name not in self._special:
-            return f"no special checker {suite.checker.name!r} was given to the judge"
-        return unjudgeable(suite)
 
     # running
 
@@ -96,19 +91,20 @@ class Examiner:
 
     def _run_chunk(self, worker: Worker, suite: Suite, chunk: list[int], results: dict[int, TestResult]) -> None:
         """Run tests one process each, up to the first failure if so wanted; at least one result is added."""
-        unsettled = None
-        with closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=self._stop)) as reports:
-            for position, report in reports:
-                if ran_out_of_real_time(report):
-                    unsettled = chunk[position]
+        slow: tuple[int, Report] | None = None
+        with self._room.beside(), closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=self._stop)) as found:
+            for position, report in found:
+                if over_time(report, suite.limits):
+                    slow = chunk[position], report
                     break
-                result = results[chunk[position]] = self._result(suite, chunk[position], report, suite.limits)
+                result = results[chunk[position]] = self._result(suite, chunk[position], report)
                 if self._stop and result.verdict is not Verdict.accepted:
                     break
-        if unsettled is not None:
-            patient = replace(suite.limits, wall_s=PATIENCE * suite.limits.wall_cap_s)
-            for _, report in worker.run(inputs_of(suite, [unsettled]), patient):
-                results[unsettled] = self._result(suite, unsettled, report, patient)
+        if slow is not None:
+            index, report = slow
+            again = inputs_of(suite, [index])
+            report = settle(self._room, lambda limits: only(worker, again, limits), report, suite.limits)
+            results[index] = self._result(suite, index, report)
 
     def _run_group(self, worker: Worker, suite: Suite, group: list[int], results: dict[int, TestResult]) -> bool:
         """Run tests in one process; what is not plainly right is decided alone. False: do not group any longer.
@@ -116,9 +112,10 @@ class Examiner:
         A right output counts only if the whole process stayed within the limits of a single test.
         """
         doubtful: list[int] = []
-        with closing(worker.run(inputs_of(suite, group), suite.limits, per_fork=len(group), stop=False)) as reports:
+        run = worker.run(inputs_of(suite, group), suite.limits, per_fork=len(group), stop=False)
+        with self._room.beside(), closing(run) as reports:
             for position, report in reports:
-                result = self._result(suite, group[position], report, suite.limits)
+                result = self._result(suite, group[position], report)
                 if result.verdict is Verdict.accepted:
                     share = result.cpu_s / len(group)
                     results[group[position]] = replace(result, cpu_s=share, wall_s=result.wall_s / len(group))
@@ -128,8 +125,8 @@ class Examiner:
             self._run_chunk(worker, suite, [index], results)
         return not doubtful
 
-    def _result(self, suite: Suite, index: int, report: Report, limits: Limits) -> TestResult:
-        verdict, detail = outcome(report, limits)
+    def _result(self, suite: Suite, index: int, report: Report) -> TestResult:
+        verdict, detail = outcome(report, suite.limits)
         if verdict is Verdict.accepted:
             detail = self._compare(suite, index, report.out)
             verdict = Verdict.wrong_answer if detail else Verdict.accepted
@@ -186,9 +183,13 @@ class Examiner:
         return facts
 
 
-def unjudgeable(suite: Suite) -> str:
-    """Why nobody could judge by this suite; empty if one can."""
-    return "" if suite.tests else "it has no tests"
+def refusal(suite: Suite, special: Container[str]) -> str:
+    """Why a judge with these special checkers cannot judge by this suite; empty if it can."""
+    if not suite.tests:
+        return "it has no tests"
+    if suite.checker.kind == "special" and suite.style == "stdin" and suite.checker.name not in special:
+        return f"it needs the special checker {suite.checker.name!r}, which the judge was not given"
+    return ""
 
 
 def inputs_of(suite: Suite, indices: Sequence[int]) -> list[Input]:
@@ -206,8 +207,3 @@ def group_size(suite: Suite, results: dict[int, TestResult]) -> int:
 def last_is_good(results: dict[int, TestResult]) -> bool:
     """Whether the latest result is a success."""
     return results[next(reversed(results))].verdict is Verdict.accepted
-
-
-def ran_out_of_real_time(report: Report) -> bool:
-    """Whether a program was stopped by the wall clock though it was computing: a busy machine, no verdict."""
-    return report.ended == ENDED_WALL and report.cpu_s > PROGRESS * report.wall_s

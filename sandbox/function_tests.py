@@ -14,8 +14,10 @@ from collections import OrderedDict
 
 from sandbox.errors import RunnerLost
 from sandbox.outcome import outcome
-from sandbox.records import Suite, TestResult, Verdict
-from sandbox.worker import REFEREE_LIMITS, Input, Report, Worker
+from sandbox.records import Limits, Suite, TestResult, Verdict
+from sandbox.runner import ENDED_ASLEEP, ENDED_WALL
+from sandbox.settling import Room, settle
+from sandbox.worker import REFEREE_LIMITS, Input, Report, Worker, only
 
 ROUNDS = 64
 """How often asserts may ask for calls that depend on earlier answers."""
@@ -25,7 +27,8 @@ TESTS_REMEMBERED = 20_000
 class FunctionTests:
     """Judges single tests; remembers which calls a test makes before any answer is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._first_calls: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -36,7 +39,7 @@ class FunctionTests:
             return TestResult(index, Verdict.infra, detail=f"the test code itself fails: {fault}")
         cpu_s, wall_s, memory = 0.0, 0.0, 0
         for _ in range(ROUNDS):
-            report = answer(worker, suite, index, calls)
+            report = self._answer(worker, suite, index, calls)
             cpu_s, wall_s, memory = report.cpu_s, wall_s + report.wall_s, max(memory, report.memory_bytes)
             verdict, detail = outcome(report, suite.limits)
             if verdict is not Verdict.accepted:
@@ -48,7 +51,19 @@ class FunctionTests:
                 verdict = {"A": Verdict.accepted, "E": Verdict.infra}.get(letter, Verdict.wrong_answer)
                 return TestResult(index, verdict, cpu_s, wall_s, memory, text[:300])
             calls = text
-        return TestResult(index, Verdict.wrong_answer, cpu_s, wall_s, memory, "the asserts never come to an end")
+        fault = f"the asserts asked for further calls {ROUNDS} times"
+        return TestResult(index, Verdict.infra, cpu_s, wall_s, memory, fault)
+
+    def _answer(self, worker: Worker, suite: Suite, index: int, calls: str) -> Report:
+        """Let the program answer calls."""
+        key = (suite.suite_id, index, hashlib.sha256(calls.encode("utf-8", "surrogatepass")).digest())
+
+        def run(limits: Limits) -> Report:
+            return only(worker, [Input(key, calls)], limits, calls=True)
+
+        with self._room.beside():
+            report = run(suite.limits)
+        return settle(self._room, run, report, suite.limits)
 
     def _calls_before_answers(self, worker: Worker, suite: Suite, index: int) -> tuple[str, str]:
         """(calls as JSON, why the test code fails without any answer)."""
@@ -67,20 +82,6 @@ class FunctionTests:
         return calls, ""
 
 
-def answer(worker: Worker, suite: Suite, index: int, calls: str) -> Report:
-    """Let the program answer calls."""
-    key = (suite.suite_id, index, hashlib.sha256(calls.encode("utf-8", "surrogatepass")).digest())
-    return only(worker, [Input(key, calls)], suite, calls=True)
-
-
-def only(worker: Worker, inputs: list[Input], suite: Suite, *, calls: bool) -> Report:
-    """The report of a run on one input."""
-    reports = [report for _, report in worker.run(inputs, suite.limits, calls=calls)]
-    if len(reports) != 1:
-        raise RunnerLost("the runner did not run what it was asked to")
-    return reports[0]
-
-
 def rule(worker: Worker, suite: Suite, index: int, calls: str, answers: str) -> tuple[str, str]:
     """The referee's letter and text; F when it could not come to a ruling on these answers."""
     names = [suite.entry_point] if suite.entry_point else []
@@ -90,12 +91,14 @@ def rule(worker: Worker, suite: Suite, index: int, calls: str, answers: str) -> 
     referee = worker.referee()
     try:
         key = ("ruling", hashlib.sha256(request.encode()).digest())
-        reports = [report for _, report in referee.run([Input(key, request)], REFEREE_LIMITS)]
+        report = only(referee, [Input(key, request)], REFEREE_LIMITS)
+        if report.ended in (ENDED_WALL, ENDED_ASLEEP):
+            raise RunnerLost("the referee was not let near a processor")
     except RunnerLost:
         referee.close()
         raise
-    if len(reports) != 1 or reports[0].status or reports[0].ended or not reports[0].out:
-        words = reports[0].err.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1] if reports else ""
+    if report.status or report.ended or not report.out:
+        words = report.err.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
         return "F", f"no ruling on these answers: {words[:200]}"
-    text = reports[0].out.decode("utf-8", "replace")
+    text = report.out.decode("utf-8", "replace")
     return text[0], text[1:]

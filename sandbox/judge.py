@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
 from sandbox.backends import open_backend
 from sandbox.errors import RunnerLost, SandboxUnavailable
-from sandbox.examination import Examiner, SpecialChecker, unjudgeable
+from sandbox.examination import Examiner, SpecialChecker, refusal
 from sandbox.records import VERSION, Judgement, Submission, Suite, Verdict, VerdictStore
+from sandbox.settling import Room
 from sandbox.stream import Job, Stream
 from sandbox.worker import Worker
 
@@ -41,7 +42,7 @@ class Judge:
     ) -> None:  # fmt: skip
         self.version = VERSION
         self._store = store
-        self._examiner = Examiner(mode, stop_at_first_failure, dict(special or {}))
+        self._examiner = Examiner(mode, stop_at_first_failure, dict(special or {}), Room(workers))
         self._backend = open_backend(backend, **(backend_options or {}))
         self._workers = [Worker(self._backend, i, preimports) for i in range(workers)]
         try:
@@ -109,6 +110,6 @@ class Judge:
         return "", Judgement(Verdict.infra, 0, len(job.submission.suite.tests), detail=fault)
 
 
-def judgeable(suite: Suite) -> str:
-    """Why this suite cannot be judged; empty when it can."""
-    return unjudgeable(suite)
+def judgeable(suite: Suite, special: Container[str] = ()) -> str:
+    """Why a judge with the special checkers of these names cannot judge by this suite; empty when it can."""
+    return refusal(suite, special)

@@ -31,6 +31,8 @@ class Limits:
     cpu_s: float = 2.0
     wall_s: float | None = None
     """None: five times the CPU limit and at least ten seconds."""
+    asleep_s: float = 1.0
+    """Seconds of real time without any CPU time after which a program counts as asleep, and is ended."""
     memory_bytes: int = 512 << 20
     """Resident memory, the interpreter's about 15 MiB included."""
     output_bytes: int = 1 << 20

@@ -23,12 +23,13 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sandbox import cell, confine
 
 COMMAND = struct.Struct("<cIIQ")
-PLAN = struct.Struct("<IIQQBBHI")  # cpu ms, wall ms, memory, output, style, stop at failure, tests per fork, job
+PLAN = struct.Struct("<IIIQQBBHI")  # cpu, wall and asleep ms, memory, output, style, stop at failure, per fork, job
 REPORT = struct.Struct("<4scIIiBQQQQQII")
 """Magic, kind, job, slot, wait status, ended by, cpu us, wall us, peak KiB, out size, err size, out and err bytes."""
 MAGIC = b"SPO1"
@@ -39,8 +40,9 @@ ENDED_ITSELF, ENDED_CPU, ENDED_WALL, ENDED_ASLEEP = 0, 1, 2, 3
 STACK_SLACK = 640 << 20
 """Address space beyond the memory limit, for stacks of threads: programs reserve 128 MiB and more and touch little."""
 ERROR_TAIL = 2048
-NAP_S = 1.0
-"""A process that used no CPU time at all for this long is asleep, not slow."""
+LOST = 71
+"""Exit status of a child that failed before the program in it began."""
+COMPILER_ASLEEP_MS = 10_000
 
 
 class Plan(NamedTuple):
@@ -48,6 +50,7 @@ class Plan(NamedTuple):
 
     cpu_ms: int
     wall_ms: int
+    asleep_ms: int
     memory: int
     output: int
     style: int
@@ -156,12 +159,14 @@ class Server:
             os.close(self.code)
         source = self.receive(length)
         self.code = new_file("code")
-        pid = self.fork()
-        if pid == 0:
+
+        def compile_source() -> None:
             cell.set_limits(cpu_ms, self.base_memory + cell.COMPILE_MEMORY, cell.COMPILE_OUTPUT)
             self.confine_child(source, self.code, self.code)
             cell.compile_into(0, 1)
-        end = attend(pid, cpu_ms / 1000, 10 + 5 * cpu_ms / 1000)
+
+        pid = self.child(compile_source)
+        end = attend(pid, cpu_ms, 10_000 + 5 * cpu_ms, COMPILER_ASLEEP_MS)
         os.close(source)
         self.report(b"C", job, 0, end, -1, -1, 0)
         size = os.fstat(self.code).st_size
@@ -170,9 +175,21 @@ class Server:
         self.send(self.code, 0, head)
         expect_no_children()
 
+    def child(self, life: Callable[[], object]) -> int:
+        """A new process that leads this life and never comes back from it; its pid."""
+        leave = os._exit
+        pid = self.fork()
+        if pid == 0:
+            try:
+                life()
+            finally:
+                leave(LOST)
+        return pid
+
     def confine_child(self, stdin: int, stdout: int, stderr: int, keep: tuple[int, ...] = ()) -> None:
         """In a child: the standard files in place, all others but `keep` closed, the child's filter up."""
         os.lseek(stdin, 0, os.SEEK_SET)
+        fcntl.fcntl(stdin, fcntl.F_SETFL, 0)  # an earlier program may have changed the flags they share
         for target, fd in enumerate((stdin, stdout, stderr)):
             os.dup2(fd, target)
         lowest = 3
@@ -200,8 +217,8 @@ class Server:
     def run_one(self, plan: Plan, slot: int) -> bool:
         """One test in a process of its own; whether it ended well."""
         out, err = new_file("out"), new_file("err")
-        pid = self.fork()
-        if pid == 0:
+
+        def take_test() -> None:
             self.limit(plan)
             loaded = cell.load(self.code)
             if plan.style == STYLE_CALLS:
@@ -209,25 +226,29 @@ class Server:
                 cell.run_calls(loaded, out)
             self.confine_child(self.slots[slot], out, err)
             cell.run_program(loaded)
-        end = attend(pid, plan.cpu_ms / 1000, plan.wall_ms / 1000)
+
+        pid = self.child(take_test)
+        end = attend(pid, plan.cpu_ms, plan.wall_ms, plan.asleep_ms)
         self.report(b"T", plan.job, slot, end, out, err, plan.output)
         os.close(out)
         os.close(err)
         expect_no_children()
-        return end.status == 0 and end.ended == ENDED_ITSELF
+        return well(end)
 
     def run_group(self, plan: Plan, group: list[int]) -> bool:
         """Several tests in one process. Each report carries the cost of the whole process."""
         outs, err, marks = [new_file("out") for _ in group], new_file("err"), new_file("marks")
         inputs = [self.slots[slot] for slot in group]
-        pid = self.fork()
-        if pid == 0:
+
+        def take_tests() -> None:
             self.limit(plan)
             loaded = cell.load(self.code)
             self.confine_child(inputs[0], outs[0], err, keep=(marks, *inputs, *outs))
             cell.run_group(loaded, inputs, outs, marks)
-        end = attend(pid, plan.cpu_ms / 1000, plan.wall_ms / 1000)
-        done = min(os.fstat(marks).st_size, len(group))
+
+        pid = self.child(take_tests)
+        end = attend(pid, plan.cpu_ms, plan.wall_ms, plan.asleep_ms)
+        done = min(os.fstat(marks).st_size, len(group)) if well(end) else 0
         for position, (slot, out) in enumerate(zip(group, outs, strict=True)):
             fate = end._replace(status=0, ended=ENDED_ITSELF) if position < done else end._replace(status=UNDECIDED)
             self.report(b"T", plan.job, slot, fate, out, err, plan.output)
@@ -241,6 +262,11 @@ class Server:
         cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + STACK_SLACK, plan.output + 1)
 
 
+def well(end: End) -> bool:
+    """Whether a child ended by itself with status 0."""
+    return end.status == 0 and end.ended == ENDED_ITSELF
+
+
 def new_file(name: str) -> int:
     """A fresh memory file."""
     return os.memfd_create(name, os.MFD_CLOEXEC)
@@ -252,8 +278,9 @@ def write_all(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-def attend(pid: int, cpu_s: float, wall_s: float) -> End:
-    """Wait for a child, end it when it has used `cpu_s` or is asleep or `wall_s` have passed, and reap it."""
+def attend(pid: int, cpu_ms: int, wall_ms: int, asleep_ms: int) -> End:
+    """Wait for a child and reap it; end it after so much CPU time or real time, or so long without any CPU time."""
+    cpu_s, wall_s = cpu_ms / 1000, wall_ms / 1000
     started = time.monotonic()
     pidfd = os.pidfd_open(pid)
     waiter = select.poll()
@@ -268,7 +295,7 @@ def attend(pid: int, cpu_s: float, wall_s: float) -> End:
             ended = ENDED_CPU
         elif now - started > wall_s:
             ended = ENDED_WALL
-        elif now - moved_at > NAP_S:
+        elif now - moved_at > asleep_ms / 1000:
             ended = ENDED_ASLEEP
         if ended:
             os.kill(pid, signal.SIGKILL)

@@ -16,7 +16,17 @@ from sandbox.backends import Backend
 from sandbox.channel import Channel
 from sandbox.errors import RunnerLost, SandboxUnavailable
 from sandbox.records import Limits
-from sandbox.runner import COMMAND, ENDED_ASLEEP, ERROR_TAIL, MAGIC, PLAN, REPORT, STYLE_CALLS, STYLE_PROGRAM
+from sandbox.runner import (
+    COMMAND,
+    ENDED_ASLEEP,
+    ENDED_WALL,
+    ERROR_TAIL,
+    MAGIC,
+    PLAN,
+    REPORT,
+    STYLE_CALLS,
+    STYLE_PROGRAM,
+)
 
 MODULES = ("values", "confine", "cell", "runner")
 BOOTSTRAP = """
@@ -170,6 +180,8 @@ class Worker:
         if length > SUMMARY_MOST:
             raise RunnerLost("a compilation's summary is too long")
         summary = self._receive(length, deadline)
+        if report.ended in (ENDED_WALL, ENDED_ASLEEP):
+            raise RunnerLost("the compiler was not let near a processor")
         if report.ended or report.status or not summary:
             return Compiled("", "the compiler was stopped: too much time or memory")
         if summary[:1] == b"1" and len(summary) > 33:
@@ -185,8 +197,8 @@ class Worker:
         slots = [self._slot(entry, wanted, deadline) for entry in inputs]
         back = {slot: position for position, slot in enumerate(slots)}
         plan = PLAN.pack(
-            int(limits.cpu_s * 1000), int(limits.wall_cap_s * 1000), limits.memory_bytes, limits.output_bytes,
-            STYLE_CALLS if calls else STYLE_PROGRAM, stop, per_fork, self._job,
+            int(limits.cpu_s * 1000), int(limits.wall_cap_s * 1000), int(limits.asleep_s * 1000), limits.memory_bytes,
+            limits.output_bytes, STYLE_CALLS if calls else STYLE_PROGRAM, stop, per_fork, self._job,
         )  # fmt: skip
         self._send(b"R", 0, 0, plan + struct.pack(f"<{len(slots)}I", *slots), deadline)
         yield from self._reports(back, limits)
@@ -262,6 +274,14 @@ class Worker:
 
 
 END = Report(0, 0, 0, 0.0, 0.0, 0, 0, 0, b"", b"")
+
+
+def only(worker: Worker, inputs: Sequence[Input], limits: Limits, *, calls: bool = False) -> Report:
+    """The report of a run on one input."""
+    reports = [report for _, report in worker.run(inputs, limits, calls=calls)]
+    if len(reports) != 1:
+        raise RunnerLost("the runner did not run what it was asked to")
+    return reports[0]
 
 
 def require_walls(walls: tuple[str, ...]) -> tuple[str, ...]:
