@@ -29,6 +29,7 @@ SUMMARY = 600
 """Bytes of a compilation's result which the host may see: a mark, then the code's hash or an error message."""
 COMPILED, REFUSED = b"1", b"0"
 HASH_LENGTH = 32
+RECURSION_LIMIT = 1000
 OPENERS = frozenset({"open", "fdopen", "FileIO", "TextIOWrapper", "BufferedWriter"})
 PREIMPORTS = (
     "collections", "heapq", "bisect", "itertools", "functools", "math", "string", "re", "random", "operator", "copy",
@@ -104,19 +105,20 @@ def uses_files(code: CodeType) -> bool:
 
 
 def code_hash(code: CodeType) -> str:
-    """Hash of everything in the code but where in the text it stood: equal hashes, equal behaviour."""
+    """Hash of everything in the code but where in the text it stood.
+
+    Equal hashes, equal behaviour, unless a program looks at its own line numbers.
+    """
     digest = hashlib.sha256()
     _hash_code(code, digest.update)
     return digest.hexdigest()[:HASH_LENGTH]
 
 
 def _hash_code(code: CodeType, update: Any) -> None:
-    update(b"<code")
-    update(code.co_code)
-    update(code.co_exceptiontable)
     numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_name)
-    update(repr((numbers, names)).encode("utf-8", "surrogatepass"))
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_name, code.co_qualname)
+    instructions = (code.co_code, code.co_exceptiontable)
+    update(b"<code" + repr((numbers, names, instructions)).encode("utf-8", "surrogatepass"))
     for constant in code.co_consts:
         _hash_constant(constant, update)
     update(b">")
@@ -175,6 +177,7 @@ def run_main(code: CodeType, holds_files: bool) -> int:
 
 def execute(code: CodeType, namespace: dict[str, Any]) -> int:
     """Run code in a namespace; the exit status it asks for, 1 after an uncaught exception."""
+    sys.setrecursionlimit(RECURSION_LIMIT + depth())
     try:
         exec(code, namespace)
     except SystemExit as request:
@@ -183,6 +186,14 @@ def execute(code: CodeType, namespace: dict[str, Any]) -> int:
         show_error()
         return 1
     return 0
+
+
+def depth() -> int:
+    """Levels of recursion beneath what the caller executes, which a program of its own interpreter has not."""
+    frame, count = sys._getframe(), 1  # `exec` itself is one
+    while frame := frame.f_back:
+        count += 1
+    return count
 
 
 def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[int], marks: int) -> NoReturn:
@@ -209,7 +220,6 @@ def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[in
 def renew() -> None:
     """Undo what an earlier test of the group most likely left behind."""
     open_streams()
-    sys.setrecursionlimit(1000)
     random.seed(0)
 
 

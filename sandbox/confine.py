@@ -20,15 +20,16 @@ PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 EPERM, ENOTTY, ENOSYS = 1, 25, 38
 LOAD, JUMP_EQ, JUMP_GE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-OFFSET_NR, OFFSET_ARCH, OFFSET_ARG0, OFFSET_ARG1 = 0, 4, 16, 24
+OFFSET_NR, OFFSET_ARCH, OFFSET_ARG0, OFFSET_ARG1, OFFSET_ARG3 = 0, 4, 16, 24, 40
 CLONE_THREAD = 0x10000
+MAP_SHARED, MAP_ANONYMOUS = 0x1, 0x20
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 X32_BIT = 0x40000000
 
 # name: (x86_64, aarch64); -1 where the architecture lacks it. Busy calls first: the kernel walks a filter in order.
 SYSCALLS: dict[str, tuple[int, int]] = {
-    "read": (0, 63), "write": (1, 64), "futex": (202, 98), "mmap": (9, 222), "munmap": (11, 215), "brk": (12, 214),
+    "read": (0, 63), "write": (1, 64), "futex": (202, 98), "munmap": (11, 215), "brk": (12, 214),
     "close": (3, 57), "fstat": (5, 80), "newfstatat": (262, 79), "lseek": (8, 62), "openat": (257, 56),
     "clock_gettime": (228, 113), "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
     "mprotect": (10, 226), "mremap": (25, 216), "madvise": (28, 233), "getrandom": (318, 278), "open": (2, -1),
@@ -55,7 +56,8 @@ SYSCALLS: dict[str, tuple[int, int]] = {
     "prctl": (157, 167), "seccomp": (317, 277), "memfd_create": (319, 279), "pidfd_open": (434, 434),
 }  # fmt: skip
 CONDITIONAL: dict[str, tuple[int, int]] = {
-    "clone": (56, 220), "clone3": (435, 435), "ioctl": (16, 29), "fcntl": (72, 25), "prlimit64": (302, 261),
+    "mmap": (9, 222), "clone": (56, 220), "clone3": (435, 435), "ioctl": (16, 29), "fcntl": (72, 25),
+    "prlimit64": (302, 261),
 }  # fmt: skip
 ALLOWED_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIO(N)CLEX
 ALLOWED_FCNTLS = (0, 1, 2, 3, 4, 1030, 1032, 1033, 1034)  # DUPFD GET/SETFD GET/SETFL DUPFD_CLOEXEC GETPIPE_SZ SEALS
@@ -83,16 +85,28 @@ def _one_of(nr: int, offset: int, values: tuple[int, ...], refusal: int) -> list
     return [(JUMP_EQ, 0, len(body), nr), *body]
 
 
+def _no_shared_memory(nr: int) -> list[Instruction]:
+    """If the call is `nr`, mmap: refuse anonymous shared memory.
+
+    It lives on while a single page of it is mapped, so neither the address space nor the resident memory of a process
+    would bound it.
+    """
+    body: list[Instruction] = [(LOAD, 0, 0, OFFSET_ARG3), (JUMP_SET, 0, 2, MAP_ANONYMOUS), (JUMP_SET, 0, 1, MAP_SHARED)]
+    body += [(RETURN, 0, 0, ERRNO | EPERM), (RETURN, 0, 0, ALLOW)]
+    return [(JUMP_EQ, 0, len(body), nr), *body]
+
+
 def server_filter() -> list[Instruction]:
     """Filter of the server and all below it: an allow list; everything else fails with EPERM."""
     column = _column()
     arch = list(ARCHITECTURES.values())[column]
     program: list[Instruction] = [(LOAD, 0, 0, OFFSET_ARCH), (JUMP_EQ, 1, 0, arch), (RETURN, 0, 0, ERRNO | EPERM)]
     program += [(LOAD, 0, 0, OFFSET_NR), (JUMP_GE, 0, 1, X32_BIT), (RETURN, 0, 0, ERRNO | EPERM)]
+    nr = {name: numbers[column] for name, numbers in CONDITIONAL.items()}
+    program += _no_shared_memory(nr["mmap"])
     for numbers in SYSCALLS.values():
         if numbers[column] >= 0:
             program += [(JUMP_EQ, 0, 1, numbers[column]), (RETURN, 0, 0, ALLOW)]
-    nr = {name: numbers[column] for name, numbers in CONDITIONAL.items()}
     program += [(JUMP_EQ, 0, 1, nr["clone3"]), (RETURN, 0, 0, ERRNO | ENOSYS)]
     program += [(JUMP_EQ, 0, 1, nr["clone"]), (RETURN, 0, 0, ALLOW)]
     program += _one_of(nr["ioctl"], OFFSET_ARG1, ALLOWED_IOCTLS, ENOTTY)
@@ -205,7 +219,7 @@ def library_paths() -> tuple[list[str], list[str]]:
     """Paths an interpreter reads while it runs, and folders it only lists: no installed packages among them."""
     standard = os.path.dirname(os.path.realpath(os.__file__))
     readable = ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo"]
-    readable += ["/dev/urandom", "/dev/random", "/dev/zero"]
+    readable += ["/dev/urandom", "/dev/random"]
     with contextlib.suppress(OSError):
         readable += [
             os.path.join(standard, name)

@@ -19,7 +19,7 @@ from sandbox.runner import ENDED_ASLEEP, ENDED_WALL
 from sandbox.settling import Room, settle
 from sandbox.worker import REFEREE_LIMITS, Input, Report, Worker, only
 
-ROUNDS = 64
+ROUNDS = 256
 """How often asserts may ask for calls that depend on earlier answers."""
 TESTS_REMEMBERED = 20_000
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import json
 import sys
 from typing import Any
@@ -34,7 +35,8 @@ class Record:
             self.known[self.key(call)] = answer
         self.seen: dict[str, int] = {}
         self.made = list(calls)
-        self.missing = False
+        self.asked = {self.key(call) for call in calls}
+        self.missing = self.withheld = False
 
     def key(self, call: list[Any]) -> str:
         """The call and how many equal ones came before it."""
@@ -47,11 +49,13 @@ class Record:
         text = json.dumps(call[:3])
         call[3] = self.seen.get(text, 0)
         self.seen[text] = call[3] + 1
-        answer = self.known.get(self.key(call))
+        key = self.key(call)
+        answer = self.known.get(key)
         if answer is None:
             self.missing = True
-            if call not in self.made:
-                self.made.append(call)
+            self.withheld |= key in self.asked
+            self.asked.add(key)
+            self.made.append(call)
             raise Unanswered
         if "raised" in answer:
             raise exception_like(answer["raised"], answer["text"])
@@ -73,6 +77,8 @@ def copy_into(mine: Any, theirs: Any) -> None:
 
 def exception_like(name: str, text: str) -> BaseException:
     """An exception of the built-in type of this name, else a plain one."""
+    if name in ("StopIteration", "StopAsyncIteration"):
+        name = "RuntimeError"  # inside `map` or `zip` a test would take it for the end
     kind = getattr(builtins, name, None)
     base: type[Exception] = kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception
     mixed: Any = type(base.__name__, (base, FromProgram), {})
@@ -97,17 +103,28 @@ def prepare(test: str, names: list[str], namespace: dict[str, Any]) -> tuple[Any
     calls_check = any(isinstance(n, ast.Expr) and "check(" in ast.unparse(n) for n in tree.body)
     if defines_check and not calls_check:
         tree.body += ast.parse("check(candidate)").body
-    wanted = [*names, "candidate"]
-    if not names:
-        used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-        bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-        bound |= {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-        bound |= {(a.asname or a.name).split(".")[0] for n in ast.walk(tree)
-                  if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}  # fmt: skip
-        wanted = sorted(name for name in used - bound - set(namespace) if not hasattr(builtins, name))
+    wanted = [*names, "candidate"] if names else under_test(tree, namespace)
     tree = ast.fix_missing_locations(SkipUnanswered().visit(tree))
     return compile(tree, "test.py", "exec"), wanted
+
+
+def under_test(tree: ast.Module, namespace: dict[str, Any]) -> list[str]:
+    """Names the test code uses without anybody defining them; modules among them are imported into the namespace.
+
+    Where all names are known, the built-in functions it calls: the program has functions of these names.
+    """
+    nodes = list(ast.walk(tree))
+    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    bound |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    bound |= {(a.asname or a.name).split(".")[0] for n in nodes
+              if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}  # fmt: skip
+    unknown = {name for name in used - bound - set(namespace) if not hasattr(builtins, name)}
+    modules = (unknown & sys.stdlib_module_names) - called
+    namespace.update({name: importlib.import_module(name) for name in modules})
+    return sorted(unknown - modules or called - bound - set(namespace))
 
 
 def referee(request: dict[str, Any]) -> str:
@@ -128,9 +145,13 @@ def referee(request: dict[str, Any]) -> str:
     except Exception as error:  # noqa: BLE001  whatever the test code raises
         broken = isinstance(error, (NameError, SyntaxError, ImportError)) and not isinstance(error, FromProgram)
         return f"{'E' if broken else 'F'}{type(error).__name__}: {str(error)[:200]}"
+    if record.withheld:
+        return "Fthe program left a call unanswered"
     return "N" + json.dumps(record.made) if record.missing else "A"
 
 
 def main() -> None:
-    """Read the request, print the ruling."""
-    sys.stdout.write(referee(json.loads(sys.stdin.buffer.read())))
+    """Read the request, print the ruling; what the test code prints may hold the program's words and goes elsewhere."""
+    verdict, sys.stdout = sys.stdout, sys.stderr
+    verdict.write(referee(json.loads(sys.stdin.buffer.read())))
+    verdict.flush()

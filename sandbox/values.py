@@ -1,12 +1,13 @@
 """Plain Python values as JSON, and calls of a program's functions: what crosses between a program and its asserts.
 
-Part of what runs inside. Numbers, text, bytes and the built-in containers cross as themselves, subclasses as their
-base, iterators as their items; anything else crosses as a mere name, equal to nothing. So no object with methods of
-the program's own ever meets an assert.
+Part of what runs inside. Numbers, text, bytes, built-in containers and built-in types cross as themselves, subclasses
+as their base, iterators as their items; anything else crosses as a mere name, equal to nothing. So no object with
+methods of the program's own ever meets an assert.
 """
 
 from __future__ import annotations
 
+import builtins
 import collections
 import json
 from typing import Any
@@ -47,6 +48,10 @@ def encode_container(value: Any) -> Any:
     """JSON form of a container or of something that crosses by name only."""
     if isinstance(value, dict):
         return ["d", [[encode(k), encode(v)] for k, v in dict.items(value)]]
+    if isinstance(value, type) and getattr(builtins, value.__name__, None) is value:
+        return ["T", value.__name__]
+    if isinstance(value, range):
+        return ["r", [encode(bound) for bound in (value.start, value.stop, value.step)]]
     for kind, tag in TAGS.items():
         if isinstance(value, kind):
             return [tag, [encode(item) for item in value]]
@@ -60,9 +65,17 @@ def encode_container(value: Any) -> Any:
     return ["?", type(value).__name__[:100]]
 
 
-TAGS: dict[type[Any], str] = {list: "l", tuple: "t", set: "S", frozenset: "F", collections.deque: "q", range: "r"}
+BUILTIN_TYPES = [kind for kind in vars(builtins).values() if isinstance(kind, type)]
+Keys, Values, Items = type({}.keys()), type({}.values()), type({}.items())
+TAGS: dict[type[Any], str] = {
+    list: "l", tuple: "t", set: "S", frozenset: "F", collections.deque: "q", Keys: "k", Values: "v", Items: "m",
+}  # fmt: skip
 MAKERS: dict[str, Any] = {
-    "l": list, "t": tuple, "S": set, "F": frozenset, "q": collections.deque, "r": list, "g": iter,
+    "l": list, "t": tuple, "S": set, "F": frozenset, "q": collections.deque, "g": iter,
+    "k": lambda items: dict.fromkeys(items).keys(),
+    "v": lambda items: dict(enumerate(items)).values(),
+    "m": lambda items: dict(items).items(),
+    "r": lambda bounds: range(*bounds),
 }  # fmt: skip
 
 
@@ -75,6 +88,8 @@ def decode(form: Any) -> Any:
         return MAKERS[tag]([decode(item) for item in rest[0]])
     if tag == "d":
         return {decode(k): decode(v) for k, v in rest[0]}
+    if tag == "T":
+        return next((kind for kind in BUILTIN_TYPES if kind.__name__ == rest[0]), Opaque("type"))
     if tag == "i":
         return int(rest[0], 16)
     if tag == "f":

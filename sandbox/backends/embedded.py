@@ -69,7 +69,8 @@ def bubblewrap_command(readable: tuple[str, ...]) -> list[str]:
         command += ["--perms", "0755", "--dir", parent]
     for path in visible:
         command += ["--ro-bind-try", path, path]
-    command += ["--dev", "/dev", "--proc", "/proc", "--remount-ro", "/dev", "--chdir", "/", "--remount-ro", "/"]
+    command += ["--dev", "/dev", "--ro-bind", "/dev/null", "/dev/zero"]  # /dev/zero can be mapped as shared memory
+    command += ["--proc", "/proc", "--remount-ro", "/dev", "--chdir", "/", "--remount-ro", "/"]
     return [*command, "--die-with-parent", "--new-session", "--"]
 
 

@@ -1,11 +1,12 @@
 """Every attack on every backend: no escape, no forged verdict, a clean machine and a working judge afterwards."""
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
 
-from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
+from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict, confine
 from tests.sandbox.attacks.programs import programs
 from tests.sandbox.conftest import sums
 
@@ -55,6 +56,50 @@ def test_nothing_of_one_program_reaches_the_next(judge: Judge):
     )
     found = [judge.judge([Submission(program, SUITE)])[0].verdict for program in (dirt, look)]
     assert found == [Verdict.runtime_error, Verdict.wrong_answer]
+
+
+LEFTOVERS = {
+    "flags_of_the_input": (
+        "import fcntl, os; fcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK | os.O_APPEND)",
+        "import fcntl, os; dirty = fcntl.fcntl(0, fcntl.F_GETFL) & (os.O_NONBLOCK | os.O_APPEND)",
+    ),
+    "position_in_the_input": ("import os; os.lseek(0, 0, 2)", "import os; dirty = os.lseek(0, 0, 1)"),
+    "environment": (
+        "import os, ctypes; ctypes.CDLL(None).setenv(b'DIRT', b'1', 1); os.environ['DIRT'] = '1'; os.umask(0)",
+        "import os; dirty = os.environ.get('DIRT') or os.umask(0) == 0",
+    ),
+    "limits": (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
+        "import resource; dirty = resource.getrlimit(resource.RLIMIT_NOFILE)[1] == 3",
+    ),
+    "randomness": ("import random; random.seed(7)", "import random; dirty = random.random() != 0.8444218515250481"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(LEFTOVERS))
+def test_the_next_program_on_the_same_input_finds_it_untouched(judge: Judge, what: str):
+    dirt, look = (program + "\n" for program in LEFTOVERS[what])
+    look += "print('ESCAPED' if dirty else input())"
+    judge.judge([Submission(dirt, SUITE)])
+    found = judge.judge([Submission(look, SUITE)])[0]
+    assert found.verdict is Verdict.wrong_answer, found.detail
+    assert "2 tokens" in found.detail
+
+
+def test_every_system_call_off_the_list_is_refused(judge: Judge):
+    column = list(confine.ARCHITECTURES).index(platform.machine())
+    known = {**confine.SYSCALLS, **confine.CONDITIONAL}
+    refused = [known[name][column] for name in (*confine.SERVER_ONLY, "clone3")]
+    off = sorted({*range(600), *refused} - {numbers[column] for name, numbers in known.items()} | {*refused})
+    program = f"""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for number in {off}:
+    ctypes.set_errno(0)
+    if libc.syscall(number, -1, -1, -1, -1, -1, -1) != -1 or ctypes.get_errno() not in (1, 38): print(number)
+"""
+    found = judge.judge([Submission(program, Suite("calls", (TestCase("", ""),)))])[0]
+    assert found.verdict is Verdict.accepted, found.detail
 
 
 def test_the_walls_that_must_stand_are_named(judge: Judge):

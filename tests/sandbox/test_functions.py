@@ -36,6 +36,21 @@ FORGERIES = {
     "  except OSError: pass\nos._exit(0)",
     "raise_assertion": "def add(a, b): raise AssertionError",
     "frames": "import sys\ndef add(a, b):\n  f = sys._getframe()\n  while f:\n    f.f_globals['passed'] = True; f = f.f_back\n  return 0",
+    "no_answers": "import os\nfor fd in range(3, 300):\n  try: os.write(fd, b'[]')\n  except OSError: pass\nos._exit(0)",
+    "deep_json": "import os\nfor fd in range(3, 300):\n  try: os.write(fd, b'[' * 200000)\n  except OSError: pass\nos._exit(0)",
+    "unhashable_keys": 'import os\nfor fd in range(3, 300):\n  try: os.write(fd, b\'[{"result": ["d", [[["l", []], 1]]], "args": []}]\')\n'
+    "  except OSError: pass\nos._exit(0)",
+    "made_up_exception": 'import os\nfor fd in range(3, 300):\n  try: os.write(fd, b\'[{"raised": "Unanswered", "text": ""}]\')\n'
+    "  except OSError: pass\nos._exit(0)",
+    "name_error": "def add(a, b): raise NameError('add')",
+    "not_a_number": "def add(a, b): return float('nan')",
+    "huge_integer": "def add(a, b): return 1 << 3_500_000",
+    "endless_generator": "def add(a, b):\n  while True: yield 0",
+    "patch_abs": "import builtins\nbuiltins.abs = builtins.len = lambda x: 0\ndef add(a, b): return 3",
+    "trace": "import sys\ndef add(a, b):\n  sys.settrace(lambda *a: None); sys.setprofile(lambda *a: None); return 3",
+    "lying_class": "class E:\n  __class__ = int\n  __eq__ = lambda s, o: True\n  __index__ = lambda s: 3\ndef add(a, b): return E()",
+    "system_exit_when_called": "def add(a, b): raise SystemExit(0)",
+    "exit_at_the_end": "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b): return 0",
     "deep": "def add(a, b):\n  x = []\n  for _ in range(100000): x = [x]\n  return x",
 }
 
@@ -74,6 +89,49 @@ def test_exceptions_of_builtin_types_reach_the_test(local: Judge):
 def test_broken_test_code_is_no_verdict_about_the_program(local: Judge):
     suite = Suite("broken", (TestCase("assert helper(f(1)) == 1"),), style="function", entry_point="f")
     assert verdict(local, "def f(n): return n", suite) is Verdict.infra
+
+
+@pytest.mark.parametrize(
+    "test, program",
+    [
+        ("assert all(map(lambda n: f(n) == n, [1, 2]))", "def f(n): raise StopIteration"),
+        ("print(f(1))\nassert f(1) == 1", "def f(n): return 'A'"),
+        ("assert f(1) != 2 and f(2) == 2", "class E:\n  __ne__ = __eq__ = lambda s, o: True\ndef f(n): return E()"),
+        (
+            "import math\nassert math.isclose(f(1), 1)",
+            "class F(float):\n  __sub__ = lambda s, o: 0.0\ndef f(n): return F(7)",
+        ),
+        ("assert sorted(f(1)) == [1]", "class L(list):\n  __iter__ = lambda s: iter([])\ndef f(n): return L([2])"),
+    ],
+)
+def test_no_forgery_passes_where_the_test_code_invites_it(local: Judge, test: str, program: str):
+    suite = Suite(test, (TestCase(test),), style="function", entry_point="f")
+    assert verdict(local, program, suite) in (Verdict.wrong_answer, Verdict.runtime_error)
+
+
+def test_asserts_that_never_come_to_an_end_are_no_verdict_about_the_program(local: Judge):
+    suite = Suite("endless", (TestCase("n = 1\nwhile n:\n    n = f(n)"),), style="function", limits=Limits(cpu_s=1))
+    found = local.judge([Submission("def f(n): return n + 1", suite)])[0]
+    assert found.verdict is Verdict.infra
+    assert "further calls" in found.detail
+
+
+@pytest.mark.parametrize(
+    "test, program",
+    [
+        ("for k in range(100):\n    x = f(k)\n    assert x == k", "def f(n): return n"),
+        ("assert f(3) == range(3)", "def f(n): return range(n)"),
+        ("assert f({1: 2}) == {1}", "def f(d): return d.keys()"),
+        ("assert list(f({1: 2})) == [(1, 2)]", "def f(d): return d.items()"),
+        ("assert sum(f({1: 2})) == 2", "def f(d): return d.values()"),
+        ("assert sum(10, 15) == 6", "def sum(a, b): return 6"),
+        ("assert f((1, 2)) == sys.getsizeof((1, 2))", "import sys\ndef f(t): return sys.getsizeof(t)"),
+        ("assert f((1, 'a'), int) == ['a']", "def f(t, kind): return [x for x in t if not isinstance(x, kind)]"),
+    ],
+)
+def test_what_tests_in_use_need_crosses_over(local: Judge, test: str, program: str):
+    found = local.judge([Submission(program, Suite(test, (TestCase(test),), style="function"))])[0]
+    assert found.verdict is Verdict.accepted, found.detail
 
 
 def test_an_endless_function_hits_its_time_limit(local: Judge):

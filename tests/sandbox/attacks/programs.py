@@ -34,6 +34,13 @@ except BaseException: os._exit(1)
 won()""",
     "setsid": "os.setsid(); won()",
     "setpgid": "os.setpgid(0, 0); won()",
+    "fork_in_a_thread": "t = threading.Thread(target=lambda: (os.fork(), won())); t.start(); t.join()",
+    "fork_in_a_signal_handler": "signal.signal(signal.SIGUSR1, lambda *a: (os.fork(), won())); os.kill(os.getpid(), signal.SIGUSR1)",
+    "fork_at_exit": "import atexit; atexit.register(lambda: (os.fork(), won()))",
+    "thread_in_a_new_namespace": "syscall(56, 0x10000 | 0x800 | 0x100 | 0x10000000, 0, 0, 0, 0)",
+    "libc_system": "libc.system(b'true') == 0 and won()",
+    "libc_posix_spawn": "libc.posix_spawn(ctypes.byref(ctypes.c_int()), b'/bin/true', None, None, (ctypes.c_char_p * 2)(b'true', None), None) == 0 and won()",
+    "process_pool": "from concurrent.futures import ProcessPoolExecutor as P; P(1).submit(int).result(); won()",
     "daemon_double_fork": "os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); won()",
 }
 SIGNALS = {
@@ -50,6 +57,19 @@ SIGNALS = {
     "clear_parent_death_signal": "libc.prctl(1, 0, 0, 0, 0) == 0 and won()",
     "raise_own_limits": "import resource; resource.setrlimit(resource.RLIMIT_CPU, (10**6, 10**6)); won()",
     "limits_of_parent": "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1)); won()",
+    "tgkill_parent": "syscall(234, os.getppid(), os.getppid(), 9)",
+    "rt_tgsigqueueinfo": "syscall(297, os.getppid(), os.getppid(), 9, ctypes.create_string_buffer(128))",
+    "timer_create": "syscall(222, 0, 0, ctypes.create_string_buffer(8))",
+    "timerfd": "syscall(283, 1, 0)",
+    "signalfd": "syscall(289, -1, ctypes.create_string_buffer(8), 8, 0)",
+    "input_signals_parent": "import fcntl; fcntl.fcntl(0, 8, os.getppid()); won()",
+    "lease_on_input": "import fcntl; fcntl.fcntl(0, 1024, 0); won()",
+    "interval_timer_resets_the_clock": "signal.signal(signal.SIGPROF, lambda *a: None); signal.setitimer(signal.ITIMER_PROF, .01, .01)\nwhile True: pass",
+    "realtime_scheduling": "syscall(144, 0, 1, struct.pack('i', 50))",
+    "sched_setattr": "syscall(314, 0, struct.pack('IIQiIQQQ', 48, 0, 0, -10, 0, 0, 0, 0), 0)",
+    "io_priority": "syscall(251, 1, 0, 1 << 13)",
+    "more_processes_allowed": "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (10**6, 10**6)); won()",
+    "bigger_files_allowed": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, 1 << 40)); won()",
     "renice": "os.setpriority(0, 0, -5); won()",
     "affinity_of_parent": "os.sched_setaffinity(os.getppid(), {0}); won()",
 }
@@ -58,6 +78,24 @@ MEMORY = {
     "growing_list": "x = []\nwhile True: x.append('a' * 10**6 + str(len(x)))",
     "mmap_private": "import mmap\nx = []\nfor i in range(40): m = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); m.write(b'a' * (64 << 20)); x.append(m)\nwon()",
     "mmap_shared": "import mmap\nx = []\nfor i in range(40): m = mmap.mmap(-1, 64 << 20); m.write(b'a' * (64 << 20)); x.append(m)\nwon()",
+    "shared_pages_no_longer_mapped": """
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+for _ in range(8):
+    start = libc.mmap(None, 64 << 20, 3, 0x21, -1, 0)
+    if start == ctypes.c_void_p(-1).value: os._exit(1)
+    ctypes.memset(start, 1, 64 << 20); libc.munmap(start, (64 << 20) - 4096)
+won()""",
+    "shared_pages_given_back": "import mmap\nfor _ in range(8): m = mmap.mmap(-1, 64 << 20); m.write(b'a' * (64 << 20)); m.madvise(mmap.MADV_DONTNEED)\nwon()",
+    "dev_zero_shared": "import mmap; mmap.mmap(os.open('/dev/zero', os.O_RDWR), 64 << 20).write(b'a'); won()",
+    "memfd_secret": "syscall(447, 0)",
+    "bigger_pipe": "import fcntl; fcntl.fcntl(os.pipe()[1], 1031, 1 << 20); won()",
+    "vmsplice": "syscall(278, os.pipe()[1], ctypes.create_string_buffer(16), 1, 0)",
+    "tee": "syscall(276, os.pipe()[0], os.pipe()[1], 1, 0)",
+    "posix_queue": "syscall(240, b'x', 0o102, 0o600, None)",
+    "semaphores": "syscall(64, 0, 250, 0o1600)",
+    "map_output_and_grow": "import mmap; os.ftruncate(1, 2 << 20); won()",
+    "stack": "def f(): f()\nsys.setrecursionlimit(10**9); threading.stack_size(600 << 20); t = threading.Thread(target=f); t.start(); t.join(); 1/0",
     "memfd": "fd = os.memfd_create('x'); os.write(fd, b'a' * (1 << 20)); won()",
     "shmget": "syscall(29, 0, 1 << 20, 0o1600)",
     "msgget": "syscall(68, 0, 0o1600)",
@@ -74,6 +112,27 @@ OUTPUT = {
     "close_all_then_wait": "os.closerange(0, 100)\nwhile True: pass",
     "closed_stdout": "os.close(1); print('ESCAPED')",
     "read_own_output_seeking_answers": "os.lseek(1, 0, 0); d = os.read(1, 100); d and won()",
+    "reopen_input_for_writing": "open('/dev/stdin', 'r+b', 0).write(b'9'); won()",
+    "reopen_output_of_server": "[open(f'/proc/self/fd/{fd}', 'wb', 0) for fd in range(3, 30)]; won()",
+    "seal_output": "import fcntl; fcntl.fcntl(1, 1033, 0xf); won()",
+    "server_object_in_frames": """
+f = sys._getframe()
+while f:
+    for thing in list(f.f_locals.values()):
+        if hasattr(thing, 'outlet'): os.write(thing.outlet, b'SPO1T' + bytes(80)); won()
+    f = f.f_back""",
+    "server_object_serves_again": """
+import gc
+f = sys._getframe()
+while f:
+    for thing in list(f.f_locals.values()):
+        if hasattr(thing, 'serve'): thing.slots.clear(); thing.report(b'T', 1, 0, (0, 0, 0, 0, 0), 1, 2, 1 << 20); won()
+    f = f.f_back""",
+    "trace_outer_frames": """
+def trace(frame, event, argument): return trace
+f = sys._getframe().f_back
+while f: f.f_trace = trace; f = f.f_back
+sys.settrace(trace); sys.setprofile(lambda *a: None); print('ESCAPED'); sys.exit(5)""",
     "every_descriptor": """
 for fd in range(3, 5000):
     try: os.write(fd, b'SPO1T' + b'\\0' * 200)
@@ -97,6 +156,22 @@ FILES = {
     "proc_mem_of_parent": "open(f'/proc/{os.getppid()}/mem', 'rb'); won()",
     "proc_own_mem": "open('/proc/self/mem', 'r+b'); won()",
     "proc_one": "open('/proc/1/cmdline').read(); won()",
+    "proc_self_maps": "open('/proc/self/maps').read(); won()",
+    "proc_self_environ": "open('/proc/self/environ').read(); won()",
+    "proc_mounts": "open('/proc/mounts').read(); won()",
+    "proc_self_root": "os.listdir('/proc/self/root/'); won()",
+    "proc_all": "[open(f'/proc/{p}/cmdline').read() for p in os.listdir('/proc') if p.isdigit()]; won()",
+    "sys_kernel": "open('/sys/kernel/vmcoreinfo').read(); won()",
+    "kernel_log": "os.open('/dev/kmsg', os.O_RDONLY); won()",
+    "devices": "[os.open(d, os.O_RDWR) for d in ('/dev/mem', '/dev/tty', '/dev/kvm', '/dev/fuse') if os.path.exists(d)] and won()",
+    "docker_socket": "import socket; socket.socket(socket.AF_UNIX).connect('/var/run/docker.sock'); won()",
+    "installed_packages": "import docker; won()",
+    "change_mode_of_input": "os.fchmod(0, 0); won()",
+    "attribute_on_input": "os.setxattr(0, 'user.x', b'1'); won()",
+    "times_of_input": "os.utime(0, (1, 1)); won()",
+    "punch_hole_in_input": "libc.fallocate(0, 3, ctypes.c_long(0), ctypes.c_long(1)) == 0 and won()",
+    "rename_library": "os.rename(os.__file__, os.__file__ + 'x'); won()",
+    "hard_link": "os.link(os.__file__, '/tmp/spo_attack'); won()",
     "write_tmp": "open('/tmp/x', 'w').write('a'); won()",
     "write_shm": "open('/dev/shm/x', 'w').write('a'); won()",
     "write_here": "open('x', 'w').write('a'); won()",
@@ -125,6 +200,26 @@ KERNEL = {
     "bpf": "syscall(321, 0, ctypes.create_string_buffer(128), 128)",
     "userfaultfd": "syscall(323, 1)",
     "perf_event": "syscall(298, ctypes.create_string_buffer(128), 0, -1, -1, 0)",
+    "io_uring_enter": "syscall(426, 0, 1, 0, 0, None, 0)",
+    "request_key": "syscall(249, b'user', b'x', None, -3)",
+    "fanotify": "syscall(300, 0, 0)",
+    "kexec": "syscall(246, 0, 0, 0, 0)",
+    "init_module": "syscall(175, 0, 0, b'')",
+    "swapoff": "syscall(168, b'/')",
+    "iopl": "syscall(172, 3)",
+    "modify_ldt": "syscall(154, 0, ctypes.create_string_buffer(16), 16)",
+    "quotactl": "syscall(179, 0, None, 0, None)",
+    "lookup_dcookie": "syscall(212, 0, 0, 0)",
+    "kcmp": "syscall(312, os.getpid(), os.getppid(), 0, 0, 0)",
+    "process_vm_writev": "syscall(311, os.getppid(), ctypes.create_string_buffer(16), 0, ctypes.create_string_buffer(16), 0, 0)",
+    "move_pages": "syscall(279, os.getppid(), 0, None, None, None, 0)",
+    "landlock_again": "syscall(444, None, 0, 1)",
+    "open_tree": "syscall(428, -100, b'/', 0)",
+    "fsopen": "syscall(430, b'tmpfs', 0)",
+    "pivot_root": "syscall(155, b'/', b'/')",
+    "capset": "syscall(126, struct.pack('II', 0x20080522, 0), struct.pack('6I', *[0xffffffff] * 6))",
+    "core_dump_on": "libc.prctl(4, 1, 0, 0, 0) == 0 and won()",
+    "new_privileges": "libc.prctl(38, 0, 0, 0, 0) == 0 and won()",
     "keyctl": "syscall(250, 0, -3, 1)",
     "add_key": "syscall(248, b'user', b'x', b'y', 1, -3)",
     "mount": "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None) == 0 and won()",
@@ -150,6 +245,10 @@ TIME = {
     "busy_in_c": "sum(range(10**12))",
     "busy_regex": "import re; re.match('(a+)+$', 'a' * 40 + 'b')",
     "two_busy_threads": "f = lambda: [0 for _ in iter(int, 1)]\nthreading.Thread(target=f).start(); f()",
+    "many_busy_threads": "for _ in range(20): threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()\ntime.sleep(5); print('ESCAPED')",
+    "busy_thread_then_exit": "import _thread; _thread.start_new_thread(lambda: [0 for _ in iter(int, 1)], ()); time.sleep(.9); won()",
+    "busy_in_the_kernel": "b = bytearray(1 << 20)\nwhile True: os.preadv(0, [b], 0); os.fstat(0)",
+    "busy_in_del": "class C:\n  def __del__(self):\n    while True: pass\nc = C(); del c",
     "sleep_in_atexit": "import atexit; atexit.register(time.sleep, 1000); print('ESCAPED')",
     "endless_exception": "class E(Exception):\n  def __str__(self):\n    while True: pass\nraise E",
 }
@@ -181,6 +280,12 @@ for o in gc.get_objects():
     "right_output_bad_status": "print('ESCAPED'); sys.stdout.flush(); os._exit(3)",
     "right_output_then_crash": "print('ESCAPED', flush=True); ctypes.string_at(0)",
     "right_output_then_abort": "print('ESCAPED', flush=True); os.abort()",
+    "keep_os_exit_from_working": "libc._exit.argtypes = []; os._exit = lambda status: None; sys.exit(3)",
+    "skip_the_end": "import atexit; atexit.register(os._exit, 0); raise ValueError",
+    "stdin_holds_no_answers": "os.lseek(0, 0, 0); b'ESCAPED' in os.read(0, 1 << 20) and won()",
+    "file_of_program": "open(__file__).read(); won()",
+    "modules_of_the_runner": "[m for m in sys.modules if m.startswith('sandbox')] and won()",
+    "arguments_and_environment": "any('ESCAPED' in t for t in [*sys.argv, *os.environ.values()]) and won()",
     "import_runner": "import sandbox; won()",
 }
 
