@@ -42,7 +42,8 @@ STACK_SLACK = 640 << 20
 ERROR_TAIL = 2048
 LOST = 71
 """Exit status of a child that failed before the program in it began."""
-COMPILER_ASLEEP_MS = 10_000
+COMPILER_ASLEEP_MS = 3000
+"""A compiler never waits: one that uses no CPU time for so long is not let near a processor."""
 
 
 class Plan(NamedTuple):
