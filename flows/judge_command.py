@@ -2,54 +2,104 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flows.settings import warehouse_location
 
 if TYPE_CHECKING:
+    from sandbox import Judgement
     from tasks.problems.problem import Problem
+
+SHOWN_LINES, SHOWN_WIDTH = 12, 100
+"""Of the input of the first test that failed."""
+
+
+class Backend(StrEnum):
+    """Backends of the sandbox."""
+
+    embedded = "embedded"
+    docker = "docker"
 
 
 def judge(
     program: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A Python program.")],
     problem: Annotated[str, typer.Option(help="problem_id, in the warehouse or in --problems.")],
     problems: Annotated[Path | None, typer.Option(help="JSON Lines file of problems to look in instead.")] = None,
-    backend: Annotated[str, typer.Option(help="embedded or docker.")] = "embedded",
+    backend: Annotated[Backend, typer.Option(help="Where to run the program.")] = Backend.embedded,
 ) -> None:
-    """Judge a program in the sandbox and print a verdict per test."""
+    """Judge a program in the sandbox and print a verdict per test. Exit status 0 if it is accepted."""
     from sandbox import Judge, Submission, Verdict
 
-    suite = _find(problem, problems).suite()
-    with Judge(backend, 1, stop_at_first_failure=False) as court:
-        judgement = court.judge([Submission(program.read_text(encoding="utf-8"), suite)])[0]
+    found = _find(problem, problems)
+    with Judge(str(backend), 1, stop_at_first_failure=False) as court:
+        judgement = court.judge([Submission(program.read_text("utf-8", "surrogateescape"), found.suite())])[0]
         walls = ", ".join(court.walls)
-    table = Table(box=None, pad_edge=False)
-    for heading, side in (("test", "right"), ("verdict", "left"), ("CPU s", "right"), ("MiB", "right"), ("", "left")):
-        table.add_column(heading, justify=side)  # type: ignore[arg-type]
-    for test in judgement.tests:
-        memory = f"{test.memory_bytes / 2**20:.1f}"
-        table.add_row(str(test.index), test.verdict, f"{test.cpu_s:.3f}", memory, test.detail[-200:])
-    console = Console()
-    console.print(table)
-    console.print(f"{judgement.verdict}: {judgement.passed} of {judgement.total} tests passed", highlight=False)
-    console.print(f"walls: {walls}", highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
+    limits, rule = found.limits, "asserts" if found.style == "function" else f"the rule `{found.checker.kind}`"
+    console.print(
+        f"{found.problem_id}: {len(found.tests)} test{'s' * (len(found.tests) != 1)}, each with at most "
+        f"{limits.cpu_s:g} s of CPU time and {limits.memory_bytes >> 20} MiB, judged by {rule}"
+    )
+    if found.unjudgeable_reason:
+        console.print(f"runs leave this problem out: {found.unjudgeable_reason}")
+    if judgement.tests:
+        console.print(_table(judgement, len(found.public_tests)))
+        _show_first_failure(console, judgement, found)
+    _show_verdict(console, judgement)
+    console.print(f"walls: {walls}")
     raise typer.Exit(0 if judgement.verdict == Verdict.accepted else 1)
 
 
+def _table(judgement: Judgement, public: int) -> Table:
+    """A line per test; the first `public` ones are those that the statement shows."""
+    table = Table(box=None, pad_edge=False)
+    for heading, side in (("test", "right"), ("", "left"), ("verdict", "left"), ("CPU s", "right"), ("MiB", "right")):
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    table.add_column("", overflow="fold")
+    for test in judgement.tests:
+        figures = f"{test.cpu_s:.3f}", f"{test.memory_bytes / 2**20:.1f}"
+        kind = "public" if test.index < public else "hidden"
+        table.add_row(str(test.index + 1), kind, _coloured(test.verdict), *figures, escape(test.detail[-200:]))
+    return table
+
+
+def _show_first_failure(console: Console, judgement: Judgement, problem: Problem) -> None:
+    failed = next((test for test in judgement.tests if test.verdict != "accepted"), None)
+    if failed is None:
+        return
+    lines = problem.tests[failed.index].input.splitlines()
+    console.print(f"\ninput of test {failed.index + 1}:")
+    for line in lines[:SHOWN_LINES]:
+        console.print("  " + escape(line[:SHOWN_WIDTH]) + ("..." if len(line) > SHOWN_WIDTH else ""))
+    if len(lines) > SHOWN_LINES:
+        console.print(f"  ... ({len(lines)} lines)")
+
+
+def _show_verdict(console: Console, judgement: Judgement) -> None:
+    passed = f"{judgement.passed} of {judgement.total} tests passed"
+    reason = "" if judgement.tests else escape(judgement.detail)
+    console.print(f"\n{_coloured(judgement.verdict)}: {reason or passed}")
+
+
+def _coloured(verdict: str) -> str:
+    colour = {"accepted": "green", "infra": "yellow"}.get(verdict, "red")
+    return f"[{colour}]{verdict}[/]"
+
+
 def _find(problem_id: str, path: Path | None) -> Problem:
-    from tasks.config import ProblemsConfig
     from tasks.problems.problem import from_rows
-    from tasks.problems.sources import read
+    from tasks.problems.sources import read_file
     from warehouse import Warehouse
 
     if path is not None:
-        config = ProblemsConfig(source="jsonl", path=str(path), train=10**6, evaluation=10**6)
-        found = [problem for problem in read(config).problems if problem.problem_id == problem_id]
+        found = [problem for problem in read_file(path) if problem.problem_id == problem_id]
     else:
         with Warehouse.open(warehouse_location(), read_only=True) as store:
             newest = "SELECT * FROM problems WHERE problem_id = ? ORDER BY created_at DESC LIMIT 1"

@@ -229,6 +229,7 @@ def run_calls(loaded: tuple[CodeType, bool], results: int) -> NoReturn:
     status = 70
     try:
         calls = values.read_calls(os.pread(0, os.fstat(0).st_size, 0))
+        os.lseek(0, 0, os.SEEK_END)
         namespace: dict[str, Any] = {"__name__": "solution", "__builtins__": builtins, "__file__": "main.py"}
         status = execute(loaded[0], namespace)
         if status == 0:

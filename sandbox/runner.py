@@ -373,15 +373,23 @@ def move_pipes() -> tuple[int, int]:
     return inlet, outlet
 
 
+def greet(outlet: int, hello: dict[str, Any]) -> None:
+    """Tell the host what stands, or what was refused."""
+    data = json.dumps(hello).encode()
+    write_all(outlet, struct.pack("<I", len(data)) + data)
+
+
 def main(config: dict[str, Any]) -> None:
     """Pre-import, confine, say what stands, serve."""
     inlet, outlet = move_pipes()
-    cell.prepare(config["preimports"])
-    walls = raise_walls(config)
+    try:
+        cell.prepare(config["preimports"])
+        walls = raise_walls(config)
+    except (confine.WallRefused, ImportError) as error:
+        greet(outlet, {"refused": str(error)})
+        return
+    greet(outlet, {"walls": walls, "python": sys.version.split()[0]})
     server = Server(inlet, outlet, address_space())
-    ready = {"walls": walls, "python": sys.version.split()[0], "pid": os.getpid(), "uid": os.getuid()}
-    hello = json.dumps(ready).encode()
-    write_all(outlet, struct.pack("<I", len(hello)) + hello)
     gc.collect()
     gc.freeze()
     server.serve()

@@ -136,6 +136,8 @@ class Worker:
             if length > 4096:
                 raise RunnerLost("the runner's greeting is too long")
             hello = json.loads(channel.receive(length, deadline))
+            if "refused" in hello:
+                raise RunnerLost(str(hello["refused"]))
             self.walls = require_walls((*self._backend.walls, *hello["walls"]))
             self.python = str(hello["python"])
         except (RunnerLost, SandboxUnavailable, ValueError, KeyError) as error:

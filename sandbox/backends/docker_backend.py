@@ -72,9 +72,13 @@ class DockerBackend:
                 labels={"spo.sandbox": str(index)},
                 host_config=self._host_config(),
             )
-            return ContainerChannel(self._client, container["Id"]), {"uid": 0, "readable": [], "processes": None}
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             raise SandboxUnavailable(f"the Docker engine refuses a container of {self._image!r}: {error}") from error
+        try:
+            return ContainerChannel(self._client, container["Id"]), {"uid": 0, "readable": [], "processes": None}
+        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+            remove(self._client, container["Id"])
+            raise SandboxUnavailable(f"a container of {self._image!r} does not start: {error}") from error
 
     def _host_config(self) -> Any:
         return self._client.api.create_host_config(
@@ -86,6 +90,7 @@ class DockerBackend:
             pids_limit=PROCESSES,
             mem_limit=self._memory_bytes,
             memswap_limit=self._memory_bytes,
+            auto_remove=True,
             log_config={"Type": "none", "Config": {}},
             runtime=self._runtime,
         )
@@ -148,14 +153,20 @@ class ContainerChannel:
             del self._complaints[:-4096]
 
     def close(self) -> None:
-        import docker.errors
-
         self._socket.close()
         self._attached.close()
-        try:
-            self._client.api.remove_container(self._container, force=True)
-        except docker.errors.NotFound:
-            return
+        remove(self._client, self._container)
+
+
+def remove(client: Any, container: str) -> None:
+    """End a container; one that has ended is being removed by the engine already."""
+    import docker.errors
+
+    try:
+        client.api.remove_container(container, force=True)
+    except docker.errors.APIError as error:
+        if error.status_code not in (404, 409):  # gone; going
+            raise
 
 
 # engine and image ------------------------------------------------------------------------------------------------

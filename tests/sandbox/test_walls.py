@@ -1,0 +1,106 @@
+"""A judge starts only behind the walls it insists on, and says which one is missing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox import SandboxUnavailable, describe_walls
+from sandbox.worker import require_walls
+
+ROOT = Path(__file__).parents[2]
+DENY = """
+import sys
+from sandbox import Judge, SandboxUnavailable, Submission, Suite, TestCase, confine
+column = list(confine.ARCHITECTURES).index(confine.platform.machine())
+def deny(program):
+    load = [(confine.LOAD, 0, 0, confine.OFFSET_NR)]
+    confine.prctl(confine.PR_SET_NO_NEW_PRIVS, 1)
+    confine.FilterProgram(load + program + [(confine.RETURN, 0, 0, confine.ALLOW)]).install()
+def landlock():
+    deny([(confine.JUMP_GE, 0, 2, 444), (confine.JUMP_GE, 1, 0, 447), (confine.RETURN, 0, 0, confine.ERRNO | 38)])
+def seccomp():
+    prctl = confine.SYSCALLS["prctl"][column]
+    deny([(confine.JUMP_EQ, 0, 3, prctl), (confine.LOAD, 0, 0, confine.OFFSET_ARG0),
+          (confine.JUMP_EQ, 0, 1, confine.PR_SET_SECCOMP), (confine.RETURN, 0, 0, confine.ERRNO | 22)])
+def start(**options):
+    try:
+        with Judge(workers=1, backend_options=options) as judge:
+            print(judge.judge([Submission("print(1)", Suite("s", (TestCase("", "1"),)))])[0].verdict, *judge.walls)
+    except SandboxUnavailable as error:
+        print("refused:", error)
+"""
+
+
+def told(script: str) -> str:
+    """What a process prints that first takes a wall away from itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", DENY + script], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True, timeout=100, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def test_without_landlock_and_namespaces_nothing_starts():
+    assert "no file-system wall: Landlock is off" in told("landlock(); start(outer='none')")
+
+
+def test_without_seccomp_nothing_starts():
+    words = told("seccomp(); start(outer='none')")
+    assert words.startswith("refused:")
+    assert "seccomp: Invalid argument" in words
+
+
+def test_without_landlock_bubblewrap_is_wall_enough():
+    words = told("landlock(); start(outer='bubblewrap')")
+    if "bubblewrap does not work here" in words:
+        pytest.skip(words)
+    assert words.startswith("accepted bubblewrap")
+    assert "landlock" not in words
+
+
+def test_an_unknown_module_to_preimport_is_named():
+    from sandbox import Judge
+
+    with pytest.raises(SandboxUnavailable, match="no_such_module"):
+        Judge(workers=1, preimports=["no_such_module"])
+
+
+@pytest.mark.parametrize(
+    "walls, missing",
+    [(("landlock:4",), "seccomp"), (("seccomp", "rlimits", "uid"), "file-system"), ((), "seccomp")],
+)
+def test_a_missing_wall_is_named(walls: tuple[str, ...], missing: str):
+    with pytest.raises(SandboxUnavailable, match=missing):
+        require_walls(walls)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("user", ["0", "65534"])
+def test_the_runners_own_walls_stand_inside_a_plain_container(user: str):
+    from sandbox.backends.docker_backend import connect, own_image
+    from sandbox.backends.embedded import interpreter
+
+    try:
+        client = connect(None)
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    command = [interpreter(), "-B", "-c", "import sys; sys.path.insert(0, '/project')\n" + DENY + "start()"]
+    mounts = {str(ROOT / "sandbox"): {"bind": "/project/sandbox", "mode": "ro"}}
+    words = client.containers.run(
+        own_image(client), command, user=user, volumes=mounts, network_mode="none", remove=True
+    ).decode()
+    assert words.startswith("accepted rlimits"), words
+    assert "seccomp" in words
+    assert "landlock" in words
+
+
+def test_a_backend_that_does_not_work_says_why_and_the_others_are_still_described(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    embedded, docker = describe_walls()
+    assert embedded.works
+    assert "seccomp" in embedded.walls
+    assert not docker.works
+    assert "no Docker engine answers" in docker.problem
