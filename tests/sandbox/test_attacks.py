@@ -86,11 +86,15 @@ def test_the_next_program_on_the_same_input_finds_it_untouched(judge: Judge, wha
     assert "2 tokens" in found.detail
 
 
+UNFILTERED = {335, 336}
+"""uretprobe and uprobe: the kernel lets no filter see them; outside a probe they end the caller by SIGILL."""
+
+
 def test_every_system_call_off_the_list_is_refused(judge: Judge):
     column = list(confine.ARCHITECTURES).index(platform.machine())
     known = {**confine.SYSCALLS, **confine.CONDITIONAL}
     refused = [known[name][column] for name in (*confine.SERVER_ONLY, "clone3")]
-    off = sorted({*range(600), *refused} - {numbers[column] for name, numbers in known.items()} | {*refused})
+    off = sorted({*range(600)} - {numbers[column] for numbers in known.values()} - UNFILTERED | {*refused})
     program = f"""
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
