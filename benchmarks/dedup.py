@@ -5,20 +5,37 @@
     python benchmarks/dedup.py --without-peers
 
 Rows are synthetic programs; one in ten is a planted near duplicate of an earlier one (Jaccard at least the threshold).
-A peer that is not installed is named and left out (`pip install datasketch rensa`). One process for each measurement.
+A peer that is not installed is named and left out (`pip install datasketch text-dedup`). One process for each
+measurement. `rensa` is the library that ours proposes pairs with, deciding by its own estimate. `text_dedup` is run as
+its command line on a JSON Lines file of the rows' tokens, with as many permutations and bands.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import multiprocessing
 import resource
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
+from typing import Any
 
-from tasks.problems.dedup import THRESHOLD, near_duplicates, program_tokens, shingles
+from tasks.problems.dedup import (
+    BANDS,
+    PERMUTATIONS,
+    SHINGLE_TOKENS,
+    THRESHOLD,
+    near_duplicates,
+    program_tokens,
+    shingles,
+    similarity,
+)
 
 WORDS = [f"{a}{b}" for a in ("left", "right", "best", "total", "rows", "seen", "queue", "edge") for b in range(40)]
 OPERATORS = ("+", "-", "*", "//", "%")
@@ -59,30 +76,32 @@ def ours(programs: list[str]) -> list[int]:
 
 
 def datasketch(programs: list[str]) -> list[int]:
-    """datasketch's MinHash and LSH with as many permutations; the first hit is taken for the original."""
+    """datasketch's MinHash and LSH with as many permutations and bands; its estimate decides."""
     import datasketch as peer
 
-    index = peer.MinHashLSH(threshold=THRESHOLD, num_perm=64)
+    index = peer.MinHashLSH(num_perm=PERMUTATIONS, params=(BANDS, PERMUTATIONS // BANDS))
+    sketches: list[Any] = []
     result: list[int] = []
-    for row, shingle_set in enumerate(_shingle_bytes(programs)):
-        sketch = peer.MinHash(num_perm=64)
-        sketch.update_batch(shingle_set)
-        hits = list(index.query(sketch))
+    for row, found in enumerate(map(shingles, programs)):
+        sketch = peer.MinHash(num_perm=PERMUTATIONS)
+        sketch.update_batch([shingle.encode() for shingle in found])
+        sketches.append(sketch)
+        hits = [hit for hit in index.query(sketch) if sketches[hit].jaccard(sketch) >= THRESHOLD]
         result.append(min(hits) if hits else row)
         index.insert(row, sketch)
     return result
 
 
 def rensa(programs: list[str]) -> list[int]:
-    """rensa's RMinHash and LSH with as many permutations; hits are decided by its estimate, as its guide does."""
+    """rensa's RMinHash and LSH with as many permutations and bands; its estimate decides."""
     import rensa as peer
 
-    index = peer.RMinHashLSH(threshold=THRESHOLD, num_perm=64, num_bands=16)
-    sketches: list[object] = []
+    index = peer.RMinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, num_bands=BANDS)
+    sketches: list[Any] = []
     result: list[int] = []
-    for row, shingle_set in enumerate(_shingle_bytes(programs)):
-        sketch = peer.RMinHash(num_perm=64, seed=42)
-        sketch.update([shingle.decode() for shingle in shingle_set])
+    for row, found in enumerate(map(shingles, programs)):
+        sketch = peer.RMinHash(num_perm=PERMUTATIONS, seed=42)
+        sketch.update(list(found))
         hits = [hit for hit in index.query(sketch) if sketches[hit].jaccard(sketch) >= THRESHOLD]
         result.append(min(hits) if hits else row)
         index.insert(row, sketch)
@@ -90,7 +109,41 @@ def rensa(programs: list[str]) -> list[int]:
     return result
 
 
-METHODS: dict[str, Callable[[list[str]], list[int]]] = {"ours": ours, "datasketch": datasketch, "rensa": rensa}
+def text_dedup(programs: list[str]) -> list[int]:
+    """text-dedup's command; a row that it removes counts as a duplicate of the row it was made from, if it was."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder, "rows.jsonl")
+        with rows.open("w") as file:
+            file.writelines(json.dumps({"row": i, "text": _words(text)}) + "\n" for i, text in enumerate(programs))
+        options = {"path": "json", "data_files": rows, "split": "train", "cache_dir": f"{folder}/cache"}
+        options |= {"output": f"{folder}/kept", "column": "text", "batch_size": 10_000, "num_proc": 1}
+        options |= {"ngram": SHINGLE_TOKENS, "num_perm": PERMUTATIONS, "b": BANDS, "r": PERMUTATIONS // BANDS}
+        options |= {"threshold": THRESHOLD, "min_length": SHINGLE_TOKENS}
+        arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+        command = [sys.executable, "-m", "text_dedup.minhash", *arguments]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder)
+        kept = set(_kept_rows(Path(folder, "kept")))
+    source = planted(len(programs))[1]
+    return [row if row in kept else source.get(row, -1) for row in range(len(programs))]
+
+
+def _words(program: str) -> str:
+    """The program's tokens as words, since text-dedup looks at letters and digits only."""
+    return " ".join(t if t.isalnum() else "op" + t.encode().hex() for t in program_tokens(program))
+
+
+def _kept_rows(folder: Path) -> Iterator[int]:
+    import datasets
+
+    yield from datasets.load_from_disk(str(folder))["row"]
+
+
+METHODS: dict[str, Callable[[list[str]], list[int]]] = {
+    "ours": ours,
+    "datasketch": datasketch,
+    "rensa": rensa,
+    "text_dedup": text_dedup,
+}
 
 
 def _measured(name: str, rows: int) -> str:
@@ -105,24 +158,25 @@ def _run(name: str, rows: int) -> tuple[float, float, float, float]:
     """CPU seconds, memory on top of the rows, and how many planted rows were found and how many found were right."""
     programs, source = planted(rows)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.process_time()
+    started = _cpu_s()
     found = METHODS[name](programs)
-    cpu_s = time.process_time() - started
-    memory_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    cpu_s = _cpu_s() - started
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    memory_mib = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, children) / 1024
     called = {row for row, first in enumerate(found) if first != row}
-    checked = shingles(programs, program_tokens)
-    true = {row for row, origin in source.items() if checked.similarity(row, origin) >= THRESHOLD}
-    hit = {row for row in true if found[row] == found[source[row]] or found[row] == source[row]}
-    right = {row for row in called if checked.similarity(row, found[row]) >= THRESHOLD}
+    true = {row for row, origin in source.items() if _alike(programs, row, origin)}
+    hit = {row for row in true if found[row] in (found[source[row]], source[row])}
+    right = {row for row in called if found[row] >= 0 and _alike(programs, row, found[row])}
     return cpu_s, memory_mib, len(hit) / max(1, len(true)), len(right) / max(1, len(called))
 
 
-def _shingle_bytes(programs: list[str]) -> list[list[bytes]]:
-    result: list[list[bytes]] = []
-    for program in programs:
-        tokens = program_tokens(program)
-        result.append(list({" ".join(tokens[i : i + 5]).encode() for i in range(max(1, len(tokens) - 4))}))
-    return result
+def _cpu_s() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _alike(programs: list[str], row: int, other: int) -> bool:
+    return similarity(shingles(programs[row]), shingles(programs[other])) >= THRESHOLD
 
 
 def _line(random: Random) -> str:
