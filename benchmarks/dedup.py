@@ -110,7 +110,7 @@ def rensa(programs: list[str]) -> list[int]:
 
 
 def text_dedup(programs: list[str]) -> list[int]:
-    """text-dedup's command; a row that it removes counts as a duplicate of the row it was made from, if it was."""
+    """text-dedup's command; a row that it removes counts as a duplicate of its planted twin, if it has one."""
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder, "rows.jsonl")
         with rows.open("w") as file:
@@ -124,7 +124,8 @@ def text_dedup(programs: list[str]) -> list[int]:
         subprocess.run(command, check=True, capture_output=True, cwd=folder)
         kept = set(_kept_rows(Path(folder, "kept")))
     source = planted(len(programs))[1]
-    return [row if row in kept else source.get(row, -1) for row in range(len(programs))]
+    twin = {origin: row for row, origin in source.items()} | source
+    return [row if row in kept else twin.get(row, -1) for row in range(len(programs))]
 
 
 def _words(program: str) -> str:
@@ -165,7 +166,7 @@ def _run(name: str, rows: int) -> tuple[float, float, float, float]:
     memory_mib = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, children) / 1024
     called = {row for row, first in enumerate(found) if first != row}
     true = {row for row, origin in source.items() if _alike(programs, row, origin)}
-    hit = {row for row in true if found[row] in (found[source[row]], source[row])}
+    hit = {row for row in true if found[row] in (found[source[row]], source[row]) or found[source[row]] == row}
     right = {row for row in called if found[row] >= 0 and _alike(programs, row, found[row])}
     return cpu_s, memory_mib, len(hit) / max(1, len(true)), len(right) / max(1, len(called))
 
