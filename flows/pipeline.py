@@ -110,8 +110,10 @@ def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
     """Paths in the configuration made independent of the folder a worker happens to run in."""
     root = Path(os.environ.get("SPO_ROOT", "."))
     tree = config.model_dump(mode="json")
-    if config.problems.path:
-        tree["problems"]["path"] = str((root / config.problems.path).absolute())
+    for section in (tree["problems"], *tree["problems"]["evaluation_sets"]):
+        if section["path"]:
+            section["path"] = str((root / section["path"]).absolute())
+    tree["corpus"]["files"] = [str((root / path).absolute()) for path in config.corpus.files]
     local = root / config.reference.model
     if config.reference.model != "miniature" and local.exists():
         tree["reference"]["model"] = str(local.absolute())

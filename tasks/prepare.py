@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from tasks import pretrain, runs
+from tasks import pretrain
 from tasks.config import RunConfig
 from tasks.engines import checkpoint
 from tasks.problems import problem as problems_module
-from tasks.problems.decontamination import decontaminate
+from tasks.problems.decontamination import Overlap, decontaminate
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import Template, template_for
 from tasks.problems.sources import Objection, ReadReport, read
@@ -27,7 +27,7 @@ class NoUsableProblems(StageError):
 def inputs(context: Context) -> dict[str, Any]:
     """The problems' content and the name of the reference; a file is read here so that an edit is noticed."""
     report = read(context.config.problems)
-    return {"problems": fingerprint(report.problems)}
+    return {"problems": fingerprint([*report.problems, *report.unjudgeable])}
 
 
 def body(context: Context) -> dict[str, Any]:
@@ -39,8 +39,9 @@ def body(context: Context) -> dict[str, Any]:
     report = read(config.problems, _too_long(template, tokenizer, config))
     left_out = dict(report.left_out)
     kept, prompts = _encode(report, template, tokenizer, config)
+    pairs: list[Overlap] = []
     if config.problems.source != "miniature":  # whose splits are disjoint by construction
-        kept, prompts = _decontaminated(context, kept, prompts, left_out)
+        kept, prompts, pairs = _decontaminated(kept, prompts, report, left_out)
     _check(kept, report, left_out)
     batch = f"problems/{fingerprint([*kept, *report.unjudgeable])}"
     store = context.warehouse
@@ -68,6 +69,7 @@ def body(context: Context) -> dict[str, Any]:
         "reference": str(folder),
         "template_id": template.template_id,
         "left_out": left_out,
+        "overlaps": [asdict(pair) for pair in pairs],
         "rows": len(kept),
         "summary": f"{train} training and {len(kept) - train} evaluation problems"
         + (f", {gone} left out" if gone else "")
@@ -124,19 +126,24 @@ def _encode(
 
 
 def _decontaminated(
-    context: Context, kept: list[Problem], prompts: list[dict[str, Any]], left_out: dict[str, int]
-) -> tuple[list[Problem], list[dict[str, Any]]]:
-    """Without the training problems that are evaluation problems in other words; every pair is written down."""
+    kept: list[Problem], prompts: list[dict[str, Any]], report: ReadReport, left_out: dict[str, int]
+) -> tuple[list[Problem], list[dict[str, Any]], list[Overlap]]:
+    """Without the training problems that are evaluation problems in other words, and the pairs that were found.
+
+    Evaluation problems count even if they cannot be judged: their statements are known to be tested elsewhere.
+    """
     train = [problem for problem in kept if problem.split == "train"]
     evaluation = [problem for problem in kept if problem.split == "evaluation"]
-    clean, pairs = decontaminate(train, evaluation)
-    for pair in pairs:
-        message = f"{pair.train_id} is {pair.evaluation_id}: {pair.reason}"
-        runs.note(context.warehouse, context.run_id, stage="prepare", kind="decontaminated", message=message)
+    unjudged = [problem for problem in report.unjudgeable if problem.split == "evaluation"]
+    clean, pairs = decontaminate(train, [*evaluation, *unjudged])
     names = {problem.problem_id for problem in [*clean, *evaluation]}
     if len(clean) < len(train):
         left_out["training problem that is an evaluation problem"] = len(train) - len(clean)
-    return [p for p in kept if p.problem_id in names], [row for row in prompts if row["problem_id"] in names]
+    return (
+        [problem for problem in kept if problem.problem_id in names],
+        [row for row in prompts if row["problem_id"] in names],
+        pairs,
+    )
 
 
 def limited(problem: Problem, config: RunConfig) -> Problem:
@@ -175,7 +182,7 @@ def _check(kept: list[Problem], report: ReadReport, left_out: dict[str, int]) ->
 
 STAGE = Stage(
     name="prepare",
-    version=1,
+    version=2,
     sections=("problems", "reference", "sandbox"),
     inputs=inputs,
     body=body,

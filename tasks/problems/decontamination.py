@@ -1,18 +1,23 @@
 """Training problems that are evaluation problems in other clothes, found by their statements and by their tests.
 
-Statements are compared by word n-grams after normalisation (case, punctuation, formula marks and layout are dropped,
-one-letter names and numbers count as one word each), so copies with other white space, renamed variables or reordered
-sections still share most n-grams. N-grams that occur in many problems ("the first line contains ...") are left out.
-Problems are also the same when they share enough tests, whatever their statements say.
+Three signs, each with a threshold of its own:
+
+* Statements share word n-grams after normalisation (case, punctuation, formula marks and layout are dropped, one-letter
+  names and numbers count as one word each), so copies with other white space, renamed variables or reordered sections
+  still share most of them. N-grams that occur in many problems ("the first line contains ...") are left out.
+* Whole statements are near duplicates: MinHash (rensa) over all n-grams proposes pairs, their sets decide. It finds
+  copies of which little is left once common n-grams are out, as when one problem is in a set many times.
+* Problems share enough tests, whatever their statements say.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tasks.problems.dedup import BANDS, PERMUTATIONS, rensa, similarity, sketch_of
 from tasks.problems.problem import Problem
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
@@ -32,6 +37,8 @@ class Thresholds:
     common: float = 0.05
     """N-grams in more than this share of all problems (and in more than `common_at_least`) say nothing."""
     common_at_least: int = 4
+    near_duplicate: float = 0.7
+    """Jaccard similarity of all n-grams from which two statements of at least `fewest_ngrams` are near duplicates."""
     shared_tests: int = 3
     """Number of equal tests (input and output) that make two problems the same ..."""
     shared_share: float = 0.5
@@ -49,10 +56,10 @@ class Overlap:
     containment: float
     """Share of the shorter statement's telling n-grams in the other statement."""
     jaccard: float
-    """Jaccard similarity of the telling n-grams."""
+    """Jaccard similarity of all n-grams of the statements."""
     shared_tests: int
     reason: str
-    """`statement`, `tests`, or `statement and tests`."""
+    """What of `shared phrases`, `near duplicate` and `tests` holds, joined by "and"."""
 
 
 def decontaminate(
@@ -72,27 +79,29 @@ def overlaps(
     Time and memory grow with the number of words and with the number of pairs that share an n-gram or a test.
     """
     limits = thresholds or Thresholds()
-    grams = _telling_ngrams([*train, *evaluation], limits)
-    train_grams, evaluation_grams = grams[: len(train)], grams[len(train) :]
-    train_tests, evaluation_tests = ([_tests(p, limits) for p in problems] for problems in (train, evaluation))
-    shared_grams = _shared(train_grams, evaluation_grams)
-    shared_tests = _shared(train_tests, evaluation_tests)
+    both = [[normal_words(problem.statement) for problem in problems] for problems in (train, evaluation)]
+    texts = [[_ngrams(words, limits.words) for words in side] for side in both]
+    telling = _telling(texts, limits)
+    tests = [[_tests(problem, limits) for problem in problems] for problems in (train, evaluation)]
+    shared_grams, shared_tests = _shared(*telling), _shared(*tests)
     found: list[Overlap] = []
-    for i, j in sorted({*shared_grams, *shared_tests}):
-        common = shared_grams.get((i, j), 0)
-        smaller = min(len(train_grams[i]), len(evaluation_grams[j]))
-        containment = common / smaller if smaller >= limits.fewest_ngrams else 0.0
-        tests = shared_tests.get((i, j), 0)
-        least = max(1, min(len(train_tests[i]), len(evaluation_tests[j])))
-        same_tests = tests >= min(limits.shared_tests, least) and tests / least >= limits.shared_share
-        reasons = [("statement", containment >= limits.containment), ("tests", same_tests)]
-        reason = " and ".join(name for name, holds in reasons if holds)
-        if reason:
-            union = len(train_grams[i]) + len(evaluation_grams[j]) - common
-            jaccard = common / union if union else 0.0
+    for i, j in sorted({*shared_grams, *shared_tests, *_near_duplicates(*texts, limits)}):
+        smaller = min(len(telling[0][i]), len(telling[1][j]))
+        containment = shared_grams[i, j] / smaller if smaller >= limits.fewest_ngrams else 0.0
+        jaccard = similarity(texts[0][i], texts[1][j])
+        long_enough = min(len(texts[0][i]), len(texts[1][j])) >= limits.fewest_ngrams
+        least = max(1, min(len(tests[0][i]), len(tests[1][j])))
+        same = shared_tests[i, j]
+        signs = {
+            "shared phrases": containment >= limits.containment,
+            "near duplicate": long_enough and jaccard >= limits.near_duplicate,
+            "tests": same >= min(limits.shared_tests, least) and same / least >= limits.shared_share,
+        }
+        if any(signs.values()):
+            reason = " and ".join(name for name, holds in signs.items() if holds)
             ids = (train[i].problem_id, evaluation[j].problem_id)
-            found.append(Overlap(*ids, containment, jaccard, tests, reason))
-    return sorted(found, key=lambda overlap: (-overlap.containment, -overlap.shared_tests))
+            found.append(Overlap(*ids, containment, jaccard, same, reason))
+    return sorted(found, key=lambda overlap: (-overlap.containment, -overlap.jaccard, -overlap.shared_tests))
 
 
 def normal_words(statement: str) -> list[str]:
@@ -101,25 +110,38 @@ def normal_words(statement: str) -> list[str]:
     return ["0" if word.isdigit() else "v" if len(word) == 1 else word for word in words]
 
 
-def _telling_ngrams(problems: Sequence[Problem], limits: Thresholds) -> list[set[int]]:
-    everything = [_ngrams(normal_words(problem.statement), limits.words) for problem in problems]
-    seen = Counter(gram for grams in everything for gram in grams)
-    most = max(limits.common_at_least, limits.common * len(problems))
-    return [{gram for gram in grams if seen[gram] <= most} for grams in everything]
+def _telling(texts: list[list[set[str]]], limits: Thresholds) -> list[list[set[str]]]:
+    """Each text's n-grams without those that many texts have."""
+    seen = Counter(gram for side in texts for grams in side for gram in grams)
+    most = max(limits.common_at_least, limits.common * sum(map(len, texts)))
+    return [[{gram for gram in grams if seen[gram] <= most} for grams in side] for side in texts]
 
 
-def _ngrams(words: list[str], length: int) -> set[int]:
-    return {hash(tuple(words[start : start + length])) for start in range(len(words) - length + 1)}
+def _near_duplicates(
+    train: Sequence[set[str]], evaluation: Sequence[set[str]], limits: Thresholds
+) -> Iterator[tuple[int, int]]:
+    """Pairs that MinHash proposes."""
+    index = rensa.RMinHashLSH(threshold=limits.near_duplicate, num_perm=PERMUTATIONS, num_bands=BANDS)
+    for j, grams in enumerate(evaluation):
+        if grams:
+            index.insert(j, sketch_of(grams))
+    for i, grams in enumerate(train):
+        if grams:
+            yield from ((i, j) for j in index.query(sketch_of(grams)))
 
 
-def _tests(problem: Problem, limits: Thresholds) -> set[int]:
+def _ngrams(words: list[str], length: int) -> set[str]:
+    return {" ".join(words[start : start + length]) for start in range(len(words) - length + 1)}
+
+
+def _tests(problem: Problem, limits: Thresholds) -> set[tuple[str, str]]:
     pairs = [(" ".join(test.input.split()), " ".join(test.expected.split())) for test in problem.tests]
-    return {hash(pair) for pair in pairs if len(pair[0]) + len(pair[1]) >= limits.shortest_test}
+    return {pair for pair in pairs if len(pair[0]) + len(pair[1]) >= limits.shortest_test}
 
 
-def _shared(train: Sequence[Iterable[int]], evaluation: Sequence[Iterable[int]]) -> Counter[tuple[int, int]]:
+def _shared(train: Sequence[Iterable[Hashable]], evaluation: Sequence[Iterable[Hashable]]) -> Counter[tuple[int, int]]:
     """Number of common elements of every pair that has some."""
-    holders: dict[int, list[int]] = {}
+    holders: dict[Hashable, list[int]] = {}
     for index, elements in enumerate(evaluation):
         for element in elements:
             holders.setdefault(element, []).append(index)

@@ -1,4 +1,4 @@
-"""Published problem sets in their own layouts: CodeContests, TACO, APPS and LiveCodeBench, one JSON object a line.
+"""Published problem sets in their own fields: CodeContests, TACO, APPS, LiveCodeBench, HumanEval and MBPP.
 
 Only Python 3 programs are kept as solutions. Tests that call a function become assert statements.
 """
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from sandbox import Checker, TestCase
+from tasks.problems import own_layout
 from tasks.problems.own_layout import FILES, IMAGES, NO_TESTS, limits
 from tasks.problems.problem import Problem, Solution, Style
 from tasks.problems.records import Record
@@ -101,11 +102,48 @@ def livecodebench(record: Record, problem_set: str) -> Problem:
     )
 
 
+def humaneval(record: Record, problem_set: str) -> Problem:
+    """A HumanEval problem: the prompt is the statement, its check the one test."""
+    entry_point = record.text("entry_point")
+    prompt = record.text("prompt")
+    own = {
+        "problem_id": record.text("task_id"),
+        "statement": prompt,
+        "style": "function",
+        "entry_point": entry_point,
+        "test_code": record.text("test"),
+        "test_call": f"check({entry_point})",
+        "solutions": [{"code": prompt + record.text("canonical_solution"), "origin": "HumanEval"}],
+        "source": "HumanEval",
+        "license": "MIT",
+    }
+    return own_layout.read_problem(Record(record.where, own), problem_set)
+
+
+def mbpp(record: Record, problem_set: str) -> Problem:
+    """An MBPP problem, of the full or the sanitized set; the first assert is shown, since it names the function."""
+    tests = record.texts("test_list")
+    if not tests:
+        raise record.error("test_list", "is empty")
+    setup = "\n".join([*record.texts("test_imports"), record.text("test_setup_code", "")]).strip()
+    text = record.text("text", "") or record.text("prompt")
+    own = {
+        "problem_id": f"mbpp/{record.data.get('task_id')}",
+        "statement": f"{text}\n\nThe function must pass this test:\n\n{tests[0]}\n",
+        "style": "function",
+        "test_list": tests,
+        "challenge_test_list": record.texts("challenge_test_list"),
+        "test_setup_code": setup,
+        "solutions": [{"code": record.text("code"), "origin": "MBPP"}],
+        "source": "MBPP",
+        "license": "CC BY 4.0",
+    }
+    return own_layout.read_problem(Record(record.where, own), problem_set)
+
+
 def _from_input_output(
     record: Record, problem_set: str, problem_id: str, *, limits: tuple[float | None, float | None], licence: str
 ) -> Problem:
-    from tasks.problems import own_layout
-
     statement = record.text("question")
     tests, style, name = _input_output_tests(record)
     reason = None if tests else NO_TESTS

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from tasks.problems.problem import ProblemError
+from warehouse.errors import InvalidRows
+from warehouse.foreign import parquet_rows
 
 
 class InvalidProblem(ProblemError):
@@ -101,13 +103,44 @@ class Record:
         return InvalidProblem(f"{self.where}: field '{self.path}{name}' {reason}")
 
 
-def read_json_lines(path: Path) -> Iterator[Record]:
-    """The records of a JSON Lines file, plain or gzip; empty lines are passed over. Raises InvalidProblem."""
-    if path.suffix == ".parquet":
-        command = f"COPY (FROM '{path}') TO '{path.with_suffix('.jsonl')}' (FORMAT json)"
-        raise InvalidProblem(
-            f'{path}: is Parquet; convert it first: python -c "import duckdb; duckdb.sql(\\"{command}\\")"'
-        )
+def read_records(path: Path) -> Iterator[Record]:
+    """The records of a file, of a folder's files or of those that a pattern names, in the order of their names.
+
+    Read are JSON Lines (`.jsonl`, `.json`, plain or `.gz`; empty lines are passed over) and Parquet (`.parquet`).
+    Raises InvalidProblem.
+    """
+    for file in files_of(path):
+        yield from _parquet(file) if file.suffix == ".parquet" else _json_lines(file)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that `path` means: itself, what the folder holds, or what the pattern matches."""
+    if path.is_file():
+        return [path]
+    found = path.rglob("*") if path.is_dir() else path.parent.glob(path.name)
+    files = sorted(file for file in found if file.is_file() and _readable(file))
+    if not files:
+        raise InvalidProblem(f"{path}: cannot be read: no such file, and no folder or pattern with {_KNOWN} files")
+    return files
+
+
+_SUFFIXES = (".jsonl", ".json", ".parquet")
+_KNOWN = ".jsonl, .json, .gz or .parquet"
+
+
+def _readable(path: Path) -> bool:
+    return Path(path.name.removesuffix(".gz")).suffix in _SUFFIXES
+
+
+def _parquet(path: Path) -> Iterator[Record]:
+    try:
+        for number, row in enumerate(parquet_rows(path), start=1):
+            yield Record(f"{path}:{number}", row)
+    except InvalidRows as error:
+        raise InvalidProblem(f"{path}: cannot be read: {error}") from error
+
+
+def _json_lines(path: Path) -> Iterator[Record]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as lines:

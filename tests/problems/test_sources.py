@@ -150,11 +150,6 @@ def test_missing_or_broken_file_is_named(tmp_path: Path) -> None:
             read_file(path)
 
 
-def test_parquet_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
-    with pytest.raises(InvalidProblem, match=r"train\.parquet: is Parquet; convert it first: python -c .*train\.jsonl"):
-        read_file(tmp_path / "train.parquet")
-
-
 def test_split_of_a_problem_does_not_depend_on_the_other_problems(tmp_path: Path) -> None:
     lines = [LINE | {"problem_id": f"site/{number}"} for number in range(300)]
     config = ProblemsConfig(source="jsonl", path="x", train=300, evaluation=100)

@@ -96,6 +96,6 @@ def test_a_training_problem_in_the_evaluation_set_is_taken_out_and_listed(with_m
     path = write(tmp_path / "twins.jsonl", records)
     problems = {"source": "jsonl", "path": str(path), "train": 8, "evaluation": 8}
     manifest = prepare(with_models, path, problems=problems)
-    pairs = with_models.value("SELECT count(*) FROM run_events WHERE kind = 'decontaminated'")
-    assert pairs > 0
-    assert manifest["left_out"]["training problem that is an evaluation problem"] > 0
+    removed = {pair["train_id"] for pair in manifest["overlaps"]}
+    assert len(removed) == manifest["left_out"]["training problem that is an evaluation problem"] > 0
+    assert all(pair["reason"] for pair in manifest["overlaps"])
