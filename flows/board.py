@@ -1,20 +1,25 @@
 """The stage table of a run: what each stage is doing, how fast, and how long it will take.
 
-It lives in the Prefect run as one table artifact that is updated in place, so that the terminal, the web page and
-another machine see the same.
+It lives in the Prefect run as a table artifact that is updated in place, so that the terminal, the web page and
+another machine see the same; the web page also gets a progress bar per stage.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 PUBLISH_EVERY_S = 2.0
 LOG_EVERY_S = 15.0
+BAR_EVERY_S = 10.0
 RATE_WINDOW_S = 60.0
 ARTIFACT_KEY = "spo-stages"
 
@@ -58,12 +63,13 @@ class Board:
             self._marks = []
         self._marks = [m for m in self._marks if now - m[0] <= RATE_WINDOW_S] + [(now, done)]
         line = self.lines[stage]
+        new_shard = shard(note) is not None and shard(note) != shard(line.note)
         line.done, line.total, line.unit, line.note = done, total, unit, note
         (then, before), elapsed = self._marks[0], now - self._marks[0][0]
         line.rate = (done - before) / elapsed if elapsed > 0 else 0.0
         line.remaining_s = (total - done) / line.rate if line.rate > 0 else None
         line.seconds = now - self._started.get(stage, then)
-        if now - self._logged >= LOG_EVERY_S:
+        if new_shard or now - self._logged >= LOG_EVERY_S:
             self._logged = now
             self.log(describe(line))
         self._push(force=False)
@@ -103,29 +109,52 @@ class OneLine:
 
 
 class Publisher:
-    """Writes the board into the current Prefect run as one artifact, updated in place."""
+    """Writes the board into the current Prefect run: one table, and one progress bar per stage, updated in place."""
 
-    def __init__(self, flow_run_id: UUID) -> None:
-        self._flow_run_id = flow_run_id
-        self._artifact_id: UUID | None = None
+    def __init__(self, flow_run_id: UUID, title: str) -> None:
+        self._flow_run_id, self._title = flow_run_id, title
+        self._artifacts: dict[str, UUID] = {}
+        self._bars: dict[str, tuple[float, float]] = {}
+        """Per stage: the percentage shown, and when."""
 
     def __call__(self, lines: list[dict[str, Any]]) -> None:
         import httpx
         from prefect.client.orchestration import get_client
-        from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 
-        data = json.dumps(lines)
         with get_client(sync_client=True) as client:
             try:
-                if self._artifact_id is None:
-                    artifact = ArtifactCreate(
-                        key=ARTIFACT_KEY, type="table", data=data, description="Stages", flow_run_id=self._flow_run_id
-                    )
-                    self._artifact_id = client.create_artifact(artifact).id
-                else:
-                    client.update_artifact(self._artifact_id, ArtifactUpdate(data=data))
+                self._put(client, ARTIFACT_KEY, "table", json.dumps(lines))
+                for stage, percent in self._moved(lines):
+                    self._put(client, f"spo-progress-{slug(stage)}", "progress", percent)
             except httpx.HTTPError:
-                return  # the next push carries the whole table again
+                return  # the next push carries everything again
+
+    def _moved(self, lines: list[dict[str, Any]]) -> list[tuple[str, float]]:
+        """Bars that have to be drawn again: of stages that have work to count, now and then and at their end."""
+        now, found = time.monotonic(), list[tuple[str, float]]()
+        for line in lines:
+            if line["total"] == 0:
+                continue
+            percent = 100.0 if line["state"] == "done" else round(100 * line["done"] / line["total"], 1)
+            shown, at = self._bars.get(line["stage"], (-1.0, 0.0))
+            if percent != shown and (now - at >= BAR_EVERY_S or line["state"] != "running"):
+                self._bars[line["stage"]] = percent, now
+                found.append((line["stage"], percent))
+        return found
+
+    def _put(self, client: SyncPrefectClient, key: str, kind: str, data: Any) -> None:
+        from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+
+        if key in self._artifacts:
+            client.update_artifact(self._artifacts[key], ArtifactUpdate(data=data))
+            return
+        artifact = ArtifactCreate(key=key, type=kind, data=data, description=self._title, flow_run_id=self._flow_run_id)
+        self._artifacts[key] = client.create_artifact(artifact).id
+
+
+def slug(name: str) -> str:
+    """`name` as a part of an artifact's key: small letters, digits and dashes."""
+    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 class Log:
@@ -135,6 +164,12 @@ class Log:
         from prefect import get_run_logger
 
         get_run_logger().info(message)
+
+
+def shard(note: str) -> str | None:
+    """The unit of work that a note names: `shard 3 of 6` or `wave 2`."""
+    found = re.match(r"(shard|wave) \d+", note)
+    return found and found.group()
 
 
 def describe(line: Line) -> str:

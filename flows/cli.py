@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from flows import judge_command, study_command, warehouse_commands
-from flows.settings import api_url, home, recipe_names, warehouse_location
+from flows import judge_command, run_commands, study_command, warehouse_commands
+from flows.settings import recipe_names, warehouse_location
 
 app = typer.Typer(
     name="spo",
@@ -24,6 +23,10 @@ app = typer.Typer(
 )
 console = Console()
 errors = Console(stderr=True)
+app.command()(run_commands.run)
+app.command()(run_commands.resume)
+app.command()(run_commands.plan)
+app.command()(run_commands.status)
 app.command()(judge_command.judge)
 app.command()(study_command.study)
 app.command()(warehouse_commands.compact)
@@ -64,43 +67,6 @@ def down() -> None:
     from flows import embedded
 
     embedded.down(_say)
-
-
-@app.command()
-def run(
-    recipe: Annotated[str, typer.Argument(help="Recipe name or TOML file.")] = "tiny",
-    set_: Annotated[list[str], typer.Option("--set", "-s", help="Override, e.g. train.steps=40.")] = [],  # noqa: B006
-    stage: Annotated[str | None, typer.Option(help="Run one stage only.")] = None,
-    resume: Annotated[str | None, typer.Option("--run", help="Continue this run instead of creating one.")] = None,
-    force: Annotated[list[str], typer.Option(help="Stage to run even if it is done.")] = [],  # noqa: B006
-    pin: Annotated[int | None, typer.Option(help="Snapshot at which inputs are read.")] = None,
-    summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
-) -> None:
-    """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
-    from flows import embedded, watching
-    from tasks import config as configuration
-
-    overrides: dict[str, Any] = {}
-    configuration.merge(overrides, dict(_assignment(text) for text in set_))
-    if resume is None:
-        configuration.load(recipe, overrides, folder=Path(__file__).parent / "recipes")
-    if not embedded.healthy():
-        embedded.up(_say)
-    parameters: dict[str, Any] = {"pin": pin, "force": force if stage is None else stage in force}
-    if resume is None:
-        parameters |= {"recipe": recipe, "overrides": overrides}
-    else:
-        parameters |= {"run": resume}
-    deployment = f"spo/{stage or 'full-pipeline'}"
-    _say(f"submitting {deployment} to {api_url()}")
-    flow_run_id = watching.submit(deployment, parameters)
-    state = watching.watch(flow_run_id, console)
-    if state != "COMPLETED":
-        _explain(str(flow_run_id), state)
-    if summary and stage is None:
-        from flows import summary as ending
-
-        ending.show(console)
 
 
 @app.command()
@@ -151,36 +117,6 @@ def doctor() -> None:
 
     worst = examination.show(console)
     raise typer.Exit(1 if worst else 0)
-
-
-def _assignment(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        _fail(f"--set needs name=value, got {text!r}")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value
-
-
-def _explain(flow_run_id: str, state: str) -> NoReturn:
-    from tasks import runs as known
-    from warehouse import Warehouse
-
-    with Warehouse.open(warehouse_location(), read_only=True) as store:
-        run_id = store.value("SELECT run_id FROM run_events WHERE kind = 'created' AND message = ?", [flow_run_id])
-        run_id = run_id or known.latest(store)
-        reason = store.value(
-            "SELECT stage || ': ' || message FROM run_events WHERE run_id = ? AND kind = 'failed' "
-            "ORDER BY created_at DESC LIMIT 1",
-            [run_id],
-        )
-    _fail(
-        f"the run ended as {state}; {reason or 'see the flow run in the server'}\n"
-        f"resume with: spo run --run {run_id}\n"
-        f"          or: prefect deployment run spo/full-pipeline -p run={run_id} --watch\n"
-        f"logs: {home() / 'logs' / 'worker.log'}"
-    )
 
 
 def _table(rows: list[dict[str, Any]], limit: int) -> None:

@@ -13,7 +13,8 @@ from rich.console import Console
 from flows import embedded
 from flows.settings import api_url, home, warehouse_location
 
-PACKAGES = ("spo-pipeline", "torch", "transformers", "deepspeed", "prefect", "duckdb", "pyarrow", "vllm", "docker")
+PACKAGES = ("spo-pipeline", "torch", "transformers", "deepspeed", "prefect", "duckdb", "pyarrow")
+OPTIONAL = ("vllm", "ray", "docker")
 LOW_DISK_BYTES = 5 << 30
 
 Finding = tuple[bool, str]
@@ -36,11 +37,11 @@ def show(console: Console) -> bool:
 
 def _versions() -> Finding:
     found: list[str] = []
-    for package in PACKAGES:
+    for package in (*PACKAGES, *OPTIONAL):
         try:
             found.append(f"{package} {version(package)}")
         except PackageNotFoundError:
-            found.append(f"{package} not installed" + (" (optional)" if package in {"vllm", "docker"} else ""))
+            found.append(f"{package} not installed" + (" (optional)" if package in OPTIONAL else ""))
     missing = any("not installed" in line and "optional" not in line for line in found)
     return not missing, f"Python {platform.python_version()}; " + ", ".join(found)
 
@@ -72,6 +73,8 @@ def _server() -> Finding:
     alive = embedded.running()
     if embedded.healthy():
         return True, f"answers at {api_url()}; worker {'running' if alive['worker'] else 'not running'}"
+    if alive["server"]:
+        return False, f"its process is there, but {api_url()} does not answer; `spo down`, then `spo up`"
     return True, "not running; `spo up` starts it"
 
 

@@ -23,12 +23,10 @@ from typing import Any
 
 import psutil
 
-from flows.settings import api_url, home, port, warehouse_location
+from flows.settings import POOL, api_url, home, port, recipe_names, warehouse_location
 
-POOL = "spo"
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
-DEPLOYMENT_FILES = ("prefect.yaml", "flows/pipeline.py", "tasks/config.py")
 PROJECT = Path(__file__).parent.parent
 
 Say = Callable[[str], None]
@@ -61,7 +59,7 @@ def up(say: Say) -> None:
         )
         _write_state(state)
         say("worker started")
-    fingerprint = hashlib.sha256(b"".join((PROJECT / name).read_bytes() for name in DEPLOYMENT_FILES)).hexdigest()
+    fingerprint = _fingerprint()
     if state.get("deployed") != fingerprint:
         _deploy(say)
         _write_state(state | {"deployed": fingerprint})
@@ -151,14 +149,17 @@ def _start(arguments: list[str], name: str) -> dict[str, Any]:
     return {"pid": process.pid, "created": psutil.Process(process.pid).create_time()}
 
 
+def _fingerprint() -> str:
+    """Identity of everything that the deployments are made of; recipes count by name."""
+    files = [PROJECT / "prefect.yaml", PROJECT / "tasks" / "config.py", *sorted((PROJECT / "flows").glob("*.py"))]
+    content = b"".join(path.read_bytes() for path in files) + "\n".join(recipe_names()).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
 def _deploy(say: Say) -> None:
-    prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
-    for command in (["work-pool", "create", POOL, "--type", "process", "--overwrite"], ["deploy", "--all"]):
-        result = subprocess.run([*prefect, *command], env=environment(), cwd=PROJECT, capture_output=True, text=True)
-        if result.returncode:
-            output = (result.stdout + result.stderr)[-3000:]
-            raise DidNotStart(f"`prefect {' '.join(command)}` failed:\n{output}")
-    say("deployments are in place")
+    from flows import deploying
+
+    deploying.deploy(say, environment(), PROJECT)
 
 
 def _alive(record: dict[str, Any] | None) -> psutil.Process | None:

@@ -23,8 +23,11 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import WithJsonSchema
 
+from flows import results
 from flows.board import Board, Log, OneLine, Publisher
+from flows.retrying import RETRY_DELAYS_S, worth_retrying
 from flows.settings import RECIPES, STAGES, home, recipe_names, warehouse_location
+from flows.shards import spread_of
 from tasks import config as configuration
 
 if TYPE_CHECKING:
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
 
 MODULES = {"train": "tasks.training", "evaluate": "tasks.evaluation"}
 RETRIES = {"q0": 3, "pivotal": 3, "evaluate": 3, "corpus": 2, "train": 2}
-
-BUGS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ImportError)
 
 Overrides = Annotated[dict[str, Any], WithJsonSchema(configuration.overrides_schema())]
 Recipe = Annotated[str, WithJsonSchema({"type": "string", "pattern": rf"^({'|'.join(recipe_names())}|.+\.toml)$"})]
@@ -121,7 +122,7 @@ def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
 
 
 def _run(stages: Sequence[str], *, run_id: str, force: Iterable[str], pin: int | None) -> None:
-    board = Board(stages, Publisher(get_run_context().flow_run.id), Log())  # type: ignore[union-attr]
+    board = Board(stages, Publisher(get_run_context().flow_run.id, f"run {run_id}"), Log())  # type: ignore[union-attr]
     execute_stages(stages, run_id, board, force=force, pin=pin)
 
 
@@ -138,26 +139,28 @@ def execute_stages(
             result: StageResult = state.result()
         except BaseException as error:
             board.end(stage, "failed", f"{type(error).__name__}: {error}"[:500])
-            log.error("stage %s failed; resume with:\n  %s", stage, resume_command(run_id))
+            log.error("stage %s failed; resume with:\n  %s", stage, "\n  ".join(resume_commands(run_id, stage)))
             raise
+        if not result.skipped:
+            results.publish(stage, run_id, result.manifest)
         summary = str(result.manifest.get("summary", ""))
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
 
 
-def resume_command(run_id: str) -> str:
-    """The command that continues a run after a failure; finished stages are skipped."""
-    return f"prefect deployment run spo/full-pipeline -p run={run_id} --watch"
+def resume_commands(run_id: str, stage: str) -> list[str]:
+    """The commands that continue a run after `stage` has failed; finished stages are skipped."""
+    alone = [] if stage == "prepare" else [f"prefect deployment run spo/{stage} -p run={run_id} --watch   # it alone"]
+    return [f"spo resume {run_id}", f"prefect deployment run spo/full-pipeline -p run={run_id} --watch", *alone]
 
 
 def _task(stage: str) -> Any:
     retries = RETRIES.get(stage, 0)
-    delays: list[float] = [5.0, 30.0, 120.0]
     return task(
         name=stage,
         task_run_name=stage,
         retries=retries,
-        retry_delay_seconds=delays[: max(1, retries)],
-        retry_condition_fn=_worth_retrying,
+        retry_delay_seconds=RETRY_DELAYS_S[: max(1, retries)],
+        retry_condition_fn=worth_retrying,
         persist_result=False,
         cache_policy=NO_CACHE,
     )(_execute)
@@ -170,21 +173,15 @@ def _execute(stage: str, run_id: str, board: Board | OneLine, force: bool, pin: 
 
     definition: Stage = import_module(MODULES.get(stage, f"tasks.{stage}")).STAGE
     with closing(Warehouse.open(warehouse_location())) as store:
+        config = runs.load_config(store, run_id)
         context = Context(
             run_id,
-            runs.load_config(store, run_id),
+            config,
             store,
             home(),
             progress=lambda done, total, unit, note: board.progress(stage, done, total, unit, note),
             pin=pin,
+            spread=spread_of(config.shards),
         )
         result = run_stage(definition, context, force=force)
     return Completed(name="Skipped", data=result) if result.skipped else result
-
-
-def _worth_retrying(_task: Any, _run: Any, state: State[Any]) -> bool:
-    """Faults of the world are retried; faults of the request or of the code are not."""
-    from tasks.stage import StageError
-
-    error = state.result(raise_on_failure=False)
-    return not isinstance(error, (configuration.ConfigError, StageError, *BUGS))

@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 
 RECIPES = Path(__file__).parent / "recipes"
+POOL = "spo"
+"""Work pool of every deployment."""
 STAGES = ("prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report")
 
 

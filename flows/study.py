@@ -104,7 +104,7 @@ def study(study: str = "quick", seeds: int | None = None, arms: list[str] | None
         raise InvalidConfig(f"study {study!r} has no arm {unknown[0]!r}; it has {', '.join(definition.arms)}")
     work = [(arm, seed) for seed in range(seeds or definition.seeds) for arm in chosen]
     lines = [f"{arm} {seed}" for arm, seed in work]
-    board = Board([*lines, "compare"], Publisher(get_run_context().flow_run.id), Log())  # type: ignore[union-attr]
+    board = Board([*lines, "compare"], Publisher(get_run_context().flow_run.id, f"study {study}"), Log())  # type: ignore[union-attr]
     found: dict[str, list[str]] = {arm: [] for arm in chosen}
     failed: list[str] = []
     for line, (arm, seed) in zip(lines, work, strict=True):

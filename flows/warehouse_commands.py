@@ -17,6 +17,7 @@ def compact() -> None:
     """Merge small files, let old snapshots go that no run refers to, delete what nothing needs. Safe beside runs."""
     from warehouse import maintenance
 
+    _require()
     for name, value in maintenance.describe(maintenance.compact(warehouse_location())).items():
         print(f"{name:<20} {value}")
 
@@ -27,6 +28,7 @@ def verify(
     """Check every file against the catalog and the ledger: sizes, hashes, rows, batches."""
     from warehouse import verification
 
+    _require()
     result = verification.verify(warehouse_location(), repair=repair)
     for finding in result.findings:
         print(f"{finding.level}: {finding.message}")
@@ -67,6 +69,7 @@ def export(
     """Write tables, views or a query's rows into a folder."""
     from warehouse import exchange
 
+    _require()
     done = exchange.export(warehouse_location(), target, what, form=form, snapshot=at, hidden_tests=hidden_tests)
     _tell(asdict(done)["rows"], f"into {target}")
 
@@ -80,6 +83,13 @@ def import_(
 
     done = exchange.import_(warehouse_location(), source, table=table)
     _tell(done.rows, f"in {done.batches} batches; {done.skipped} batches were here already")
+
+
+def _require() -> None:
+    """Raise WarehouseMissing where there is none, instead of making an empty one to look after."""
+    from warehouse import Warehouse
+
+    Warehouse.open(warehouse_location(), read_only=True).close()
 
 
 def _tell(rows: dict[str, int], where: str) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -53,13 +54,53 @@ def watch(flow_run_id: UUID, console: Console) -> str:
 
 def read_lines(client: Any, flow_run_id: UUID) -> list[Line]:
     """The stage table of a flow run, empty before its first stage."""
+    table = _table_of(client, flow_run_id)
+    return [] if table is None else [Line(**line) for line in json.loads(table.data)]
+
+
+def _table_of(client: Any, flow_run_id: UUID) -> Any:
+    """The newest stage table of a flow run: a retried one has one per attempt."""
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
 
     wanted = ArtifactFilter(
         flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]), key=ArtifactFilterKey(any_=[ARTIFACT_KEY])
     )
     found = client.read_artifacts(artifact_filter=wanted)
-    return [Line(**line) for line in json.loads(found[0].data)] if found else []
+    return max(found, key=lambda artifact: str(artifact.created), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """A flow run that has not ended."""
+
+    run_id: str
+    """Run of the pipeline that it works on; empty before its first stage, and for studies."""
+    name: str
+    state: str
+    lines: list[Line]
+
+
+def active() -> list[Active]:
+    """The flow runs of this project that wait or run, oldest first."""
+    os.environ.update({k: v for k, v in environment().items() if k.startswith("PREFECT_")})
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterState
+    from prefect.client.schemas.filters import FlowRunFilterStateType as StateTypes
+    from prefect.client.schemas.objects import StateType
+
+    going = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+    with get_client(sync_client=True) as client:
+        found = client.read_flow_runs(
+            flow_filter=FlowFilter(name=FlowFilterName(any_=["spo"])),
+            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=StateTypes(any_=going))),
+        )
+        runs: list[Active] = []
+        for run in sorted(found, key=lambda run: str(run.created)):
+            table = _table_of(client, run.id)
+            lines = [] if table is None else [Line(**line) for line in json.loads(table.data)]
+            title = "" if table is None else table.description or ""
+            runs.append(Active(title.removeprefix("run "), run.name, run.state_name or "", lines))
+        return runs
 
 
 def render(lines: list[Line], title: str) -> Table:

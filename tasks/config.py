@@ -233,6 +233,22 @@ class OtherModelConfig(Section):
     """Requests to the endpoint at a time."""
 
 
+class ShardsConfig(Section):
+    """Who samples and judges Q0's shards; the result is the same wherever they run."""
+
+    runner: Literal["here", "ray"] = "here"
+    """`here`: the stage's own process. `ray`: tasks on a Ray cluster (`pip install .[ray]`), each with an engine and a
+    sandbox of its own; the warehouse and SPO_HOME must be reachable from every node (docs/scaling.md)."""
+    address: str | None = None
+    """Address of the Ray cluster, e.g. `auto` or `ray://head:10001`; None starts Ray on this machine."""
+    tasks: PositiveInt = 8
+    """Most tasks the shards are divided into; about the number of engines the cluster has room for."""
+    cpus: float = Field(default=1.0, ge=0)
+    """CPUs that a task reserves on its node."""
+    gpus: float = Field(default=0.0, ge=0)
+    """GPUs that a task reserves on its node: 1 for one vLLM engine per GPU."""
+
+
 class CorpusConfig(Section):
     """The offline corpus (section 5)."""
 
@@ -445,6 +461,14 @@ class TrainConfig(Section):
     package peft; not with ZeRO stage 3."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     processes: PositiveInt = 1
+    """Trainer processes on this machine (one per GPU); `hosts` replaces it."""
+    hosts: tuple[str, ...] = ()
+    """Machines that train together, as the lines of a hostfile: `name slots=8`. The first is the one the flow runs on;
+    all share SPO_HOME (docs/scaling.md). Empty: this machine alone."""
+    remote_shell: tuple[str, ...] = ("ssh", "-oBatchMode=yes")
+    """How processes are started on the other hosts; the host and the command are appended. Empty: all of them here."""
+    rendezvous_port: PositiveInt = 29500
+    """Port of the first host at which the processes of all hosts meet."""
     checkpoint_interval: PositiveInt = 20
     keep_checkpoints: PositiveInt = 2
     snapshot_interval: PositiveInt = 20
@@ -519,6 +543,7 @@ class RunConfig(Section):
     sandbox: SandboxConfig = SandboxConfig()
     engine: EngineConfig = EngineConfig()
     q0: Q0Config = Q0Config()
+    shards: ShardsConfig = ShardsConfig()
     corpus: CorpusConfig = CorpusConfig()
     pivotal: PivotalConfig = PivotalConfig()
     train: TrainConfig = TrainConfig()
@@ -543,7 +568,9 @@ def _path(recipe: str, folder: Path) -> Path:
     path = Path(recipe) if recipe.endswith(".toml") else folder / f"{recipe}.toml"
     if not path.is_file():
         known = ", ".join(sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.toml")))
-        raise UnknownRecipe(f"no recipe {recipe!r} ({path} does not exist); known recipes: {known}")
+        close = difflib.get_close_matches(recipe, known.split(", "), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UnknownRecipe(f"no recipe {recipe!r} ({path} does not exist); {hint}Known recipes: {known}")
     return path
 
 

@@ -7,7 +7,8 @@ it is used. Which prompt gets how many samples is decided in rounds by `tasks.al
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -16,8 +17,8 @@ from tasks import material as materials
 from tasks.allocation import Plan
 from tasks.estimators import Counts, soft_value_interval
 from tasks.material import REFERENCE_BEHAVIOUR, UNSCORED, Material, counts, sampling
-from tasks.rollout import Judged, Sampler, tables
-from tasks.stage import Context, Stage
+from tasks.rollout import Judged, Progress, Sampler, tables
+from tasks.stage import Context, Draw, Stage
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -36,10 +37,10 @@ def body(context: Context) -> dict[str, Any]:
     before = counts(context, material)
     sampled = 0
     if work := _plan(context, before):
-        with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+        with context.spread(part, context) as draw:
             asked: Plan = {}
             while work:
-                sampled += _draw(context, material, sampler, work, sampled)
+                sampled += draw(work, sampled)
                 asked = {name: asked.get(name, 0) + work.get(name, 0) for name in before}
                 successes = counts(context, material)
                 # a sample that stays without verdict counts as drawn here; a later run makes up for it
@@ -47,28 +48,34 @@ def body(context: Context) -> dict[str, Any]:
     return _manifest(context, material, before, sampled)
 
 
+@contextmanager
+def part(context: Context) -> Generator[Draw]:
+    """An engine and a sandbox that draw samples, here or on another machine."""
+    material = materials.load(context, "train")
+    with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+        yield lambda work, done: _draw(context, material, sampler, work, done)
+
+
 def _plan(context: Context, known: Mapping[str, Counts]) -> Plan:
     return allocation.plan(known, context.config.q0, context.config.train.beta)
 
 
-def _draw(context: Context, material: Material, sampler: Sampler, work: Plan, done_before: int) -> int:
+def _draw(context: Context, material: Material, sampler: Sampler, work: Mapping[str, int], done_before: int) -> int:
     """Draw one round, shard by shard; a shard is one batch. Returns the number of samples."""
     drawn = _drawn(context, material)
     total, done = done_before + sum(work.values()), done_before
-    for shard in materials.shards(sorted(work), context.config.q0.problems_per_shard):
+    shards = materials.shards(sorted(work), context.config.q0.problems_per_shard)
+    for number, shard in enumerate(shards, start=1):
         asked = [material.assignment(p, work[p], "q0", sampling(context), drawn[p]) for p in shard]
-        start = done
-        judged = materials.scored(
-            sampler.run(
-                asked,
-                source="reference",
-                step=0,
-                progress=lambda n, _, start=start: context.progress(start + n, total, "samples", ""),
-            )
-        )
+        progress = _progress(context, done, total, f"shard {number} of {len(shards)}")
+        judged = materials.scored(sampler.run(asked, source="reference", step=0, progress=progress))
         done += len(judged)
         _append(context, material, [(p, drawn[p], work[p]) for p in shard], judged)
     return done - done_before
+
+
+def _progress(context: Context, start: int, total: int, note: str) -> Progress:
+    return lambda n, _: context.progress(start + n, total, "samples", note)
 
 
 def _drawn(context: Context, material: Material) -> dict[str, int]:

@@ -7,6 +7,7 @@ UnknownRun
 
 from __future__ import annotations
 
+import difflib
 import json
 import time
 from importlib.metadata import version
@@ -28,9 +29,9 @@ def create(store: Warehouse, config: RunConfig, *, origin: str) -> str:
     Names count up per recipe: `tiny-1`, `tiny-2`, ...
     """
     with store.lock("runs", timeout_s=600):
-        known = store.value("SELECT run_id FROM run_events WHERE kind = 'created' AND message = ?", [origin])
+        known = created_by(store, origin)
         if known is not None:
-            return str(known)
+            return known
         count = store.value("SELECT count(DISTINCT run_id) FROM runs WHERE recipe = ?", [config.recipe])
         run_id = f"{config.recipe}-{int(count) + 1}"
         row = {
@@ -48,8 +49,10 @@ def load_config(store: Warehouse, run_id: str) -> RunConfig:
     """The resolved configuration `run_id` was created with. Raises UnknownRun."""
     text = store.value("SELECT config_json FROM runs WHERE run_id = ? ORDER BY created_at DESC LIMIT 1", [run_id])
     if text is None:
-        known = [str(row["run_id"]) for row in listing(store, limit=5)]
-        raise UnknownRun(f"no run {run_id!r} in {store.location}; newest runs: {', '.join(known) or 'none'}")
+        known = [str(row["run_id"]) for row in listing(store, limit=1000)]
+        close = difflib.get_close_matches(run_id, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UnknownRun(f"no run {run_id!r} in {store.location}{hint}. Newest runs: {', '.join(known[:5]) or 'none'}")
     return validate(json.loads(text), origin=f"stored configuration of run {run_id!r}")
 
 
@@ -59,6 +62,20 @@ def latest(store: Warehouse) -> str:
     if not found:
         raise UnknownRun(f"no run in {store.location} yet; start one with `make run` or `spo run`")
     return str(found[0]["run_id"])
+
+
+def created_by(store: Warehouse, origin: str) -> str | None:
+    """The run that `origin` (a flow run's id) has created."""
+    return store.value("SELECT run_id FROM run_events WHERE kind = 'created' AND message = ?", [origin])
+
+
+def last_failure(store: Warehouse, run_id: str) -> str | None:
+    """The run's newest failure: `stage: message`."""
+    return store.value(
+        "SELECT stage || ': ' || message FROM run_events WHERE run_id = ? AND kind = 'failed' "
+        "ORDER BY created_at DESC LIMIT 1",
+        [run_id],
+    )
 
 
 def listing(store: Warehouse, *, limit: int = 20) -> list[dict[str, Any]]:

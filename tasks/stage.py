@@ -16,6 +16,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,19 @@ def silent(done: int, total: int, unit: str, note: str) -> None:
     """A Progress that shows nothing."""
 
 
+Draw = Callable[[Mapping[str, int], int], int]
+"""Does work (units with their amounts), given what was done before it (for progress only); returns what was done."""
+Part = Callable[["Context"], AbstractContextManager[Draw]]
+"""What is opened to do work: an engine, a sandbox. A module's function, so that it can travel to another machine."""
+Spread = Callable[[Part, "Context"], AbstractContextManager[Draw]]
+"""Opens a part here, or on several machines that share the work."""
+
+
+def here(part: Part, context: Context) -> AbstractContextManager[Draw]:
+    """The Spread that does everything in this process."""
+    return part(context)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Everything a stage body may use."""
@@ -54,6 +68,10 @@ class Context:
     progress: Progress = silent
     pin: int | None = None
     """Snapshot the inputs are read at; None reads the newest."""
+    spread: Spread = here
+    """Who does the units of a stage's work: this process, or several tasks on several machines."""
+    manifests: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Manifests to use instead of what the run's own stages left: those of a run that is only planned."""
 
     @property
     def run_dir(self) -> Path:
@@ -62,7 +80,7 @@ class Context:
 
     def manifest(self, stage: str) -> dict[str, Any]:
         """What `stage` left for this run. Raises StageInputMissing."""
-        found = finished(self.warehouse, stage, run_id=self.run_id)
+        found = self.manifests.get(stage) or finished(self.warehouse, stage, run_id=self.run_id)
         if found is None:
             raise StageInputMissing(
                 f"run {self.run_id!r} has no finished stage {stage!r}; "

@@ -74,7 +74,7 @@ def make_job(context: Context) -> TrainJob:
     prepared = context.manifest("prepare")
     return TrainJob(
         run_id=context.run_id,
-        warehouse=str(context.warehouse.location),
+        warehouse=context.warehouse.place.address,
         run_dir=context.run_dir / "train",
         reference=Path(prepared["reference"]),
         config=context.config,

@@ -16,7 +16,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from warehouse.errors import UnsafeStorage, WarehouseError
 
@@ -41,6 +41,15 @@ class Place:
     def remote(self) -> bool:
         """True when the data lie in an object store."""
         return self.data.startswith("s3://")
+
+    @property
+    def address(self) -> str:
+        """The location that names this place in every process; with the password, if it was given one."""
+        if self.postgres is None:
+            return f"{self.folder}?{urlencode({'data': self.data})}"
+        shown = urlsplit(self.postgres)
+        settings = urlencode({**dict(parse_qsl(shown.query)), "schema": self.schema, "data": self.data})
+        return urlunsplit(("postgresql", shown.netloc, shown.path, settings, ""))
 
     def __str__(self) -> str:
         if self.postgres is None:

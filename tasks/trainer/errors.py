@@ -11,6 +11,7 @@ TrainerError
     JudgingImpossible        the sandbox is down; nothing more is sampled
     Interrupted              asked to stop; a checkpoint was written
     ProcessDied              a trainer or worker process ended and cannot be restarted
+        Refused              the trainer itself said why it does not go on; trying again would not help
 """
 
 from __future__ import annotations
@@ -76,3 +77,7 @@ class Interrupted(TrainerError):
 
 class ProcessDied(TrainerError):
     """A trainer or worker process ended and cannot be restarted."""
+
+
+class Refused(ProcessDied):
+    """The trainer itself said why it does not go on; trying again would not help."""

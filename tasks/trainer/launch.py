@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tasks.trainer import checkpoint
-from tasks.trainer.errors import CANNOT_GO_ON, STOPPED, Interrupted, ProcessDied
+from tasks.trainer.errors import CANNOT_GO_ON, STOPPED, Interrupted, ProcessDied, Refused
 from tasks.trainer.job import TrainJob
 
 POLL_S = 0.2
@@ -163,7 +163,7 @@ class Run:
 
     def _trainer_ended(self, status: int) -> None:
         if self.trainer.last_error:
-            raise ProcessDied(f"the trainer stopped: {self.trainer.last_error}")
+            raise Refused(f"the trainer stopped: {self.trainer.last_error}")
         if status == STOPPED:
             raise Interrupted(f"the trainer of run {self.job.run_id!r} was asked to stop; it can be resumed")
         self._restart(self.trainer, status)
@@ -204,7 +204,9 @@ def run_training(
 
 
 def trainer_command(job: TrainJob, job_file: Path) -> list[str]:
-    """The command of the trainer: plain for one process, torchrun for several."""
+    """The command of the trainer: plain for one process, torchrun for several, on every host where hosts are named."""
+    if job.train.hosts:
+        return [sys.executable, "-m", "tasks.trainer.nodes", str(job_file)]
     if job.train.processes == 1:
         return [sys.executable, "-m", "tasks.trainer", str(job_file)]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]

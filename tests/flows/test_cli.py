@@ -129,3 +129,53 @@ def test_a_quarantined_batch_is_in_no_view_and_an_unknown_one_is_refused(home: P
     assert "3" in spo(home, "sql", "SELECT count(*) FROM reference_counts", "--csv").stdout
     assert spo(home, "quarantine", "counts", "--reason", "drawn with the wrong model").returncode == 0
     assert spo(home, "sql", "SELECT count(*) FROM reference_counts", "--csv").stdout.split()[-1] == "0"
+
+
+@pytest.mark.parametrize("command", ["status", "plan", "recipes"])
+def test_looking_around_before_the_first_run_works_and_makes_nothing(tmp_path: Path, command: str) -> None:
+    result = spo(tmp_path / "none", command)
+    assert result.returncode == 0, result.stderr
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("command", ["runs", "resume", "compact", "verify", "export out", "sql SELECT"])
+def test_what_needs_a_warehouse_says_so_and_makes_none(tmp_path: Path, command: str) -> None:
+    result = spo(tmp_path / "none", *command.split())
+    assert result.returncode == 1
+    assert "run the pipeline first" in result.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_plan_before_the_first_run_lists_every_stage_and_no_time(tmp_path: Path) -> None:
+    result = spo(tmp_path / "none", "plan", "tiny", "--set", "q0.samples=10", "--set", "problems.train=7")
+    assert re.search(r"q0\s+70 samples\s+\?", result.stdout)
+    assert "known after the first run" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["statsu"], ["No such command 'statsu'", "status"]),
+        (["resume", "--from", "trian"], ["'trian' is not one of", "'train'"]),
+        (["run", "tinny"], ["no recipe 'tinny'", "did you mean 'tiny'?"]),
+        (["plan", "--set", "train.stepz=3"], ["train.stepz: no such field", "did you mean 'steps'?"]),
+        (["run", "--set", "train.steps"], ["--set needs name=value"]),
+        (["run", "--stage", "q1"], ["'q1' is not one of", "'q0'"]),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_right_ones(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+    result = spo(tmp_path / "none", *arguments)
+    assert result.returncode != 0
+    for word in words:
+        assert word in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_unknown_run_is_answered_with_the_nearest(home: Path) -> None:
+    with Warehouse.open(home / "warehouse") as store:
+        row = {"recipe": "tiny", "config_json": "{}", "project_version": "1", "snapshot": 0}
+        store.append("run/tiny-1", {"runs": [row]}, run_id="tiny-1")
+    result = spo(home, "resume", "tyni-1")
+    assert result.returncode == 1
+    assert "did you mean 'tiny-1'?" in result.stderr

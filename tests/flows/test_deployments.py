@@ -2,80 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
-import psutil
 import pytest
 
-from tests.stages.conftest import MICRO, Lab, finished  # noqa: F401  (a fixture)
-from warehouse import Warehouse
-
-PROJECT = Path(__file__).parents[2]
-
-
-class Server:
-    """An embedded server in a home of its own."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.environment = {**os.environ, "SPO_HOME": str(home), "SPO_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        self.environment |= {"COLUMNS": "300", "PYTHONPATH": str(PROJECT)}
-        for name in ("PREFECT_API_URL", "SPO_WAREHOUSE"):
-            self.environment.pop(name, None)
-        self.api = f"http://127.0.0.1:{port}/api"
-
-    def spo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._call(["-m", "flows.cli", *arguments])
-
-    def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._call(["-m", "prefect", *arguments], PREFECT_API_URL=self.api)
-
-    def _call(self, command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-        environment = self.environment | more
-        return subprocess.run(
-            [sys.executable, *command], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600
-        )
-
-    def value(self, sql: str) -> Any:
-        with Warehouse.open(self.home / "warehouse", read_only=True) as store:
-            return store.value(sql)
-
-    def processes(self) -> list[psutil.Process]:
-        """Everything alive that was started for this home."""
-        found: list[psutil.Process] = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("SPO_HOME") == str(self.home) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return found
-
-
-@pytest.fixture(scope="module")
-def server(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:  # noqa: F811
-    home = tmp_path_factory.mktemp("server")
-    shutil.copytree(finished.home / "models", home / "models")
-    running = Server(home)
-    result = running.spo("up")
-    assert result.returncode == 0, result.stdout + result.stderr
-    yield running
-    assert running.spo("down").returncode == 0
-    deadline = time.monotonic() + 30
-    while running.processes() and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert running.processes() == []
+from tests.flows.conftest import Server
+from tests.stages.conftest import MICRO
 
 
 @pytest.mark.timeout(900)

@@ -23,12 +23,13 @@ MICRO = str(Path(__file__).parent / "micro.toml")
 class Lab:
     """A home folder with a warehouse, and stages run in it as plain functions."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, location: str | None = None) -> None:
         self.home = home
+        self.location = location or str(home / "warehouse")
 
     @contextmanager
     def store(self) -> Iterator[Warehouse]:
-        with Warehouse.open(self.home / "warehouse") as store:
+        with Warehouse.open(self.location) as store:
             yield store
 
     def start(self, origin: str, overrides: dict[str, Any] | None = None) -> str:

@@ -1,0 +1,74 @@
+"""What a Prefect server is told: the work pool, the deployments, and how it notices that a run has died.
+
+Errors
+------
+NotDeployed
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from flows.settings import POOL
+
+SILENT_AFTER_S = 90
+"""Seconds without a heartbeat (one every 30 s) after which a run counts as dead."""
+WATCH = "spo: a run without heartbeat has crashed"
+
+
+class NotDeployed(Exception):
+    """The server refused the work pool, a deployment or the automation."""
+
+
+def deploy(say: Callable[[str], None], environment: Mapping[str, str], folder: Path) -> None:
+    """Put pool, deployments and automation in place, whatever was there before. Raises NotDeployed."""
+    prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
+    for command in (["work-pool", "create", POOL, "--type", "process", "--overwrite"], ["deploy", "--all"]):
+        result = subprocess.run([*prefect, *command], env=dict(environment), cwd=folder, capture_output=True, text=True)
+        if result.returncode:
+            output = (result.stdout + result.stderr)[-3000:]
+            raise NotDeployed(f"`prefect {' '.join(command)}` failed:\n{output}")
+    _watch_heartbeats(environment["PREFECT_API_URL"])
+    say("deployments are in place")
+
+
+def _watch_heartbeats(api: str) -> None:
+    """Let the server mark a run as crashed when its process and its worker are gone: nobody else can tell."""
+    with httpx.Client(base_url=api, timeout=60) as client:
+        try:
+            found = client.post("/automations/filter", json={"limit": 200}).raise_for_status().json()
+            if all(automation["name"] != WATCH for automation in found):
+                client.post("/automations/", json=automation()).raise_for_status()
+        except httpx.HTTPError as error:
+            raise NotDeployed(f"the automation {WATCH!r} could not be made at {api}: {error}") from error
+
+
+def automation() -> dict[str, Any]:
+    """After a flow run's heartbeat another one, or its end, is expected; else it is marked as crashed."""
+    ends = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended", "AwaitingRetry")
+    return {
+        "name": WATCH,
+        "trigger": {
+            "type": "event",
+            "posture": "Proactive",
+            "match": {"prefect.resource.id": ["prefect.flow-run.*"]},
+            "for_each": ["prefect.resource.id"],
+            "after": ["prefect.flow-run.heartbeat"],
+            "expect": ["prefect.flow-run.heartbeat", *(f"prefect.flow-run.{end}" for end in ends)],
+            "threshold": 1,
+            "within": SILENT_AFTER_S,
+        },
+        "actions": [
+            {
+                "type": "change-flow-run-state",
+                "state": "CRASHED",
+                "message": f"no heartbeat for {SILENT_AFTER_S} s: its process is gone",
+            }
+        ],
+    }

@@ -1,0 +1,157 @@
+"""The commands of `spo` that start, continue and show runs."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from flows.settings import RECIPES, STAGES, api_url, home, warehouse_location
+
+StageName = StrEnum("StageName", list(STAGES))
+Settings = Annotated[list[str], typer.Option("--set", "-s", help="Override, e.g. train.steps=40.")]
+Pin = Annotated[int | None, typer.Option(help="Snapshot at which inputs are read.")]
+console = Console()
+
+
+class RunEnded(Exception):
+    """A run ended otherwise than completed; the message says how to go on."""
+
+
+def run(
+    recipe: Annotated[str, typer.Argument(help="Recipe name or TOML file.")] = "tiny",
+    set_: Settings = [],  # noqa: B006
+    stage: Annotated[StageName | None, typer.Option(help="Run one stage only (what it needs must be done).")] = None,
+    force: Annotated[list[StageName], typer.Option(help="Stage to run even if it is done.")] = [],  # noqa: B006
+    pin: Pin = None,
+    summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
+) -> None:
+    """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
+    from tasks import config as configuration
+
+    tree = overrides(set_)
+    configuration.load(recipe, tree, folder=RECIPES)
+    _start_server()
+    name = str(Path(recipe).absolute()) if recipe.endswith(".toml") else recipe
+    parameters = {"recipe": name, "overrides": tree, "pin": pin}
+    forced: dict[str, Any] = {"force": list(force) if stage is None else stage in force}
+    run_id = _watch(f"spo/{stage or 'full-pipeline'}", parameters | forced, None)
+    if summary and stage is None:
+        _summary(run_id)
+
+
+def resume(
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run to continue; the newest one.")] = None,
+    from_: Annotated[
+        StageName | None, typer.Option("--from", help="Run this stage and all later ones, even if they are done.")
+    ] = None,
+    only: Annotated[StageName | None, typer.Option(help="Run this stage alone.")] = None,
+    pin: Pin = None,
+    summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
+) -> None:
+    """Continue a run: finished stages are skipped, unfinished ones go on where they were."""
+    from tasks import runs
+    from warehouse import Warehouse
+
+    with Warehouse.open(warehouse_location(), read_only=True) as store:
+        run_id = run_id or runs.latest(store)
+        runs.load_config(store, run_id)
+    _start_server()
+    parameters: dict[str, Any] = {"run": run_id, "pin": pin}
+    if only is None:
+        parameters["force"] = [] if from_ is None else list(STAGES[STAGES.index(from_) :])
+    else:
+        parameters["force"] = from_ == only
+    _watch(f"spo/{only or 'full-pipeline'}", parameters, run_id)
+    if summary and only is None:
+        _summary(run_id)
+
+
+def status(
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run to look at; the newest one.")] = None,
+) -> None:
+    """What runs now, with rates and times left, and which stages of a run are fresh, stale or missing."""
+    from flows import standing
+
+    standing.show_status(console, run_id)
+
+
+def plan(
+    recipe: Annotated[str, typer.Argument(help="Recipe name or TOML file.")] = "tiny",
+    set_: Settings = [],  # noqa: B006
+    of: Annotated[str | None, typer.Option("--run", help="Plan the rest of this run instead.")] = None,
+) -> None:
+    """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
+    from flows import standing
+
+    standing.show_plan(console, recipe, overrides(set_), of)
+
+
+def overrides(settings: list[str]) -> dict[str, Any]:
+    """The tree that `--set name=value` options describe; values are JSON, or else text."""
+    from tasks import config as configuration
+
+    tree: dict[str, Any] = {}
+    configuration.merge(tree, dict(_assignment(text) for text in settings))
+    return tree
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"--set needs name=value, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def _start_server() -> None:
+    from flows import embedded
+
+    if not embedded.healthy():
+        embedded.up(_say)
+
+
+def _watch(deployment: str, parameters: dict[str, Any], run_id: str | None) -> str:
+    """Submit and watch; the run's name. Raises RunEnded unless it completes."""
+    from flows import watching
+    from tasks import runs
+    from warehouse import Warehouse
+
+    _say(f"submitting {deployment} to {api_url()}")
+    flow_run_id = watching.submit(deployment, parameters)
+    state = watching.watch(flow_run_id, console)
+    with Warehouse.open(warehouse_location(), read_only=True) as store:
+        found = run_id or runs.created_by(store, str(flow_run_id))
+        reason = None if found is None else runs.last_failure(store, found)
+    if state != "COMPLETED":
+        _explain(state, found, reason)
+    assert found is not None
+    return found
+
+
+def _explain(state: str, run_id: str | None, reason: str | None) -> NoReturn:
+    logs = home() / "logs" / "worker.log"
+    if run_id is None:
+        raise RunEnded(f"the flow run ended as {state} before it had made a run; logs: {logs}")
+    raise RunEnded(
+        f"run {run_id} ended as {state}; {reason or 'see the flow run in the server'}\n"
+        f"resume with: spo resume {run_id}\n"
+        f"          or: prefect deployment run spo/full-pipeline -p run={run_id} --watch\n"
+        f"logs: {logs}"
+    )
+
+
+def _summary(run_id: str) -> None:
+    from flows import summary as ending
+
+    ending.show(console, run_id)
+
+
+def _say(message: str) -> None:
+    console.print(message, highlight=False, soft_wrap=True)

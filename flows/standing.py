@@ -1,0 +1,110 @@
+"""`spo status` and `spo plan`: what runs, what stands, what is to be done."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from flows import embedded, watching
+from flows.board import duration
+from flows.settings import RECIPES, api_url, home, warehouse_location
+from tasks import config as configuration
+from tasks import planning, runs
+from tasks.planning import Standing, Work
+from warehouse import Warehouse, WarehouseMissing
+
+COLOURS = {"fresh": "green", "stale": "yellow", "failed": "red", "waiting": "dim", "running": "cyan"}
+
+
+def show_status(console: Console, run_id: str | None) -> None:
+    """Print the server, what is under way, and the stages of `run_id` (None: of the newest run)."""
+    running = _show_server(console)
+    try:
+        store = Warehouse.open(warehouse_location(), read_only=True)
+    except WarehouseMissing:
+        console.print("Warehouse  none yet; `spo run` makes it", highlight=False)
+        return
+    with store:
+        console.print(f"Warehouse  {store.location}", highlight=False, soft_wrap=True)
+        if run_id is None and not runs.listing(store, limit=1):
+            console.print("Runs       none yet; `spo run` starts one", highlight=False)
+            return
+        run_id = run_id or runs.latest(store)
+        found = planning.standings(store, run_id, home())
+    console.print(_stages(run_id, found, running.get(run_id, {})))
+    if any(standing.state != "fresh" for standing in found) and run_id not in running:
+        console.print(f"continue with: spo resume {run_id}", highlight=False)
+
+
+def _show_server(console: Console) -> dict[str, dict[str, watching.Line]]:
+    """Print what is under way; the lines of every run under way by run and stage."""
+    alive = embedded.running()
+    if not embedded.healthy():
+        console.print("Server     not running; `spo up` starts it", highlight=False)
+        return {}
+    worker = "worker running" if alive["worker"] else "no embedded worker"
+    console.print(f"Server     {api_url().removesuffix('/api')} answers; {worker}", highlight=False)
+    under_way = watching.active()
+    for run in under_way:
+        console.print(watching.render(run.lines, f"{run.run_id or run.name}: {run.state.lower()}, flow run {run.name}"))
+    if not under_way:
+        console.print("Under way  nothing", highlight=False)
+    return {run.run_id: {line.stage: line for line in run.lines} for run in under_way if run.run_id}
+
+
+def _stages(run_id: str, found: list[Standing], lines: dict[str, watching.Line]) -> Table:
+    table = Table(title=f"Run {run_id}", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for heading, side in (("stage", "left"), ("state", "left"), ("ended", "right"), ("took", "right"), ("", "left")):
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    for standing in found:
+        live = lines.get(standing.stage)
+        state = "running" if live is not None and live.state == "running" else standing.state
+        record: dict[str, Any] = standing.record or {}
+        took = duration(record["seconds"]) if record.get("status") == "completed" else ""
+        ended = f"{duration((datetime.now(UTC) - record['created_at']).total_seconds())} ago" if record else ""
+        table.add_row(standing.stage, f"[{COLOURS[state]}]{state}[/]", ended, took, standing.note.split("\n")[0])
+    return table
+
+
+def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: str | None) -> None:
+    """Print what a run of `recipe` (or the rest of `run_id`) would do. Raises ConfigError and UnknownRun."""
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(Warehouse.open(warehouse_location(), read_only=True))
+        except WarehouseMissing:
+            store = None
+        if run_id is None:
+            config = configuration.load(recipe, overrides, folder=RECIPES)
+        elif store is None:
+            raise runs.UnknownRun(f"no run {run_id!r}: there is no warehouse at {warehouse_location()} yet")
+        else:
+            config = runs.load_config(store, run_id)
+        work = planning.plan(store, config, home(), run_id=run_id or "")
+    console.print(_work(f"Run {run_id}" if run_id else f"A new run of {config.recipe}", work))
+    unknown = [item.stage for item in work if item.seconds is None]
+    total = sum(item.seconds or 0.0 for item in work)
+    if total == 0 and unknown:
+        console.print("how long it takes is known after the first run", highlight=False)
+        return
+    rest = f", and {', '.join(unknown)}, never measured here" if unknown else ""
+    console.print(f"about {duration(total)}, judged by earlier runs{rest}", highlight=False)
+
+
+def _work(title: str, work: list[Work]) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("stage")
+    table.add_column("to do", justify="right")
+    table.add_column("time", justify="right")
+    table.add_column("")
+    for item in work:
+        if item.done:
+            table.add_row(item.stage, "[green]nothing[/]", "", f"done before: {item.amount.note}")
+            continue
+        time = "?" if item.seconds is None else duration(item.seconds)
+        basis = f" ({item.basis})" if item.basis else ""
+        table.add_row(item.stage, f"{item.amount.units:,} {item.amount.unit}", time, item.amount.note + basis)
+    return table

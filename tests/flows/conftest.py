@@ -1,0 +1,124 @@
+"""A real embedded server in a home of its own, and what tests ask of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.stages.conftest import Lab, finished  # noqa: F401  (a fixture)
+from warehouse import Warehouse
+
+PROJECT = Path(__file__).parents[2]
+CALM = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+class Server:
+    """An embedded server in a home of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.environment = {**os.environ, "SPO_HOME": str(home), "SPO_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        self.environment |= {"COLUMNS": "300", "PYTHONPATH": str(PROJECT)}
+        for name in ("PREFECT_API_URL", "SPO_WAREHOUSE"):
+            self.environment.pop(name, None)
+        self.api = f"http://127.0.0.1:{port}/api"
+
+    def spo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`spo ...` with this home."""
+        return self._call(["-m", "flows.cli", *arguments])
+
+    def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`prefect ...` at this server."""
+        return self._call(["-m", "prefect", *arguments], PREFECT_API_URL=self.api)
+
+    def _call(self, command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+        environment = self.environment | more
+        return subprocess.run(
+            [sys.executable, *command], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600
+        )
+
+    def submit(self, deployment: str, **parameters: Any) -> str:
+        """Flow run id of `deployment`, started with these parameters."""
+        import httpx
+
+        with httpx.Client(base_url=self.api, timeout=60) as client:
+            found = client.get(f"/deployments/name/spo/{deployment}").raise_for_status().json()
+            asked = client.post(f"/deployments/{found['id']}/create_flow_run", json={"parameters": parameters})
+            return str(asked.raise_for_status().json()["id"])
+
+    def state(self, flow_run_id: str) -> str:
+        """State type of a flow run."""
+        import httpx
+
+        return str(httpx.get(f"{self.api}/flow_runs/{flow_run_id}", timeout=60).raise_for_status().json()["state_type"])
+
+    def wait(self, flow_run_id: str, *states: str, timeout_s: float = 240) -> str:
+        """The state of a flow run once it is one of `states` (by default any final one)."""
+        return until(lambda: (s := self.state(flow_run_id)) in (states or CALM) and s, timeout_s)
+
+    def value(self, sql: str) -> Any:
+        """First value of a query."""
+        with Warehouse.open(self.home / "warehouse", read_only=True) as store:
+            return store.value(sql)
+
+    def wait_for(self, sql: str, timeout_s: float = 240) -> Any:
+        """The first value of a query once it is true."""
+        with Warehouse.open(self.home / "warehouse", read_only=True) as store:
+            return until(lambda: store.value(sql), timeout_s, pause_s=0.1)
+
+    def processes(self, *, of: str | None = None, running: str = "") -> list[psutil.Process]:
+        """Everything alive that was started for this home, or for the flow run `of`, oldest first."""
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            try:
+                environment = process.environ()
+                mine = environment.get("SPO_HOME") == str(self.home) and process.status() != psutil.STATUS_ZOMBIE
+                wanted = of is None or environment.get("PREFECT__FLOW_RUN_ID") == of
+                if mine and wanted and running in " ".join(process.cmdline()):
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return sorted(found, key=lambda process: process.create_time())
+
+    def kill(self, *, of: str | None = None, running: str = "") -> int:
+        """Kill -9 the oldest such process; its number."""
+        victim = until(lambda: self.processes(of=of, running=running), 60)[0]
+        os.kill(victim.pid, signal.SIGKILL)
+        return int(victim.pid)
+
+
+def until(look: Callable[[], Any], timeout_s: float, *, pause_s: float = 0.3) -> Any:
+    """What `look` returns once that is true; TimeoutError when it never is."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nothing after {timeout_s} s")
+        time.sleep(pause_s)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:  # noqa: F811
+    """A running server; afterwards `spo down` must leave nothing behind."""
+    home = tmp_path_factory.mktemp("server")
+    shutil.copytree(finished.home / "models", home / "models")
+    running = Server(home)
+    result = running.spo("up")
+    assert result.returncode == 0, result.stdout + result.stderr
+    yield running
+    assert running.spo("down").returncode == 0
+    until(lambda: not running.processes(), 30)
