@@ -2,8 +2,9 @@
 SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
+VLLM_TESTS := tests/engines/test_vllm_engine.py tests/engines/test_vllm_worker.py
 
-.PHONY: help run test test-all check install up down format lock clean
+.PHONY: help run test test-slow test-all test-vllm check install up down format lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -15,8 +16,15 @@ run: install ## the whole pipeline on the built-in task (recipe tiny); RECIPE=..
 test: install ## the tests (ARGS=... passes arguments to pytest)
 	@$(BIN)/python -m pytest $(ARGS)
 
+test-slow: install ## the long tests
+	@$(BIN)/python -m pytest -m slow $(ARGS)
+
 test-all: install ## the tests and the long ones
 	@$(BIN)/python -m pytest -m '' $(ARGS)
+
+test-vllm: ## the tests of the vLLM engine, on the CPU, in an environment of its own (.venv-vllm)
+	@$(if $(PYTHON),PYTHON="$(PYTHON)") scripts/install_vllm.sh .venv-vllm
+	@SPO_REQUIRE_VLLM=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(VLLM_TESTS) $(ARGS)
 
 check: install ## style, types, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright && $(BIN)/lint-imports

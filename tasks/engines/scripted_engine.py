@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -81,8 +82,8 @@ class ScriptedEngine:
         return [_logprobs(self._responses(tuple(prompt)), tuple(response)) for prompt, response in sequences]
 
     def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
-        """A script's entropy is not computed."""
-        return [None for _ in sequences]
+        """Exact; None for an empty response, and for one that the script does not hold."""
+        return [_mean_entropy(self._responses(tuple(prompt)), tuple(response)) for prompt, response in sequences]
 
     def refresh(self, checkpoint: Path) -> None:
         """Take the policy id of `checkpoint`, and its script where it has one."""
@@ -99,13 +100,29 @@ class ScriptedEngine:
 
 
 def _logprobs(responses: Responses, ids: tuple[int, ...]) -> list[float]:
-    matching = list(responses)
     logprobs: list[float] = []
-    for position, token in enumerate(ids):
-        going_on = [response for response in matching if position < len(response) and response[position] == token]
-        logprobs.append(math.log(len(going_on) / len(matching)) if going_on else -math.inf)
-        matching = going_on
+    for position, matching in enumerate(_matching(responses, ids)):
+        chances = _next_tokens(matching, position)
+        logprobs.append(math.log(chances[ids[position]]) if ids[position] in chances else -math.inf)
     return logprobs
+
+
+def _mean_entropy(responses: Responses, ids: tuple[int, ...]) -> float | None:
+    if not ids or -math.inf in _logprobs(responses, ids):
+        return None
+    chances = [_next_tokens(matching, position) for position, matching in enumerate(_matching(responses, ids))]
+    return sum(-p * math.log(p) for each in chances for p in each.values()) / len(ids)
+
+
+def _matching(responses: Responses, ids: tuple[int, ...]) -> list[Responses]:
+    """The responses that begin as `ids` does, before each of its tokens."""
+    return [[r for r in responses if r[:position] == ids[:position]] for position in range(len(ids))]
+
+
+def _next_tokens(matching: Responses, position: int) -> dict[int | None, float]:
+    """Probability of each next token; None stands for a response that has ended."""
+    counts = Counter(r[position] if position < len(r) else None for r in matching)
+    return {token: count / len(matching) for token, count in counts.items()}
 
 
 def _tuples(responses: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:

@@ -31,6 +31,15 @@ def test_log_probabilities_multiply_to_the_share_of_a_response() -> None:
     assert engine.score([((2, 3), (5, 99))]) == [[pytest.approx(math.log(0.75)), -math.inf]]
 
 
+def test_entropies_are_those_of_the_shares_at_each_position() -> None:
+    engine = ScriptedEngine(RESPONSES, stop_ids=[END])
+    first = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
+    second = -1 / 3 * math.log(1 / 3) - 2 / 3 * math.log(2 / 3)
+    found = engine.entropies([((2,), (5, 6, END)), ((2,), (5, 7)), ((2,), (9, END)), ((2,), ()), ((2,), (5, 99))])
+    assert found[:3] == [pytest.approx((first + second) / n) for n in (3, 2)] + [pytest.approx(first / 2)]
+    assert found[3:] == [None, None]
+
+
 def test_the_same_request_draws_the_same_whatever_stands_beside_it() -> None:
     engine = ScriptedEngine(RESPONSES, stop_ids=[END])
     wanted = Request((2, 3), 30, seed=4)
