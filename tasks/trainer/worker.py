@@ -35,7 +35,8 @@ from tasks.trainer.prompts import Prompts
 from tasks.trainer.session import Stop
 from warehouse import Warehouse
 
-POLL_S = 0.1
+LONGEST_POLL_S = 1.0
+"""A waiting worker asks again after a tenth of the time that it has waited, at most this."""
 MAX_DRIFT = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canaries."""
 _PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))
@@ -84,10 +85,11 @@ class Worker:
         """Wait until there is room for another batch; False when asked to stop."""
         began = time.monotonic()
         while not self.stop():
-            if Pace.read(self.warehouse, self.job).has_room(self.job):
-                self.seconds.wait += time.monotonic() - began
+            room, waited = Pace.read(self.warehouse, self.job).has_room(self.job), time.monotonic() - began
+            if room:
+                self.seconds.wait += waited
                 return True
-            time.sleep(POLL_S)
+            time.sleep(min(LONGEST_POLL_S, 0.05 + waited / 10))
         return False
 
     def refresh(self) -> None:
