@@ -72,6 +72,7 @@ class Examiner:
     def _run_tests(self, worker: Worker, suite: Suite) -> dict[int, TestResult]:
         """Results by test index, in the order they came about."""
         results: dict[int, TestResult] = {}
+        stop = self._stops(suite)
         todo, size = self._order(suite), 1
         grouping = self._mode == "batch" and suite.style == "stdin"
         while todo:
@@ -83,7 +84,7 @@ class Examiner:
             else:
                 self._run_chunk(worker, suite, todo[:size], results)
                 size = min(2 * size, LARGEST_CHUNK)
-            if self._stop and not last_is_good(results):
+            if stop and not last_is_good(results):
                 self._note_failure(suite, next(reversed(results)))
                 break
             todo = [index for index in todo if index not in results]
@@ -92,13 +93,14 @@ class Examiner:
     def _run_chunk(self, worker: Worker, suite: Suite, chunk: list[int], results: dict[int, TestResult]) -> None:
         """Run tests one process each, up to the first failure if so wanted; at least one result is added."""
         slow: tuple[int, Report] | None = None
-        with self._room.beside(), closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=self._stop)) as found:
+        stop = self._stops(suite)
+        with self._room.beside(), closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=stop)) as found:
             for position, report in found:
                 if over_time(report, suite.limits):
                     slow = chunk[position], report
                     break
                 result = results[chunk[position]] = self._result(suite, chunk[position], report)
-                if self._stop and result.verdict is not Verdict.accepted:
+                if stop and result.verdict is not Verdict.accepted:
                     break
         if slow is not None:
             index, report = slow
@@ -142,7 +144,7 @@ class Examiner:
 
     def _summary(self, suite: Suite, results: dict[int, TestResult]) -> Judgement:
         failed = [r for r in results.values() if r.verdict is not Verdict.accepted]
-        if not self._stop:
+        if not self._stops(suite):
             failed.sort(key=lambda result: result.index)
         tests = tuple(results[index] for index in sorted(results))
         return Judgement(
@@ -154,6 +156,10 @@ class Examiner:
             detail=f"test {failed[0].index + 1}: {failed[0].detail}" if failed else "",
             tests=tests,
         )
+
+    def _stops(self, suite: Suite) -> bool:
+        """Whether a failure ends the examination."""
+        return self._stop and not suite.every_test
 
     # memory
 

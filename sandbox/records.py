@@ -83,6 +83,8 @@ class Suite:
     """Function style: name of the function under test; empty: whatever the asserts call."""
     setup: str = ""
     """Function style: trusted code run before the asserts (imports, helper functions of the tests)."""
+    every_test: bool = False
+    """Run the tests after a failure too, whatever the judge does: their number counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -419,7 +419,7 @@ class TrainConfig(Section):
     """Clipping of the probability ratio in policy-gradient losses (3.1.4)."""
     ppo: PPOConfig = PPOConfig()
     reward: Literal["binary", "fractional"] = "binary"
-    """`fractional`: r = share of tests passed - 1 (extension); judging must then run every test."""
+    """`fractional`: r = share of tests passed - 1 (extension); training problems are then judged by every test."""
     steps: PositiveInt = 100_000
     batch_size: PositiveInt = 128
     """Sequences of one optimizer step, over all processes."""
@@ -492,6 +492,10 @@ class TrainConfig(Section):
         for name, source in self.sources.items():
             if name != "pivotal" and any(objective.kind == "monte_carlo" for objective in source.objectives):
                 raise ValueError(f"source {name!r} has no token values: objective 'monte_carlo' belongs to 'pivotal'")
+            if self.reward == "fractional" and any(o.kind == "monte_carlo" for o in source.objectives):
+                raise ValueError(
+                    "objective 'monte_carlo' knows successes only: it cannot be used with fractional rewards"
+                )
         online = self.sources.get("online")
         if online is not None and online.share > 0 and self.rollout_workers == 0:
             raise ValueError("the source 'online' needs rollout_workers > 0")

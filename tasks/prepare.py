@@ -27,7 +27,8 @@ class NoUsableProblems(StageError):
 def inputs(context: Context) -> dict[str, Any]:
     """The problems' content and the name of the reference; a file is read here so that an edit is noticed."""
     report = read(context.config.problems)
-    return {"problems": fingerprint([*report.problems, *report.unjudgeable])}
+    extent = {"every_test": True} if _fractional(context.config) else {}
+    return {"problems": fingerprint([*report.problems, *report.unjudgeable]), **extent}
 
 
 def body(context: Context) -> dict[str, Any]:
@@ -147,11 +148,19 @@ def _decontaminated(
 
 
 def limited(problem: Problem, config: RunConfig) -> Problem:
-    """The problem under the recipe's limits, where it sets any; they are part of the suite's identity."""
+    """The problem judged as the recipe says: limits, and every test when rewards of training problems are shares.
+
+    Both are part of the suite's identity: verdicts and counts of another way of judging are not mixed in.
+    """
     cpu_s = config.sandbox.cpu_limit_s or problem.limits.cpu_s
     memory = config.sandbox.memory_limit_mb
     memory_bytes = memory << 20 if memory else problem.limits.memory_bytes
-    return replace(problem, limits=replace(problem.limits, cpu_s=cpu_s, memory_bytes=memory_bytes))
+    limits = replace(problem.limits, cpu_s=cpu_s, memory_bytes=memory_bytes)
+    return replace(problem, limits=limits, every_test=_fractional(config) and problem.split == "train")
+
+
+def _fractional(config: RunConfig) -> bool:
+    return config.train.reward == "fractional"
 
 
 def parameter_count(folder: Path) -> int:

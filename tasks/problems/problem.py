@@ -59,6 +59,8 @@ class Problem:
     licence: str = ""
     unjudgeable_reason: str | None = None
     """Why programs cannot be judged; None when they can."""
+    every_test: bool = False
+    """Judge failing programs by every test, for rewards that are shares of tests passed."""
 
     @property
     def tests(self) -> tuple[TestCase, ...]:
@@ -67,10 +69,11 @@ class Problem:
 
     @cached_property
     def suite_hash(self) -> str:
-        """Identity of tests, checker, calling style and limits together (32 hexadecimal characters)."""
+        """Identity of tests, checker, calling style, limits and extent of judging together (32 hexadecimal digits)."""
         tests = [[test.input, test.expected] for test in self.tests]
         limits = [self.limits.cpu_s, self.limits.memory_bytes]
-        return _digest([tests, asdict(self.checker), self.style, self.entry_point, limits])
+        extent = ["every test"] if self.every_test else []
+        return _digest([tests, asdict(self.checker), self.style, self.entry_point, limits, *extent])
 
     @cached_property
     def content_hash(self) -> str:
@@ -92,6 +95,7 @@ class Problem:
             limits=limits,
             style=self.style,
             entry_point=self.entry_point,
+            every_test=self.every_test,
         )
 
 
@@ -140,7 +144,7 @@ def _problem_row(problem: Problem) -> Row:
         "statement": problem.statement,
         "style": problem.style,
         "entry_point": problem.entry_point or None,
-        "checker_json": json.dumps(asdict(problem.checker), sort_keys=True),
+        "checker_json": json.dumps(asdict(problem.checker) | _extent(problem), sort_keys=True),
         "cpu_limit_s": problem.limits.cpu_s,
         "memory_limit_bytes": problem.limits.memory_bytes,
         "suite_hash": problem.suite_hash,
@@ -148,6 +152,10 @@ def _problem_row(problem: Problem) -> Row:
         "content_hash": problem.content_hash,
         "unjudgeable_reason": problem.unjudgeable_reason,
     }
+
+
+def _extent(problem: Problem) -> dict[str, bool]:
+    return {"every_test": True} if problem.every_test else {}
 
 
 def _test_rows(problem: Problem) -> list[Row]:
@@ -183,6 +191,8 @@ def _from_row(
     row: Mapping[str, Any], tests: Sequence[Mapping[str, Any]], solutions: Sequence[Mapping[str, Any]]
 ) -> Problem:
     ordered = sorted(tests, key=lambda test: test["position"])
+    checker = json.loads(row["checker_json"])
+    every_test = bool(checker.pop("every_test", False))
     return Problem(
         problem_id=row["problem_id"],
         problem_set=row["problem_set"],
@@ -191,7 +201,7 @@ def _from_row(
         statement=row["statement"],
         public_tests=tuple(TestCase(test["input"], test["expected"]) for test in ordered if not test["hidden"]),
         hidden_tests=tuple(TestCase(test["input"], test["expected"]) for test in ordered if test["hidden"]),
-        checker=Checker(**json.loads(row["checker_json"])),
+        checker=Checker(**checker),
         limits=Limits(cpu_s=row["cpu_limit_s"], memory_bytes=row["memory_limit_bytes"]),
         style=row["style"],
         entry_point=row["entry_point"] or "",
@@ -201,6 +211,7 @@ def _from_row(
         source=row["source"],
         licence=row["licence"],
         unjudgeable_reason=row["unjudgeable_reason"],
+        every_test=every_test,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import nn
@@ -33,8 +34,8 @@ class Update:
 class Algorithm(Protocol):
     """A way to learn from batches."""
 
-    def module(self, policy: Policy) -> nn.Module:
-        """What the engine trains; `policy` is, or is a part of, it."""
+    def module(self, policy: Policy, reference: Path, dtype: str) -> nn.Module:
+        """What the engine trains; `policy` is, or is a part of, it. `reference` is pi_0's checkpoint folder."""
         ...
 
     def parameter_groups(self, module: nn.Module) -> list[dict[str, Any]]:
@@ -62,7 +63,7 @@ class SoftPolicyOptimization:
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
 
-    def module(self, policy: Policy) -> nn.Module:
+    def module(self, policy: Policy, reference: Path, dtype: str) -> nn.Module:  # noqa: ARG002
         """The policy itself: its log-ratio to the reference is the value function."""
         return policy
 

@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +22,6 @@ from tasks.objectives.dispatch import MissingAnnotation
 from tasks.trainer.algorithm import Update, group, merged
 from tasks.trainer.batch import Example, behaviour_rows, evaluated, response_mask, to_rows
 from tasks.trainer.engine import Engine
-from tasks.trainer.job import TrainJob
 from tasks.trainer.packing import Pack, lay_out
 from tasks.trainer.policy import Policy
 from tasks.trainer.reference import Reference
@@ -67,13 +67,13 @@ class SequenceLosses:
 class ProximalPolicyOptimization:
     """PPO: advantages from a value model, several clipped updates per batch."""
 
-    def __init__(self, job: TrainJob) -> None:
-        self.job = job
-        self.config = job.train
+    def __init__(self, config: TrainConfig, seed: int) -> None:
+        self.config = config
+        self.seed = seed
 
-    def module(self, policy: Policy) -> nn.Module:
+    def module(self, policy: Policy, reference: Path, dtype: str) -> nn.Module:
         """Policy and value model together; both start from the reference's network."""
-        return ActorCritic(policy, load_value_model(self.job.reference, self.config, self.job.config.reference.dtype))
+        return ActorCritic(policy, load_value_model(reference, self.config, dtype))
 
     def parameter_groups(self, module: nn.Module) -> list[dict[str, Any]]:
         """One group for the policy, one for the value model."""
@@ -116,7 +116,7 @@ class ProximalPolicyOptimization:
         """The batch in parts, pass after pass, in an order that seed, step and pass decide; empty but on the first."""
         settings = self.config.ppo
         for epoch in range(settings.epochs):
-            start = f"{self.job.config.seed}/{step}/{epoch}/"
+            start = f"{self.seed}/{step}/{epoch}/"
             shuffled = sorted(batch, key=lambda e: hashlib.blake2b((start + e.trajectory_id).encode()).digest())
             for part in range(settings.minibatches):
                 yield shuffled[part :: settings.minibatches] if engine.rank == 0 else []

@@ -188,7 +188,9 @@ class Session:
 
 def algorithm_of(job: TrainJob) -> Algorithm:
     """The algorithm that the recipe names."""
-    return ProximalPolicyOptimization(job) if job.train.algorithm == "ppo" else SoftPolicyOptimization(job.train)
+    if job.train.algorithm == "ppo":
+        return ProximalPolicyOptimization(job.train, job.config.seed)
+    return SoftPolicyOptimization(job.train)
 
 
 @contextmanager
@@ -201,7 +203,7 @@ def open_session(job: TrainJob) -> Generator[Session]:
     base = policy if job.train.lora else load_policy(job.reference, job.train, dtype, trained=False).to(device)
     reference = Reference(base)
     algorithm = algorithm_of(job)
-    module = algorithm.module(policy).to(device)
+    module = algorithm.module(policy, job.reference, dtype).to(device)
     groups = algorithm.parameter_groups(module)
     engine = Engine(module, job.train, dtype=dtype, device=device, groups=groups)
     try:

@@ -28,8 +28,8 @@ def problem() -> Problem:
 
 
 def test_rows_bring_the_same_problem_back(problem: Problem) -> None:
-    tables = rows([problem, *generate(2, 2, 0)])
-    assert from_rows(**tables) == [problem, *generate(2, 2, 0)]
+    for problems in ([problem, *generate(2, 2, 0)], [replace(problem, every_test=True)]):
+        assert from_rows(**rows(problems)) == problems
 
 
 def test_tests_of_another_suite_are_left_out(problem: Problem) -> None:
@@ -50,6 +50,7 @@ def test_public_tests_come_first_and_only_the_others_are_hidden(problem: Problem
         {"limits": Limits(cpu_s=9.0)},
         {"style": "function"},
         {"entry_point": "f"},
+        {"every_test": True},
     ],
 )
 def test_suite_hash_changes_with_whatever_decides_a_verdict(problem: Problem, change: dict[str, object]) -> None:

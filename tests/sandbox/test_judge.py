@@ -5,6 +5,7 @@
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,16 @@ def test_without_early_exit_every_test_is_reported():
     program = "a, b = map(int, input().split())\nprint(a + b if a % 2 else -1)"
     with Judge(workers=1, stop_at_first_failure=False) as judge:
         found = judge.judge([Submission(program, sums(6))])[0]
+    assert (found.passed, found.total, len(found.tests)) == (3, 6, 6)
+
+
+@pytest.mark.parametrize("mode", ["test", "batch"])
+def test_a_suite_that_wants_every_test_run_gets_it_from_a_judge_that_stops_early(mode):
+    program = "a, b = map(int, input().split())\nprint(a + b if a % 2 else -1)"
+    whole = replace(sums(6), suite_id="whole", every_test=True)
+    with Judge(workers=1, mode=mode) as judge:
+        stopped, found = judge.judge([Submission(program, sums(6)), Submission(program, whole)])
+    assert len(stopped.tests) < 6
     assert (found.passed, found.total, len(found.tests)) == (3, 6, 6)
 
 

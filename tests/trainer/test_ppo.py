@@ -31,7 +31,7 @@ from tasks.trainer.ppo import (
 from tasks.trainer.reference import Reference
 from tasks.trainer.step import shares
 from tasks.trainer.value_model import ActorCritic, ValueModel
-from tests.trainer.conftest import config, examples, make_job, save_reference, tiny_model
+from tests.trainer.conftest import config, examples, save_reference, tiny_model
 
 ON_POLICY: dict[str, Any] = {
     "algorithm": "ppo",
@@ -231,9 +231,9 @@ def enumerable(tmp_path: Path) -> Generator[tuple[ProximalPolicyOptimization, En
         ppo={"epochs": 2, "minibatches": 2, "value_learning_rate": 1e-2},
         optimizer={"learning_rate": 3e-3, "warmup_steps": 0},
     )
-    algorithm = ProximalPolicyOptimization(make_job(tmp_path, folder, run))
+    algorithm = ProximalPolicyOptimization(run.train, seed=3)
     policy = Policy(tiny_model(vocabulary=TOKENS), layout="packed", chunk=64)
-    module = algorithm.module(policy)
+    module = algorithm.module(policy, folder, "float32")
     groups = algorithm.parameter_groups(module)
     engine = Engine(module, run.train, dtype="float32", device=torch.device("cpu"), groups=groups)
     frozen = Policy(tiny_model(vocabulary=TOKENS), layout="packed", chunk=64).requires_grad_(False)
