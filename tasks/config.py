@@ -460,6 +460,8 @@ class TrainConfig(Section):
     """Train low-rank adapters instead of all weights; the reference is then the same model with adapters off. Needs the
     package peft; not with ZeRO stage 3."""
     zero_stage: Literal[0, 1, 2, 3] = 0
+    """What DeepSpeed divides over the processes: nothing, optimizer state, gradients too, weights too. With bfloat16
+    stage 0 is stage 1: float32 weights and gradients are kept beside the bfloat16 ones."""
     processes: PositiveInt = 1
     """Trainer processes on this machine (one per GPU); `hosts` replaces it."""
     hosts: tuple[str, ...] = ()

@@ -51,11 +51,6 @@ def reverse_value(terminal_B: Tensor, advantage_BT: Tensor) -> Tensor:
     return terminal_B[:, None] - after_BT
 
 
-def success_probability(terminal_B: Tensor) -> Tensor:
-    """x = exp(r/beta): the likelihood of success that a reward stands for. Paper: 2.1."""
-    return terminal_B.clamp(max=0).exp()
-
-
 def terminal_q_regression_squared(y0_B: Tensor, advantage_BT: Tensor, terminal_B: Tensor, *, beta: float) -> Tensor:
     """(Q_T - r)^2. Shape B. Paper: Eq. 13 with the squared loss."""
     return losses.squared(terminal_value(y0_B, advantage_BT), terminal_B, beta=beta)

@@ -196,12 +196,14 @@ class Engine:
             raise NonFinite(f"the gradient norm is {self._norm}; nothing was updated")
 
     def _settings(self, dtype: str) -> dict[str, Any]:
+        # DeepSpeed keeps float32 weights and gradients beside bfloat16 ones from stage 1 on only
+        stage = max(self.config.zero_stage, 1) if dtype == "bfloat16" else self.config.zero_stage
         return {
             "train_micro_batch_size_per_gpu": 1,
             "gradient_accumulation_steps": 1,
             "managed_gradient_accumulation": False,
             "gradient_clipping": 0.0 if self._clips_itself else self.config.optimizer.max_grad_norm,
-            "zero_optimization": {"stage": self.config.zero_stage, "overlap_comm": False},
+            "zero_optimization": {"stage": stage, "overlap_comm": False},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": dtype == "bfloat16"},
             "data_types": {"grad_accum_dtype": "fp32"},

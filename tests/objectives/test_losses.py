@@ -41,6 +41,19 @@ def test_squared_loss_is_in_reward_units() -> None:
     assert losses.squared(tensor(0.0), tensor(-1 / beta), beta=beta).item() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("prediction", "target", "expected"),
+    [
+        (0.0, -math.inf, math.log(2)),
+        (math.log(3), math.log(3), -0.75 * math.log(0.75) - 0.25 * math.log(0.25)),
+        (-math.log(4), 0.0, -0.5 * math.log(0.2) - 0.5 * math.log(0.8)),
+    ],
+)
+def test_sigmoid_loss_has_the_hand_computed_value(prediction: float, target: float, expected: float) -> None:
+    found = losses.sigmoid_cross_entropy(tensor(prediction), tensor(target))
+    assert found.item() == pytest.approx(expected, abs=1e-12)
+
+
 def test_sigmoid_loss_is_smallest_where_prediction_equals_target() -> None:
     grid = torch.linspace(-8, 3, 1101, dtype=torch.float64)
     loss = losses.sigmoid_cross_entropy(grid, tensor(-2.5))

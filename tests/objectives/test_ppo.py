@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tasks.objectives import ppo
@@ -23,6 +24,22 @@ def test_generalized_advantage_equals_its_sum() -> None:
             wanted = sum((discount * trace) ** k * delta[t + k] for k in range(length - t))
             assert abs(float(found[row, t]) - wanted) < 1e-12
     assert found[1, 2:].abs().sum() == 0
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.6, 0.95])
+def test_generalized_advantage_is_the_weighted_mean_of_the_n_step_advantages(trace: float) -> None:
+    """The other way to define it: (1 - trace) sum_n trace^(n-1) A_n, the last step taking the weight that is left."""
+    reward, value, discount, length = values(0)[0].tolist(), values(1)[0].tolist(), 0.9, 4
+    found = ppo.generalized_advantage(values(0), values(1), MASK, discount=discount, trace=trace)[0].tolist()
+    for t in range(length):
+        total, left = 0.0, 1.0
+        for n in range(1, length - t + 1):
+            end = t + n
+            ahead = discount**n * value[end] if end < length else 0.0
+            n_step = sum(discount**k * reward[t + k] for k in range(n)) + ahead - value[t]
+            weight = left if end == length else (1 - trace) * trace ** (n - 1)
+            total, left = total + weight * n_step, left - weight
+        assert found[t] == pytest.approx(total, abs=1e-12)
 
 
 def test_regularized_rewards_add_up_to_the_soft_return() -> None:

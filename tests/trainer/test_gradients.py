@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -70,6 +72,61 @@ def test_gradients_do_not_depend_on_the_division_over_processes(expected: dict[s
 
 def test_gradients_do_not_depend_on_the_order_of_the_batch(expected: dict[str, torch.Tensor]) -> None:
     assert_equal(gradients(BATCH[::-1]), expected)
+
+
+def test_gradients_equal_those_of_a_left_padded_batch_with_full_logits(expected: dict[str, torch.Tensor]) -> None:
+    """The other padding side, computed without any of the trainer's layouts."""
+    model, reference = tiny_model().double(), tiny_model(1).double()
+    longest = max(e.length for e in BATCH)
+    ids, mask = (torch.zeros(len(BATCH), longest, dtype=torch.long) for _ in range(2))
+    for row, e in enumerate(BATCH):
+        ids[row, longest - e.length :] = torch.tensor((*e.prompt_ids, *e.response_ids))
+        mask[row, longest - e.length :] = 1
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+
+    def logprobs(causal_lm: Any) -> torch.Tensor:
+        logits = causal_lm(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
+        logp = logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
+        return torch.cat([logp[row, -len(e.response_ids) :] for row, e in enumerate(BATCH)])
+
+    with torch.no_grad():
+        ref_logp = logprobs(reference)
+    loss_B, _ = pack_loss(lay_out(BATCH), logprobs(model), ref_logp, torch.zeros_like(ref_logp), TRAIN)
+    (loss_B.sum() / len(BATCH)).backward()
+    found = {f"causal_lm.{name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert_equal(found, expected)
+
+
+def checkpointed(policy: Policy) -> Policy:
+    policy.causal_lm.gradient_checkpointing_enable({"use_reentrant": False})
+    policy.causal_lm.train()
+    return policy
+
+
+def response_gradients(policy: Policy) -> dict[str, torch.Tensor]:
+    policy(lay_out(BATCH))[0].sum().backward()
+    return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
+
+
+def test_gradient_checkpointing_gives_identical_gradients() -> None:
+    plain = response_gradients(Policy(tiny_model(), layout="packed", chunk=7))
+    again = response_gradients(checkpointed(Policy(tiny_model(), layout="packed", chunk=7)))
+    assert plain.keys() == again.keys()
+    assert all(torch.equal(gradient, again[name]) for name, gradient in plain.items())
+
+
+def test_bfloat16_agrees_with_float32_within_its_precision() -> None:
+    """Eight bits of mantissa: log-probabilities to a few hundredths of a nat, gradients to a few per cent."""
+    exact = Policy(tiny_model(), layout="packed", chunk=7)
+    rounded = Policy(tiny_model().bfloat16(), layout="packed", chunk=7)
+    with torch.no_grad():
+        wanted, found = exact(lay_out(BATCH))[0], rounded(lay_out(BATCH))[0]
+    assert found.dtype == torch.float32
+    assert (found - wanted).abs().max() < 0.05
+    gradients_32, gradients_16 = response_gradients(exact), response_gradients(rounded)
+    for name, gradient in gradients_32.items():
+        difference = gradients_16[name].float() - gradient
+        assert difference.norm() < 0.05 * gradient.norm(), name
 
 
 def test_logprobs_equal_a_full_forward_pass_of_each_sequence_alone() -> None:

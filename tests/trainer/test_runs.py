@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tasks.config import validate
 from tasks.trainer.job import TrainJob
 from tasks.trainer.launch import trainer_command
 from tests.trainer.conftest import RUN, config, make_job
@@ -147,6 +148,39 @@ def test_two_processes_change_no_result(
 ) -> None:
     job = job_in(stocked, reference, tmp_path, zero_stage=stage, processes=2)
     assert_close(outcome(run(job)), uninterrupted)
+
+
+def test_gradient_checkpointing_changes_nothing(
+    stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    assert_identical(outcome(run(job_in(stocked, reference, tmp_path, gradient_checkpointing=True))), uninterrupted)
+
+
+def test_a_bfloat16_run_stays_close_to_the_float32_run(
+    stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    job = job_in(stocked, reference, tmp_path)
+    tree = job.config.model_dump() | {"reference": {"dtype": "bfloat16"}}
+    job = job.model_copy(update={"config": validate(tree)})
+    job.write(tmp_path / "job.json")
+    found = outcome(run(job))
+    assert found["batches"] == uninterrupted["batches"]
+    assert found["figures"][1, "y_T"] == uninterrupted["figures"][1, "y_T"]
+    for step in range(1, 7):
+        assert found["figures"][step, "loss"] == pytest.approx(uninterrupted["figures"][step, "loss"], rel=0.05)
+    assert {tensor.dtype for tensor in found["weights"].values()} == {torch.bfloat16}
+
+
+def test_a_policy_gradient_mixed_into_a_source_changes_what_is_learnt(
+    stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    objectives = [{"kind": "terminal"}, {"kind": "policy_gradient", "weight": 0.5}]
+    sources = {"online": {"share": 0.5, "objectives": objectives}, "offline": {"share": 0.5}}
+    mixed = outcome(run(job_in(stocked, reference, tmp_path, sources=sources, behaviour=PPO["behaviour"])))
+    assert mixed["batches"] == uninterrupted["batches"]
+    assert mixed["figures"][1, "y_T"] == uninterrupted["figures"][1, "y_T"]
+    assert mixed["figures"][1, "loss"] != uninterrupted["figures"][1, "loss"]
+    assert mixed["figures"][6, "y_T"] != pytest.approx(uninterrupted["figures"][6, "y_T"], rel=1e-4)
 
 
 PPO: dict[str, Any] = {

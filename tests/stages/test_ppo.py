@@ -1,0 +1,54 @@
+"""PPO from a recipe: trained to the end on samples of the very policy that each batch updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.stages.conftest import Lab
+
+OVERRIDES: dict[str, Any] = {
+    "train": {
+        "algorithm": "ppo",
+        "steps": 3,
+        "batch_size": 8,
+        "model_update_interval": 1,
+        "max_batches_ahead": 1,
+        "sources": {"online": {"share": 1.0}, "offline": {"share": 0.0}},
+        "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
+        "ppo": {"epochs": 1, "minibatches": 1},
+    }
+}
+
+USED = """
+SELECT b.step AS step, t.policy_start AS behaviour, p.step AS sampled_at
+FROM (SELECT step, unnest(trajectory_ids) AS trajectory_id FROM train_batches WHERE run_id = ?) b
+JOIN trajectories t USING (trajectory_id) JOIN policies p ON p.policy_id = t.policy_start AND p.run_id = t.run_id
+"""
+
+
+@pytest.fixture
+def trained(copied: Callable[[], Lab]) -> tuple[Lab, str]:
+    """A home with a PPO run trained by the stages."""
+    lab = copied()
+    run_id = lab.start("ppo", OVERRIDES)
+    lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
+    return lab, run_id
+
+
+def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[Lab, str]) -> None:
+    lab, run_id = trained
+    with lab.store() as store:
+        used = store.rows(USED, (run_id,))
+        figures = store.rows("SELECT step, name, value FROM train_steps WHERE run_id = ?", (run_id,))
+    assert len(used) == 3 * 8
+    assert all(row["sampled_at"] == row["step"] - 1 for row in used)
+    found = {(row["step"], row["name"]): row["value"] for row in figures}
+    for step in (1, 2, 3):
+        assert found[step, "clip_fraction"] == 0
+        assert found[step, "kl_behaviour"] < 1e-6
+        assert found[step, "value_loss"] > 0
+        assert {(step, "explained_variance"), (step, "entropy"), (step, "kl")} <= set(found)
+    assert abs(found[1, "kl"]) == 0
