@@ -494,7 +494,7 @@ class TrainConfig(Section):
         for name, source in self.sources.items():
             if name != "pivotal" and any(objective.kind == "monte_carlo" for objective in source.objectives):
                 raise ValueError(f"source {name!r} has no token values: objective 'monte_carlo' belongs to 'pivotal'")
-            if self.reward == "fractional" and any(o.kind == "monte_carlo" for o in source.objectives):
+            if self.reward == "fractional" and source.share and any(o.kind == "monte_carlo" for o in source.objectives):
                 raise ValueError(
                     "objective 'monte_carlo' knows successes only: it cannot be used with fractional rewards"
                 )
