@@ -62,7 +62,7 @@ def test_the_ablations_of_figure_2_are_half_online(name: str) -> None:
 def test_ppo_samples_the_policy_itself_after_every_batch() -> None:
     train = config.load("ppo", folder=RECIPES).train
     assert train.algorithm == "ppo"
-    assert (train.model_update_interval, train.max_batches_ahead) == (1, 1)
+    assert (train.model_update_interval, train.max_batches_ahead) == (1, 0)
     assert (train.behaviour.temperature, train.behaviour.top_p) == ((1.0, 1.0), 1.0)
 
 

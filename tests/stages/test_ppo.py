@@ -15,7 +15,7 @@ OVERRIDES: dict[str, Any] = {
         "steps": 3,
         "batch_size": 8,
         "model_update_interval": 1,
-        "max_batches_ahead": 1,
+        "max_batches_ahead": 0,
         "sources": {"online": {"share": 1.0}, "offline": {"share": 0.0}},
         "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
         "ppo": {"epochs": 1, "minibatches": 1},
