@@ -6,8 +6,10 @@ another machine see the same; the web page also gets a progress bar per stage.
 
 from __future__ import annotations
 
+import contextvars
 import json
 import re
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -109,15 +111,40 @@ class OneLine:
 
 
 class Publisher:
-    """Writes the board into the current Prefect run: one table, and one progress bar per stage, updated in place."""
+    """Writes the board into the current Prefect run: one table, and one progress bar per stage, updated in place.
+
+    Mere progress is sent by a thread, so that a slow server does not slow a stage down; of tables that wait only the
+    newest is sent. When a stage begins or ends, the call returns after the server has answered.
+    """
 
     def __init__(self, flow_run_id: UUID, title: str) -> None:
         self._flow_run_id, self._title = flow_run_id, title
+        self._states: list[str] = []
+        self._waiting: list[dict[str, Any]] | None = None
+        self._sending = threading.Lock()
+        self._thread: threading.Thread | None = None
         self._artifacts: dict[str, UUID] = {}
         self._bars: dict[str, tuple[float, float]] = {}
         """Per stage: the percentage shown, and when."""
 
     def __call__(self, lines: list[dict[str, Any]]) -> None:
+        states = [line["state"] for line in lines]
+        self._waiting = lines
+        if states != self._states:
+            self._states = states
+            self._send_waiting()
+        elif self._thread is None or not self._thread.is_alive():
+            run = contextvars.copy_context().run
+            self._thread = threading.Thread(target=run, args=(self._send_waiting,), daemon=True)
+            self._thread.start()
+
+    def _send_waiting(self) -> None:
+        with self._sending:
+            lines, self._waiting = self._waiting, None
+            if lines is not None:
+                self._send(lines)
+
+    def _send(self, lines: list[dict[str, Any]]) -> None:
         import httpx
         from prefect.client.orchestration import get_client
 
