@@ -11,6 +11,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from tasks.objectives import losses
 
@@ -30,7 +31,19 @@ def cumulative_value(y0_B: Tensor, advantage_BT: Tensor) -> Tensor:
 
     Paper: Eq. 12 (the forward form of Eq. 9). On padding the last value is repeated.
     """
-    return y0_B[:, None] + advantage_BT.cumsum(dim=1)
+    return y0_B[:, None] + prefix_sums(advantage_BT)
+
+
+def prefix_sums(x_BT: Tensor) -> Tensor:
+    """Sum over the columns up to each one. Shape B T.
+
+    By doubling: on a GPU, `torch.cumsum` of floats has no deterministic kernel, and exact resume needs one.
+    """
+    columns, reach = x_BT.shape[1], 1
+    while reach < columns:
+        x_BT = x_BT + functional.pad(x_BT, (reach, 0))[:, :columns]
+        reach *= 2
+    return x_BT
 
 
 def terminal_value(y0_B: Tensor, advantage_BT: Tensor) -> Tensor:
@@ -47,7 +60,7 @@ def reverse_value(terminal_B: Tensor, advantage_BT: Tensor) -> Tensor:
     Paper: 3.1.2, reverse-Q targets; the backward form of Eq. 9 with the sum starting at t + 1.
     """
     detached = advantage_BT.detach()
-    after_BT = detached.sum(dim=1, keepdim=True) - detached.cumsum(dim=1)
+    after_BT = detached.sum(dim=1, keepdim=True) - prefix_sums(detached)
     return terminal_B[:, None] - after_BT
 
 

@@ -131,6 +131,17 @@ def test_reverse_q_gradients_grow_towards_the_beginning() -> None:
     assert torch.allclose(gradient / gradient[-1], tensor(5, 4, 3, 2, 1))
 
 
+@pytest.mark.parametrize("columns", [1, 2, 5, 8, 33])
+def test_prefix_sums_are_cumulative_sums_with_their_gradient(columns: int) -> None:
+    generator = torch.Generator().manual_seed(columns)
+    x = torch.randn(3, columns, generator=generator, dtype=torch.float64).requires_grad_(True)
+    upstream = torch.randn(3, columns, generator=generator, dtype=torch.float64)
+    assert torch.allclose(spo.prefix_sums(x), x.cumsum(1), rtol=0, atol=1e-13)
+    found = torch.autograd.grad((spo.prefix_sums(x) * upstream).sum(), x)[0]
+    wanted = torch.autograd.grad((x.cumsum(1) * upstream).sum(), x)[0]
+    assert torch.allclose(found, wanted, rtol=0, atol=1e-13)
+
+
 def test_padding_columns_change_nothing() -> None:
     y0, a, r, mask = batch()
     for reduction in ("mean", "sum"):
