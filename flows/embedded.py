@@ -8,6 +8,7 @@ EmbeddedError
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +18,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +52,15 @@ def up(say: Say) -> None:
         say(f"using the Prefect server at {api_url()} (PREFECT_API_URL is set); deploying to it")
         _deploy(say)
         return
+    with _alone():
+        _up(say)
+
+
+def _up(say: Say) -> None:
     state = _read_state()
     if not _alive(state.get("server")):
         state = _start_server(say)
+    _await_health(state["server"])
     if not _alive(state.get("worker")):
         state["worker"] = _start(
             ["worker", "start", "--pool", POOL, "--type", "process", "--name", "embedded"], "worker"
@@ -123,15 +131,31 @@ def _start_server(say: Say) -> dict[str, Any]:
     say(f"starting the Prefect server on port {port()} ...")
     started = _start(["server", "start", "--host", "127.0.0.1", "--port", str(port())], "server")
     _write_state({"server": started})
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not healthy():
-        if _alive(started) is None:
-            raise DidNotStart(f"the Prefect server ended while starting; see {_logs() / 'server.log'}")
-        if time.monotonic() > deadline:
-            raise DidNotStart(f"the Prefect server did not answer in {START_TIMEOUT_S:.0f} s; see {_logs()}/server.log")
-        time.sleep(0.3)
+    _await_health(started)
     say("server is healthy")
     return {"server": started}
+
+
+def _await_health(server: dict[str, Any]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not healthy():
+        if _alive(server) is None:
+            raise DidNotStart(f"the Prefect server ended while starting; see {_logs() / 'server.log'}")
+        if time.monotonic() > deadline:
+            raise DidNotStart(
+                f"the Prefect server did not answer in {START_TIMEOUT_S:.0f} s; see {_logs()}/server.log, "
+                f"or start anew with `spo down` and `spo up`"
+            )
+        time.sleep(0.3)
+
+
+@contextmanager
+def _alone() -> Generator[None]:
+    """Let one `spo up` of this home work at a time: the next one then finds everything done."""
+    home().mkdir(parents=True, exist_ok=True)
+    with (home() / "embedded.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _start(arguments: list[str], name: str) -> dict[str, Any]:

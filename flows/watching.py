@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,13 @@ from flows.board import ARTIFACT_KEY, Line, describe, duration
 from flows.embedded import environment
 
 POLL_S = 1.0
+PATIENCE_S = 60.0
+FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "skipped": "=", "failed": "✗"}
+
+
+class ServerGone(Exception):
+    """The Prefect server does not answer any more."""
 
 
 def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
@@ -32,23 +38,52 @@ def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
 
 
 def watch(flow_run_id: UUID, console: Console) -> str:
-    """Final state type of the flow run (`COMPLETED`, `FAILED`, ...), its table shown meanwhile."""
+    """Final state type of the flow run (`COMPLETED`, `FAILED`, ...), its table shown meanwhile.
+
+    Raises ServerGone when the server does not answer for `PATIENCE_S`. An interrupt ends the watching, not the run.
+    """
     from prefect.client.orchestration import get_client
 
     shown: dict[str, str] = {}
-    with get_client(sync_client=True) as client, Live(console=console, refresh_per_second=2) as live:
-        if not console.is_terminal:
-            live.stop()
-        while True:
-            run = client.read_flow_run(flow_run_id)
-            lines = read_lines(client, flow_run_id)
-            state = "PENDING" if run.state is None else run.state.type.value
-            if console.is_terminal:
-                live.update(render(lines, f"{run.state_name or state}"))
-            else:
-                _print_changes(console, lines, shown)
-            if run.state is not None and run.state.is_final():
-                return state
+    try:
+        with get_client(sync_client=True) as client, Live(console=console, refresh_per_second=2) as live:
+            if not console.is_terminal:
+                live.stop()
+            while True:
+                state, name, lines = _patiently(lambda: _look(client, flow_run_id), flow_run_id)
+                if console.is_terminal:
+                    live.update(render(lines, name))
+                else:
+                    _print_changes(console, lines, shown)
+                if state in FINAL:
+                    return state
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        console.print(f"the run goes on: `spo status`; to end it: prefect flow-run cancel {flow_run_id}")
+        raise
+
+
+def _look(client: Any, flow_run_id: UUID) -> tuple[str, str, list[Line]]:
+    """State type, state name and stage table."""
+    run = client.read_flow_run(flow_run_id)
+    state = "PENDING" if run.state is None else str(run.state.type.value)
+    return state, run.state_name or state, read_lines(client, flow_run_id)
+
+
+def _patiently(look: Callable[[], tuple[str, str, list[Line]]], flow_run_id: UUID) -> tuple[str, str, list[Line]]:
+    import httpx
+
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return look()
+        except httpx.HTTPError as error:
+            if time.monotonic() > deadline:
+                raise ServerGone(
+                    f"the Prefect server has not answered for {PATIENCE_S:.0f} s ({type(error).__name__}); the run may "
+                    f"still go on. `spo up` starts the server again, `spo status` and `spo resume` show and continue "
+                    f"the run (flow run {flow_run_id})"
+                ) from error
             time.sleep(POLL_S)
 
 
