@@ -18,7 +18,6 @@ from torch import Tensor
 
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import shared_prefix
-from tasks.engines.canary import check_drift as check_drift
 from tasks.engines.decoding_batch import Prompt, Rows, Sample, StopTest, distinct_prompts
 from tasks.engines.protocol import (
     Completion,
