@@ -440,6 +440,10 @@ class TrainConfig(Section):
     }
     behaviour: BehaviourConfig = BehaviourConfig()
     """How online responses are drawn (5)."""
+    reference_refresh_interval: int = Field(default=0, ge=0)
+    """Steps between two nominations of the policy as the new reference (6); 0: the reference stays what it was."""
+    reference_refresh_samples: PositiveInt = 50
+    """Judged responses of the nominee per problem before it becomes the reference; its soft values come from them."""
     model_update_interval: PositiveInt = 10
     """Optimizer steps between two publications of weights to the rollout workers (3.2, 5)."""
     rollout_workers: int = Field(default=1, ge=0)
@@ -505,6 +509,30 @@ class TrainConfig(Section):
             raise ValueError("lora cannot be sharded by ZeRO stage 3: set zero_stage to 0, 1 or 2")
         if self.max_batches_ahead == 0 and self.model_update_interval > 1:
             raise ValueError("max_batches_ahead 0 needs model_update_interval 1: every batch has weights of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _refresh_possible(self) -> TrainConfig:
+        if not self.reference_refresh_interval:
+            return self
+        online = self.sources.get("online")
+        needs = {
+            "algorithm = 'spo'": self.algorithm == "spo",
+            "no lora (its reference is the model without adapters)": self.lora is None,
+            "reward = 'binary'": self.reward == "binary",
+            "a share for the source 'online'": online is not None and online.share > 0,
+            "no share for pivotal sources (their targets belong to the first reference)": not any(
+                source.share > 0 and name.startswith("pivotal") for name, source in self.sources.items()
+            ),
+            "behaviour.temperature = [1.0, 1.0] and top_p = 1.0 (its soft values come from online samples)": (
+                self.behaviour.temperature == (1.0, 1.0) and self.behaviour.top_p == 1
+            ),
+            "behaviour.weights = 'latest'": self.behaviour.weights == "latest",
+            "a multiple of model_update_interval": self.reference_refresh_interval % self.model_update_interval == 0,
+        }
+        missing = [need for need, met in needs.items() if not met]
+        if missing:
+            raise ValueError(f"reference_refresh_interval needs {'; '.join(missing)}")
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ from tasks.trainer.job import TrainJob
 
 if TYPE_CHECKING:  # whoever starts trainers reads checkpoints' names without loading torch
     from tasks.trainer.engine import Engine
+    from tasks.trainer.refresh import References
     from tasks.trainer.replay import ReplayState
 
 PREFIX = "step-"
@@ -26,10 +27,11 @@ class Checkpoint:
 
     step: int
     replay: ReplayState
+    references: References
     folder: Path
 
 
-def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState) -> None:
+def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState, references: References) -> None:
     """Write a checkpoint of `step`; it appears complete or not at all. Collective."""
     import torch
 
@@ -42,6 +44,7 @@ def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState) -> None:
         content = {
             "step": step,
             "replay": dataclasses.asdict(replay),
+            "references": dataclasses.asdict(references),
             "fits": _fits(job),
             "processes": engine.world,
         }
@@ -53,6 +56,7 @@ def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState) -> None:
 
 def newest(job: TrainJob) -> Checkpoint | None:
     """The newest complete checkpoint of the run; None when there is none."""
+    from tasks.trainer.refresh import References
     from tasks.trainer.replay import ReplayState
 
     folders = atomic.complete_folders(job.checkpoints, PREFIX)
@@ -65,7 +69,7 @@ def newest(job: TrainJob) -> Checkpoint | None:
         watermark=int(replay["watermark"]),
         waiting=tuple(replay["waiting"]),
     )
-    return Checkpoint(int(content["step"]), state, folders[-1])
+    return Checkpoint(int(content["step"]), state, References(**content["references"]), folders[-1])
 
 
 def load(job: TrainJob, engine: Engine, checkpoint: Checkpoint) -> None:

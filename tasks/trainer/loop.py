@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tasks.config import TrainConfig
-from tasks.trainer import atomic, guards, weights
+from tasks.trainer import atomic, guards, refresh, weights
 from tasks.trainer.algorithm import Update
 from tasks.trainer.batch import Example
 from tasks.trainer.errors import GuardTripped, Interrupted, ReferenceDrift
@@ -26,7 +26,7 @@ def train(job: TrainJob, report: Report) -> dict[str, Any]:
         watch = guards.CollapseWatch(job.train.guards)
         first = session.step
         if session.engine.share(session.desk is not None and weights.latest(job.weights) is None):
-            session.publish(first)  # the first start, or what was published lay in memory and is gone
+            session.hand_over()
         while session.step < job.train.steps:
             try:
                 figures = advance(session, checked=session.step == first)
@@ -61,6 +61,8 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     figures: Figures = {}
     if session.desk is not None:
         figures = record(session, batch, update, {"seconds": seconds, "wait_s": waited, "publish_s": publish_s})
+    if refresh.renew(session):
+        session.publish(step)
     if due(step, job.train, job.train.checkpoint_interval):
         session.save()
     return figures

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tasks.config import SourceName
 from tasks.trainer.batch import Example
@@ -107,11 +107,10 @@ class OnlineQueue:
         self.watermark = state.watermark
         self.recorded = recorded
         self._claimed = {identity for ids in recorded.values() for identity in ids}
-        self._claimed_rows: dict[str, Example] = {}
+        self._claimed_rows = examples.present(sorted(self._claimed), "online")
+        known = examples.present(state.waiting, "online")
         self._waiting: deque[Example] = deque()
-        if state.waiting:
-            known = examples.present(state.waiting, "online")
-            self._admit([known[identity] for identity in state.waiting if identity in known])
+        self._admit([known[identity] for identity in state.waiting if identity in known])
 
     def ids(self) -> tuple[str, ...]:
         """The trajectories that wait, in order."""
@@ -120,14 +119,14 @@ class OnlineQueue:
     def take(self, step: int, count: int, stopped: Callable[[], bool]) -> list[Example]:
         """`count` trajectories for `step`, waiting for the workers if need be. Raises Interrupted when stopped."""
         ids = self.recorded.get(step)
-        while not self._ready(ids, count):
+        if ids is not None:
+            return [self._claimed_rows.pop(identity) for identity in ids]
+        while len(self._waiting) < count:
             if stopped():
                 raise Interrupted(f"stopped while waiting for online trajectories for step {step}")
             if not self.refill():
                 self.examples.warehouse.commit()  # the workers' back-pressure counts the steps recorded so far
                 time.sleep(POLL_S)
-        if ids is not None:
-            return [self._claimed_rows.pop(identity) for identity in ids]
         return [self._waiting.popleft() for _ in range(count)]
 
     def refill(self) -> int:
@@ -140,17 +139,13 @@ class OnlineQueue:
         self._admit(new)
         return len(new)
 
-    def _ready(self, ids: list[str] | None, count: int) -> bool:
-        if ids is None:
-            return len(self._waiting) >= count
-        return all(identity in self._claimed_rows for identity in ids)
+    def revalue(self, values: Mapping[str, float]) -> None:
+        """Give the waiting examples the soft value (nats) of their problem in `values`."""
+        self._waiting = deque(_revalued(example, values) for example in self._waiting)
+        self._claimed_rows = {name: _revalued(example, values) for name, example in self._claimed_rows.items()}
 
     def _admit(self, examples: Sequence[Example]) -> None:
-        for example in examples:
-            if example.trajectory_id in self._claimed:
-                self._claimed_rows[example.trajectory_id] = example
-            else:
-                self._waiting.append(example)
+        self._waiting.extend(example for example in examples if example.trajectory_id not in self._claimed)
 
 
 class Replay:
@@ -180,6 +175,13 @@ class Replay:
             else:
                 batch += self._take(name, count)
         return batch
+
+    def revalue(self, values: Mapping[str, float]) -> None:
+        """Give every example that is still to come the soft value (nats) of its problem in `values`."""
+        self.examples.values = values
+        self._fetched.clear()
+        if self.online is not None:
+            self.online.revalue(values)
 
     def state(self) -> ReplayState:
         """What to save so that the next batch comes out the same."""
@@ -220,6 +222,10 @@ class Replay:
             fresh = self.examples.fetch(wanted, name)
             self._fetched = kept | {(name, identity): example for identity, example in fresh.items()}
         return [self._fetched[name, identity] for identity in ids]
+
+
+def _revalued(example: Example, values: Mapping[str, float]) -> Example:
+    return replace(example, y0=values[example.problem_id])
 
 
 def _recorded(warehouse: Warehouse, run_id: str, after: int) -> dict[int, list[str]]:

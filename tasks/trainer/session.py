@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from tasks.engines.checkpoint import policy_id
-from tasks.trainer import checkpoint, lora, weights
+from tasks.config import TrainConfig
+from tasks.engines.checkpoint import policy_id, tokenizer_hash
+from tasks.trainer import checkpoint, lora, refresh, weights
 from tasks.trainer.algorithm import Algorithm, SoftPolicyOptimization
 from tasks.trainer.batch import Example
 from tasks.trainer.engine import Engine
@@ -68,7 +70,7 @@ class Stop:
         self._ask()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Desk:
     """What only the first process has: the warehouse and everything that reads or writes it."""
 
@@ -78,6 +80,8 @@ class Desk:
     recorder: Recorder
     canaries: list[Example]
     """Prompts of the run, of which the first half is given and the second half scored."""
+    last_recorded: int
+    """Last step that this run had recorded when the process started."""
 
 
 @dataclass(slots=True)
@@ -93,6 +97,7 @@ class Session:
     stop: Stop
     step: int = 0
     published: weights.Published | None = None
+    references: refresh.References = field(default_factory=refresh.References)
     warned: set[str] = field(default_factory=set[str])
     updates: int = 0
     """Optimizer updates when the present batch was drawn."""
@@ -119,23 +124,44 @@ class Session:
         """Publish the weights of `step` for the rollout workers and evaluation; seconds it took. Collective."""
         began = time.monotonic()
         canaries = self._scored_canaries()
-        state = self.engine.consolidated(self.policy.causal_lm)
+        state = self.engine.consolidated(self.policy.causal_lm) if step else {}
         if self.desk is not None:
-            state = lora.merged_state(self.policy.causal_lm, state)
-            job, train = self.job, self.job.train
-            published = weights.publish(
-                job.weights, step, self.policy.causal_lm, state, like=job.reference, canaries=canaries
-            )
-            kept = {s for s in range(step + 1) if s == train.steps or s % train.snapshot_interval == 0}
-            if job.weights != job.kept and step in kept:
-                published = weights.keep(published, job.kept)
-            weights.prune(job.weights, kept if job.weights == job.kept else set())
-            self.published = published
-            self.desk.warehouse.append(
-                f"policy/{job.run_id}/{step:08d}", {"policies": [self._policy_row(published)]}, run_id=job.run_id
-            )
+            self.published = self._publish(self.desk, step, state, canaries)
         self.engine.barrier()
         return time.monotonic() - began
+
+    def hand_over(self) -> None:
+        """Give the workers weights where they find none: at the start, or after shared memory was emptied. Collective.
+
+        They sample from the nominee while there is one.
+        """
+        if self.references.nominee == 0:
+            self.publish(self.step)
+        elif self.desk is not None:
+            nominee = refresh.folder_of(self.job, self.references.nominee)
+            weights.keep(weights.read(nominee), self.job.weights)
+        self.engine.barrier()
+
+    def _publish(
+        self, desk: Desk, step: int, state: dict[str, Tensor], canaries: list[weights.Canary]
+    ) -> weights.Published:
+        job, train = self.job, self.job.train
+        if step == 0:
+            published = weights.publish_reference(job.weights, job.reference, canaries)
+        else:
+            model = self.policy.causal_lm
+            merged = lora.merged_state(model, state)
+            announced = not self.references.nominee
+            published = weights.publish(
+                job.weights, step, model, merged, like=job.reference, canaries=canaries, announced=announced
+            )
+            row = self._policy_row(published)
+            desk.warehouse.append(f"policy/{job.run_id}/{step:08d}", {"policies": [row]}, run_id=job.run_id)
+        if job.weights != job.kept and kept(step, train):
+            published = weights.keep(published, job.kept)
+        lasting = {s for s in range(step + 1) if kept(s, train)}
+        weights.prune(job.weights, lasting if job.weights == job.kept else set())
+        return published
 
     def save(self) -> None:
         """Write a checkpoint of the present step. Collective."""
@@ -143,14 +169,14 @@ class Session:
         if self.desk is not None:
             self.desk.recorder.flush()
             state = self.desk.replay.state()
-        checkpoint.save(self.job, self.engine, self.step, state)
+        checkpoint.save(self.job, self.engine, self.step, state, self.references)
 
     def secured(self, error: GuardTripped) -> GuardTripped:
         """The error that ends the run, after a checkpoint where nothing is spoilt; it says how to go on. Collective."""
         if self.engine.updates == self.updates:
             if self.desk is not None:
                 self.desk.recorder.flush()
-            checkpoint.save(self.job, self.engine, self.step, self.before)
+            checkpoint.save(self.job, self.engine, self.step, self.before, self.references)
             state = f"a checkpoint of step {self.step} was written; resumed, the run takes the same batch again"
         else:
             state = "nothing was saved; resumed, the run continues from its last checkpoint"
@@ -178,12 +204,18 @@ class Session:
         return {
             "policy_id": published.policy_id,
             "kind": "final" if published.step == self.job.train.steps else "snapshot",
-            "path": str(published.folder),
+            "path": str(self.job.kept / published.folder.name),
             "parent_policy_id": self.job.counts.reference,
             "step": published.step,
-            "tokenizer_hash": None,
+            "tokenizer_hash": tokenizer_hash(self.job.reference),
             "parameters": sum(p.numel() for n, p in self.policy.causal_lm.named_parameters() if ".lora_" not in n),
         }
+
+
+def kept(step: int, train: TrainConfig) -> bool:
+    """Whether the weights of `step` outlast their use by the workers: for evaluation, or as a reference."""
+    intervals = [n for n in (train.snapshot_interval, train.reference_refresh_interval) if n]
+    return step == train.steps or (step > 0 and any(step % interval == 0 for interval in intervals))
 
 
 def algorithm_of(job: TrainJob) -> Algorithm:
@@ -213,8 +245,12 @@ def open_session(job: TrainJob) -> Generator[Session]:
         if found is not None:
             checkpoint.load(job, engine, found)
         with _desk(job, engine, found, str(device.type)) as desk:
-            step = 0 if found is None else found.step
-            yield Session(job, engine, algorithm, policy, reference, desk, stop, step)
+            session = Session(job, engine, algorithm, policy, reference, desk, stop)
+            if found is not None:
+                session.step, session.references = found.step, found.references
+            if session.references.present:
+                refresh.install(session)
+            yield session
     finally:
         engine.close()
 
@@ -232,7 +268,9 @@ def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, de
         store = ReferenceStore(warehouse, fingerprint(job.reference, job.train, job.config.reference.dtype, device))
         recorder = Recorder(warehouse, job, after=step)
         try:
-            yield Desk(warehouse, Replay(examples, state, after=step), store, recorder, _canaries(warehouse, job))
+            last = int(warehouse.value(refresh.LAST_RECORDED, (job.run_id,)))
+            replay = Replay(examples, state, after=step)
+            yield Desk(warehouse, replay, store, recorder, _canaries(warehouse, job), last)
         finally:
             recorder.close()
 

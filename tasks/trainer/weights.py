@@ -53,9 +53,16 @@ class Canary:
 
 
 def publish(
-    root: Path, step: int, model: Any, state: dict[str, Tensor], *, like: Path, canaries: Sequence[Canary] = ()
+    root: Path,
+    step: int,
+    model: Any,
+    state: dict[str, Tensor],
+    *,
+    like: Path,
+    canaries: Sequence[Canary] = (),
+    announced: bool = True,
 ) -> Published:
-    """Write the weights of `step` as an ordinary checkpoint folder and point LATEST at it.
+    """Write the weights of `step` as an ordinary checkpoint folder and point LATEST at it, if they are `announced`.
 
     Tokenizer, chat template and generation settings are copied from the folder `like`.
     """
@@ -64,13 +71,26 @@ def publish(
     for path in sorted(like.iterdir()):
         if path.is_file() and path.suffix not in _WEIGHTS and path.name not in _OWN:
             shutil.copyfile(path, building / path.name)
+    return _complete(building, root, step, canaries, announced=announced)
+
+
+def publish_reference(root: Path, like: Path, canaries: Sequence[Canary]) -> Published:
+    """Publish the checkpoint `like` itself as the weights of step 0: the policy is the reference, down to its id."""
+    building = atomic.start_folder(root / f"{PREFIX}{0:08d}")
+    for path in sorted(like.iterdir()):
+        if path.is_file() and path.name != OWN_FILE:
+            shutil.copyfile(path, building / path.name)
+    return _complete(building, root, 0, canaries, announced=True)
+
+
+def _complete(building: Path, root: Path, step: int, canaries: Sequence[Canary], *, announced: bool) -> Published:
     content = {
         "step": step,
         "policy_id": record_policy_id(building),
         "canaries": [asdict(canary) for canary in canaries],
     }
     (building / OWN_FILE).write_text(json.dumps(content), encoding="utf-8")
-    return _appear(building, root / f"{PREFIX}{step:08d}")
+    return _appear(building, root / f"{PREFIX}{step:08d}", announced=announced)
 
 
 def keep(published: Published, root: Path) -> Published:
@@ -136,8 +156,11 @@ def memory_folder(run_dir: Path, like: Path) -> Path:
     return SHARED_MEMORY / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
 
 
-def _appear(building: Path, target: Path) -> Published:
-    """Make the finished folder visible under `target` and LATEST; the same weights published again stay as they are."""
+def _appear(building: Path, target: Path, *, announced: bool = True) -> Published:
+    """Make the finished folder visible under `target`, and through LATEST if `announced`.
+
+    The same weights published again stay as they are.
+    """
     new = read(building)
     old = read(target) if target.is_dir() else None
     if old is not None and old.policy_id == new.policy_id:
@@ -146,7 +169,8 @@ def _appear(building: Path, target: Path) -> Published:
         if old is not None:
             _delete(target, wait=True)
         atomic.finish_folder(building, target)
-    atomic.write_text(target.parent / LATEST, target.name)
+    if announced:
+        atomic.write_text(target.parent / LATEST, target.name)
     return Published(new.step, new.policy_id, target)
 
 

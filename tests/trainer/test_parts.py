@@ -51,6 +51,27 @@ def test_replay_continues_from_its_state(tmp_path: Path, reference: Path) -> Non
         assert [[e.trajectory_id for e in continued.next(step)] for step in (2, 3, 4)] == rest
 
 
+def test_a_run_killed_again_while_it_repeats_recorded_steps_still_finds_their_trajectories(
+    tmp_path: Path, reference: Path
+) -> None:
+    fill(tmp_path / "warehouse", reference, online=24)
+    job = make_job(tmp_path, reference, config())
+    with Warehouse.open(job.warehouse) as warehouse:
+        source = Examples(warehouse, job, prompt_values(warehouse, job))
+        replay = Replay(source, ReplayState(), after=0)
+        recorded = {step: [(e.trajectory_id, e.source) for e in replay.next(step)] for step in (1, 2, 3)}
+        for step, batch in recorded.items():
+            ids, sources = zip(*batch, strict=True)
+            row = {"step": step, "trajectory_ids": list(ids), "sources": list(sources)}
+            warehouse.append(f"train/{job.run_id}/{step:08d}", {"train_batches": [row]}, run_id=job.run_id)
+        first = Replay(source, ReplayState(), after=0)
+        first.next(1)
+        second = Replay(source, first.state(), after=1)
+        assert [[e.trajectory_id for e in second.next(step)] for step in (2, 3)] == [
+            [identity for identity, _ in recorded[step]] for step in (2, 3)
+        ]
+
+
 def test_prompts_without_a_success_are_dropped_or_kept_as_the_recipe_says(tmp_path: Path, reference: Path) -> None:
     fill(tmp_path / "warehouse", reference, online=0)
     run = config()
