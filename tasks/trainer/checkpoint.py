@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.trainer import atomic
-from tasks.trainer.errors import ResumeImpossible
+from tasks.trainer.errors import DiskFull, ResumeImpossible
 from tasks.trainer.job import TrainJob
 
 if TYPE_CHECKING:  # whoever starts trainers reads checkpoints' names without loading torch
@@ -32,9 +33,10 @@ class Checkpoint:
 
 
 def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState, references: References) -> None:
-    """Write a checkpoint of `step`; it appears complete or not at all. Collective."""
+    """Write a checkpoint of `step`; it appears complete or not at all. Collective. Raises DiskFull."""
     import torch
 
+    engine.raise_together(_no_room(job, engine, step))
     target = job.checkpoints / f"{PREFIX}{step:08d}"
     building = engine.share(atomic.start_folder(target) if engine.rank == 0 else None)
     engine.save(building)
@@ -98,6 +100,17 @@ def _fits(job: TrainJob) -> dict[str, object]:
         "zero_stage": job.train.zero_stage,
         "dtype": job.config.reference.dtype,
     }
+
+
+def _no_room(job: TrainJob, engine: Engine, step: int) -> DiskFull | None:
+    job.checkpoints.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(job.checkpoints).free
+    if free >= engine.state_bytes:
+        return None
+    return DiskFull(
+        f"the checkpoint of step {step} takes about {engine.state_bytes >> 20} MiB, and {job.checkpoints} has "
+        f"{free >> 20} left; make room and resume: the run continues from its last complete checkpoint"
+    )
 
 
 def _prune(job: TrainJob) -> None:

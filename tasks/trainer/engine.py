@@ -94,6 +94,13 @@ class Engine:
         return norm
 
     @property
+    def state_bytes(self) -> int:
+        """About how much a checkpoint takes: what is trained, its moments, and float32 weights where it has others."""
+        trained = [p for p in self._engine.module.parameters() if p.requires_grad]
+        sizes = [(getattr(p, "ds_numel", p.numel()), p.element_size()) for p in trained]
+        return sum(count * (size + 8 + (0 if size == 4 else 4)) for count, size in sizes)
+
+    @property
     def learning_rate(self) -> float:
         """The rate that the next step uses (of the first parameter group)."""
         return float(self._engine.get_lr()[0])

@@ -9,6 +9,7 @@ TrainerError
         ReferenceDrift       policy and reference disagree where they must not
     ResumeImpossible         the checkpoint does not fit this job
     JudgingImpossible        the sandbox is down; nothing more is sampled
+    DiskFull                 there is no room for a checkpoint
     Interrupted              asked to stop; a checkpoint was written
     ProcessDied              a trainer or worker process ended and cannot be restarted
         Refused              the trainer itself said why it does not go on; trying again would not help
@@ -69,6 +70,10 @@ class ResumeImpossible(TrainerError):
 
 class JudgingImpossible(TrainerError):
     """The sandbox is down; nothing more is sampled."""
+
+
+class DiskFull(TrainerError):
+    """There is no room for a checkpoint."""
 
 
 class Interrupted(TrainerError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,13 +17,14 @@ from tasks.trainer.job import TrainJob
 from tasks.trainer.metrics import Figures, summarize
 from tasks.trainer.session import Session, open_session
 
+PACE_STEPS = 50
 Report = Callable[[dict[str, Any]], None]
 
 
 def train(job: TrainJob, report: Report) -> dict[str, Any]:
     """Train until the last step; returns the manifest. Raises Interrupted after a checkpoint when asked to stop."""
     with open_session(job) as session:
-        started = time.monotonic()
+        pace = Pace()
         watch = guards.CollapseWatch(job.train.guards)
         first = session.step
         if session.engine.share(session.desk is not None and weights.latest(job.weights) is None):
@@ -40,7 +42,7 @@ def train(job: TrainJob, report: Report) -> dict[str, Any]:
             assert figures is not None
             if session.desk is not None:
                 _warn(session, watch, figures, report)
-                report(progress(session, figures, first, time.monotonic() - started))
+                report(progress(session, figures, pace.steps_per_s()))
         return _finish(session)
 
 
@@ -101,23 +103,37 @@ def record(session: Session, batch: Sequence[Example], update: Update, figures: 
     return figures
 
 
-def progress(session: Session, figures: Figures, first: int, seconds: float) -> dict[str, Any]:
-    """A progress line: done, total, unit, rates, time left, and a note for people."""
+class Pace:
+    """How fast steps come, over the last ones: the first are slow, and workers start and pause."""
+
+    def __init__(self) -> None:
+        self._ends = deque([time.monotonic()], maxlen=PACE_STEPS + 1)
+
+    def steps_per_s(self) -> float:
+        """The rate, a step having ended now."""
+        self._ends.append(time.monotonic())
+        return (len(self._ends) - 1) / (self._ends[-1] - self._ends[0])
+
+
+def progress(session: Session, figures: Figures, rate: float) -> dict[str, Any]:
+    """A progress line: done, total, unit, rates, time left (s), and a note for people."""
     done, total = session.step, session.job.train.steps
-    rate = (done - first) / seconds
     errors = " ".join(
         f"|y_T-r| {name} {figures[key]:.2f}"
         for name, key in (("pass", "value_error/pass"), ("fail", "value_error/fail"))
         if key in figures
     )
-    note = f"loss {figures['loss']:.3f} {errors} norm {figures['grad_norm']:.2f} wait {figures['wait_s']:.1f}s"
+    note = (
+        f"loss {figures['loss']:.3f} {errors} norm {figures['grad_norm']:.2f} "
+        f"{figures['tokens_per_s']:.0f} tokens/s wait {figures['wait_s']:.1f}s"
+    )
     return {
         "done": done,
         "total": total,
         "unit": "steps",
         "note": note,
         "steps_per_s": round(rate, 4),
-        "left_s": round((total - done) / rate, 1) if rate else None,
+        "left_s": round((total - done) / rate, 1),
     }
 
 

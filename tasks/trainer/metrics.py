@@ -19,7 +19,10 @@ COMMIT_EVERY = 10
 
 
 def summarize(records: Sequence[SequenceRecord]) -> Figures:
-    """Means over the batch and per source; `value_error/*` is mean |y_T - r/beta| (nats) by reward class."""
+    """Means over the batch and per source; `value_error/*` is mean |y_T - r/beta| (nats) by reward class.
+
+    `pull_above` is the share of all pull at the policy that comes from failures with y_T above 0.
+    """
     figures = _group("", records)
     for source in dict.fromkeys(record.source for record in records):
         figures |= _group(f"{source}/", [record for record in records if record.source == source])
@@ -43,6 +46,10 @@ def _group(prefix: str, records: Sequence[SequenceRecord]) -> Figures:
     if failed:
         figures["value_error/fail"] = _mean([abs(r.y_T - r.terminal) for r in failed])
         figures["clipped_fraction"] = _mean([r.y_T > 0 for r in failed])
+    pull = math.fsum(r.pull for r in records)
+    if pull > 0:
+        figures["pull"] = pull / len(records)
+        figures["pull_above"] = math.fsum(r.pull for r in failed if r.y_T > 0) / pull
     return {prefix + name: value for name, value in figures.items()}
 
 

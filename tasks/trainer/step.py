@@ -36,6 +36,8 @@ class SequenceRecord:
     loss: float
     entropy: float
     largest_advantage: float
+    pull: float = 0.0
+    """Sum over tokens of |d loss / d log pi_theta|: how hard the sequence pulls at the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +123,28 @@ def pack_loss(
         losses.append(loss_B)
         a_BT = data.advantage().detach()
         y_T_B = spo.terminal_value(data.y0_B, a_BT)
-        records += sequence_records(examples, loss_B, y_T_B, torch.cat([pieces[r][2] for r in rows]), a_BT)
+        entropy_n = torch.cat([pieces[r][2] for r in rows])
+        records += sequence_records(examples, loss_B, y_T_B, entropy_n, a_BT, pulls(loss_B, data.logp_BT))
     return torch.cat(losses), records
 
 
+def pulls(loss_B: Tensor, logp_BT: Tensor) -> Tensor:
+    """How hard each sequence pulls at the log-probabilities of its tokens: sum of |d loss / d log pi|. Shape B.
+
+    Goes back through the objectives alone, not through the model. 0 where no gradient is wanted.
+    """
+    if not loss_B.requires_grad:
+        return torch.zeros_like(loss_B)
+    return torch.autograd.grad(loss_B.sum(), logp_BT, retain_graph=True)[0].abs().sum(dim=1)
+
+
 def sequence_records(
-    examples: Sequence[Example], loss_B: Tensor, y_T_B: Tensor, entropy_N: Tensor, advantage_BT: Tensor
+    examples: Sequence[Example],
+    loss_B: Tensor,
+    y_T_B: Tensor,
+    entropy_N: Tensor,
+    advantage_BT: Tensor,
+    pull_B: Tensor | None = None,
 ) -> list[SequenceRecord]:
     """One record per example; `entropy_N` is that of their response tokens end to end."""
     entropies = entropy_N.split([len(example.response_ids) for example in examples])
@@ -136,6 +154,7 @@ def sequence_records(
         y_T_B.tolist(),
         [entropy.mean().item() for entropy in entropies],
         advantage_BT.abs().amax(dim=1).tolist(),
+        (torch.zeros_like(loss_B) if pull_B is None else pull_B).tolist(),
         strict=True,
     )
     return [_record(*figure) for figure in figures]
@@ -151,7 +170,8 @@ def not_finite(figures: Iterable[tuple[str, float]]) -> NonFinite | None:
     return NonFinite.over(ids, f"{len(ids)} sequence(s) have a loss or value that is not finite: {listed}")
 
 
-def _record(example: Example, loss: float, y_T: float, entropy: float, largest: float) -> SequenceRecord:
+def _record(example: Example, loss: float, y_T: float, *figures: float) -> SequenceRecord:
+    entropy, largest, pull = figures
     return SequenceRecord(
         trajectory_id=example.trajectory_id,
         source=example.source,
@@ -163,4 +183,5 @@ def _record(example: Example, loss: float, y_T: float, entropy: float, largest: 
         loss=loss,
         entropy=entropy,
         largest_advantage=largest,
+        pull=pull,
     )
