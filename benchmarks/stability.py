@@ -1,7 +1,8 @@
 """When does purely online SPO collapse, and which sequences drive it? The miniature policy, one process, no corpus.
 
-    python -m benchmarks.stability --home FOLDER [--settings NAME,...] [--seeds 1] [--steps 100]
+    python -m benchmarks.stability --home FOLDER [--settings ce-0.1@3e-4,squared@1e-4,...] [--seeds 1] [--steps 99]
 
+A setting is a loss (`ce-EPSILON`, `squared`, `advantage`), a learning rate, and modifiers (see MODIFIERS).
 Every setting trains on its own samples alone, by the project's own sampler, sandbox, policy, objectives and guards.
 `FOLDER` keeps the reference policy and its Q0 samples, so that they are paid for once. Every tenth step prints:
 
@@ -49,26 +50,33 @@ GROUPS = ("+", "-", "!")
 """Passes; failures with y_T at most 0; failures with y_T above 0."""
 
 
-def _online(*objectives: dict[str, Any]) -> dict[str, Any]:
-    return {"online": {"share": 1.0, "objectives": list(objectives or ({},))}}
+MODIFIERS: dict[str, dict[str, Any]] = {
+    "fresh": {"model_update_interval": 1},
+    "t1": {"behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0}},
+    "large": {"batch_size": 256},
+    "slow-start": {"optimizer": {"warmup_steps": 40}},
+}
 
 
-def _setting(rate: float, *objectives: dict[str, Any], **train: Any) -> dict[str, Any]:
-    return {"sources": _online(*objectives), "optimizer": {"learning_rate": rate, "warmup_steps": 5}} | train
+def setting(name: str) -> dict[str, Any]:
+    """The training section that a name such as `ce-0.1@1e-4+fresh` stands for: loss, rate, modifiers."""
+    head, *modifiers = name.split("+")
+    loss, _, rate = head.partition("@")
+    objective = {"ce": {}, "squared": SQUARED, "advantage": ADVANTAGE}[loss.split("-")[0]]
+    train: dict[str, Any] = {
+        "sources": {"online": {"share": 1.0, "objectives": [objective]}},
+        "optimizer": {"learning_rate": float(rate), "warmup_steps": 5},
+    }
+    if loss.startswith("ce-"):
+        train["clip_epsilon"] = float(loss.removeprefix("ce-"))
+    for modifier in modifiers:
+        configs.merge(train, MODIFIERS[modifier])
+    return train
 
 
 SQUARED = {"kind": "terminal", "loss": "squared"}
 ADVANTAGE = {"kind": "advantage", "loss": "sigmoid"}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "ce-0.01": _setting(1e-4, clip_epsilon=0.01),
-    "ce-0.1": _setting(1e-4, clip_epsilon=0.1),
-    "ce-0.7": _setting(1e-4, clip_epsilon=0.7),
-    "squared": _setting(3e-5, SQUARED),
-    "advantage": _setting(1e-4, ADVANTAGE),
-    "ce-0.1-t1": _setting(1e-4, clip_epsilon=0.1, behaviour={"temperature": [1.0, 1.0], "top_p": 1.0}),
-    "ce-0.1-fresh": _setting(1e-4, clip_epsilon=0.1, model_update_interval=1),
-    "ce-0.1-slow": _setting(3e-5, clip_epsilon=0.1),
-}
+DEFAULT = "ce-0.01@3e-4,ce-0.1@3e-4,ce-0.7@3e-4,squared@1e-4,advantage@3e-4"
 
 
 @dataclass(slots=True)
@@ -170,7 +178,7 @@ def prepared(home: Path) -> tuple[Context, Warehouse]:
 def trial(context: Context, train: dict[str, Any], seed: int) -> Iterator[Trial]:
     """The trial of one setting and seed."""
     tree = context.config.model_dump(mode="json")
-    tree["train"]["sources"] = {}
+    tree["train"] |= {"sources": {}, "micro_batch_tokens": 1 << 20}
     configs.merge(tree, {"train": train, "seed": seed})
     loaded = configs.validate(tree)
     manifest = context.manifest("prepare")
@@ -221,7 +229,7 @@ def show(context: Context, name: str, seed: int, steps: int) -> None:
     """Train one setting and print its table and the first warning of each kind."""
     print(f"\n{name}, seed {seed}\n step " + " ".join(f"{column:>8}" for column in COLUMNS), flush=True)
     passes: list[float] = []
-    with trial(context, SETTINGS[name], seed) as running:
+    with trial(context, setting(name), seed) as running:
         watch = CollapseWatch(running.job.train.guards)
         told: set[str] = set()
         for step, figures in running.run(steps):
@@ -243,7 +251,7 @@ def main() -> None:
     """Train the chosen settings and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--settings", default=",".join(SETTINGS))
+    parser.add_argument("--settings", default=DEFAULT, help="LOSS@RATE[+MODIFIER...], comma-separated")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=100)
