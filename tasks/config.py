@@ -558,6 +558,9 @@ class EvaluateConfig(Section):
 
     samples: PositiveInt = 20
     ks: tuple[PositiveInt, ...] = (1, 5, 10)
+    during_training: bool = False
+    """Evaluate the weights kept every `train.snapshot_interval` steps in a process beside training, at low priority;
+    on a single GPU that training fills leave it off. What is not done when training ends is done afterwards."""
     behaviour: BehaviourConfig = BehaviourConfig(temperature=(0.4, 0.4), top_p=0.95)
 
     @model_validator(mode="after")

@@ -218,14 +218,28 @@ def paired_difference(
     a: Mapping[str, Counts], b: Mapping[str, Counts], k: int, *, seed: int = 0, level: float = 0.95
 ) -> PairedDifference:
     """pass@k of policy B minus policy A, problem by problem; both must have the same problems."""
-    if a.keys() != b.keys():
-        odd = sorted(a.keys() ^ b.keys())
-        raise ValueError(f"{len(odd)} problems were evaluated for one policy only, first {odd[0]!r}")
-    deltas = np.array([pass_at_k(*b[name], k) - pass_at_k(*a[name], k) for name in sorted(a)])
-    low, high = bootstrap_interval(deltas, seed=seed, level=level)
+    return average_paired_difference({"": a}, {"": b}, k, seed=seed, level=level)
+
+
+def average_paired_difference(
+    a: Mapping[str, Mapping[str, Counts]],
+    b: Mapping[str, Mapping[str, Counts]],
+    k: int,
+    *,
+    seed: int = 0,
+    level: float = 0.95,
+) -> PairedDifference:
+    """The same averaged over problem sets, each set weighing the same; problems are resampled within each set."""
+    first, second = ({(s, p): found for s in sets for p, found in sets[s].items()} for sets in (a, b))
+    if first.keys() != second.keys():
+        odd = sorted(first.keys() ^ second.keys())
+        raise ValueError(f"{len(odd)} problems were evaluated for one policy only, first {odd[0][1]!r}")
+    groups = [np.array([pass_at_k(*b[s][p], k) - pass_at_k(*a[s][p], k) for p in sorted(a[s])]) for s in sorted(a)]
+    low, high = bootstrap_interval(*groups, seed=seed, level=level)
+    deltas = np.concatenate(groups)
     better, worse = int((deltas > 0).sum()), int((deltas < 0).sum())
     return PairedDifference(
-        difference=float(deltas.mean()),
+        difference=float(np.mean([group.mean() for group in groups])),
         low=low,
         high=high,
         better=better,
@@ -235,18 +249,22 @@ def paired_difference(
     )
 
 
-def bootstrap_interval(values: Floats, *, seed: int, level: float = 0.95) -> tuple[float, float]:
-    """Percentile bootstrap interval of a mean, widened as Student's t widens the normal interval.
+def bootstrap_interval(*groups: Floats, seed: int, level: float = 0.95) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean of the groups' means, widened as Student's t widens a normal interval.
 
-    (nan, nan) for a single value. Source of the widening: Hesterberg 2015, "expanded percentile interval".
+    (nan, nan) when every group has a single value. Source of the widening: Hesterberg 2015, "expanded percentile
+    interval"; several groups pool their degrees of freedom.
     """
-    _check_groups([values], level)
-    count = len(values)
-    if count == 1:
+    _check_groups(groups, level)
+    count = sum(len(group) for group in groups)
+    freedom = count - len(groups)
+    if freedom == 0:
         return math.nan, math.nan
-    reach = student_quantile((1 + level) / 2, count - 1) * math.sqrt(count / (count - 1))
+    reach = student_quantile((1 + level) / 2, freedom) * math.sqrt(count / freedom)
     tail = NormalDist().cdf(-reach)
-    low, high = np.quantile(_resampled_means(values, np.random.default_rng(seed)), [tail, 1 - tail])
+    generator = np.random.default_rng(seed)
+    means = np.mean([_resampled_means(group, generator) for group in groups], axis=0)
+    low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from tasks import runs
 from tasks.stage import Context, Stage
 from tasks.trainer import launch, weights
 from tasks.trainer.job import CountsFilter, TrainJob
+
+EVALUATOR = "tasks.evaluator"
+"""Module of the process that evaluates kept weights while training goes on."""
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -35,8 +39,10 @@ def inputs(context: Context) -> dict[str, Any]:
 def body(context: Context) -> dict[str, Any]:
     """Train to the last step, resuming from the newest complete checkpoint of this run."""
     job = make_job(context)
-    launch.run_training(job.write(job.run_dir / "job.json"), _relay(context))
-    kept = kept_policies(job)
+    job_file = job.write(job.run_dir / "job.json")
+    beside = {"evaluator": [sys.executable, "-m", EVALUATOR, str(job_file)]} if _evaluates(context) else {}
+    launch.run_training(job_file, _relay(context), beside=beside)
+    kept = weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     store = context.warehouse
     used = store.value("SELECT count(*) FROM trajectories WHERE run_id = ? AND source = 'online'", [context.run_id])
     return {
@@ -46,15 +52,8 @@ def body(context: Context) -> dict[str, Any]:
     }
 
 
-def kept_policies(job: TrainJob) -> list[weights.Published]:
-    """The weights kept for evaluation: every `snapshot_interval` steps, and the last."""
-    found = [weights.read(folder) for folder in sorted(job.kept.glob(f"{weights.PREFIX}*"))]
-    every, last = job.train.snapshot_interval, job.train.steps
-    return [
-        published
-        for published in found
-        if published.step == last or (published.step > 0 and published.step % every == 0)
-    ]
+def _evaluates(context: Context) -> bool:
+    return context.config.evaluate.during_training
 
 
 def _relay(context: Context) -> Callable[[dict[str, Any]], None]:

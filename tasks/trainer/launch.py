@@ -1,5 +1,6 @@
 """Start, watch and end the processes of a training run: the trainer (under torchrun when there are several), the
-rollout workers. Plain functions; the train stage calls `run_training`.
+rollout workers, and what the stage wants beside them, without which training goes on. Plain functions; the train stage
+calls `run_training`.
 
 Each process leads a session of its own. Standard input is a pipe that closes when this process dies, so that nothing
 is left behind whatever happens here. What they print on standard error goes to `run_dir/logs`.
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -50,6 +51,8 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     crashes: int = 0
     last_error: str = ""
+    gone: bool = False
+    """Whether it was given up."""
 
     def start(self) -> None:
         """Start it, in a session of its own."""
@@ -110,9 +113,12 @@ class Run:
     job: TrainJob
     job_file: Path
     on_line: Callable[[Line], None]
+    beside: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Commands of further processes, by name."""
     lines: queue.Queue[tuple[str, Line]] = field(default_factory=queue.Queue[tuple[str, Line]])
     trainer: Child = field(init=False)
     workers: list[Child] = field(init=False)
+    helpers: list[Child] = field(init=False)
 
     def __post_init__(self) -> None:
         logs = self.job.run_dir / "logs"
@@ -125,10 +131,11 @@ class Run:
             Child(f"worker-{i}", worker_command(self.job, self.job_file, i), logs / f"worker-{i}.log", self.lines, gpus)
             for i, gpus in enumerate(worker_gpus)
         ]
+        self.helpers = [Child(name, command, logs / f"{name}.log", self.lines) for name, command in self.beside.items()]
 
     def supervise(self, cancelled: Callable[[], bool]) -> Line:
         """Run to the end; returns the manifest. Raises ProcessDied, or Interrupted when cancelled."""
-        children = [self.trainer, *self.workers]
+        children = [self.trainer, *self.workers, *self.helpers]
         try:
             for child in children:
                 child.start()
@@ -140,10 +147,12 @@ class Run:
                     self._trainer_ended(status)
                 for worker in self.workers:
                     self._look_after(worker)
+                for helper in self.helpers:
+                    self._keep(helper)
                 time.sleep(POLL_S)
             self._relay()
         finally:
-            for worker in self.workers:
+            for worker in children[1:]:
                 worker.signal(signal.SIGTERM) if worker.process is not None else None
             for child in children:
                 child.end(GRACE_S if child is self.trainer else 5.0) if child.process is not None else None
@@ -154,7 +163,7 @@ class Run:
     def _relay(self) -> None:
         while not self.lines.empty():
             name, line = self.lines.get()
-            child = next(c for c in (self.trainer, *self.workers) if c.name == name)
+            child = next(c for c in (self.trainer, *self.workers, *self.helpers) if c.name == name)
             if "error" in line:
                 child.last_error = f"{line.get('kind', 'error')}: {line['error']}"
             else:
@@ -177,6 +186,19 @@ class Run:
             raise ProcessDied(f"{worker.name} cannot go on: {worker.last_error or worker.tail()}")
         self._restart(worker, status)
 
+    def _keep(self, helper: Child) -> None:
+        """Start a helper again once it has died, unless that does not help; training goes on without it."""
+        status = helper.status()
+        if status is None or helper.gone:
+            return
+        self._relay()
+        if status != CANNOT_GO_ON and helper.crashes < MOST_RESTARTS:
+            self._restart(helper, status)
+            return
+        helper.gone = True
+        why = helper.last_error or f"it ended with status {status}: {helper.tail()}"
+        self.on_line({"warning": f"training goes on without {helper.name}: {why}"})
+
     def _restart(self, child: Child, status: int) -> None:
         child.crashes += 1
         if child.crashes > MOST_RESTARTS:
@@ -193,14 +215,19 @@ class Run:
 
 
 def run_training(
-    job_file: Path, on_line: Callable[[Line], None], cancelled: Callable[[], bool] = lambda: False
+    job_file: Path,
+    on_line: Callable[[Line], None],
+    cancelled: Callable[[], bool] = lambda: False,
+    beside: Mapping[str, list[str]] | None = None,
 ) -> Line:
     """Train the job to its end, relaying every line its processes report; returns the manifest.
+
+    `beside`: commands of processes to run meanwhile, by name; one that fails is a warning, not a failure.
 
     A run that was interrupted continues from its newest complete checkpoint. Dead processes are started again.
     Raises ProcessDied when that does not help and Interrupted when `cancelled` says so.
     """
-    return Run(TrainJob.read(job_file), job_file, on_line).supervise(cancelled)
+    return Run(TrainJob.read(job_file), job_file, on_line, beside or {}).supervise(cancelled)
 
 
 def trainer_command(job: TrainJob, job_file: Path) -> list[str]:

@@ -132,6 +132,12 @@ def newest_held(root: Path) -> Generator[Published | None]:
     yield None
 
 
+def kept(root: Path, *, every: int, last: int) -> list[Published]:
+    """The weights kept for evaluation so far, by step: every `every` steps, and those of step `last`."""
+    steps = {int(folder.name.removeprefix(PREFIX)): folder for folder in atomic.complete_folders(root, PREFIX)}
+    return [read(steps[step]) for step in sorted(steps) if step == last or (step > 0 and step % every == 0)]
+
+
 def prune(root: Path, keep_steps: set[int]) -> list[Path]:
     """Delete all but the newest folders, those of `keep_steps` and those held; returns what was deleted."""
     folders = atomic.complete_folders(root, PREFIX)
