@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flows import judge_command, run_commands, study_command, warehouse_commands
+from flows import judge_command, report_commands, run_commands, study_command, warehouse_commands
 from flows.settings import recipe_names, warehouse_location
 
 app = typer.Typer(
@@ -29,6 +29,8 @@ app.command()(run_commands.plan)
 app.command()(run_commands.status)
 app.command()(judge_command.judge)
 app.command()(study_command.study)
+app.command()(report_commands.report)
+app.command()(report_commands.compare)
 app.command()(warehouse_commands.compact)
 app.command()(warehouse_commands.verify)
 app.command()(warehouse_commands.quarantine)

@@ -6,6 +6,7 @@ Samples are kept in `eval_samples` per policy; a policy that has enough of them 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ def _manifest(context: Context, material: Material, policies: list[Candidate], s
         "rows": sampled,
         "sampling": label,
         "curve": curve,
+        "sets": {name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
         "comparison": comparison,
         "described": f"{len(material.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
         "reused": f"{known} samples of earlier evaluations" if known else "",
@@ -85,17 +87,11 @@ def _manifest(context: Context, material: Material, policies: list[Candidate], s
     }
 
 
-def curve_points(scores: Scores, ks: tuple[int, ...]) -> list[dict[str, Any]]:
-    """pass@k with its interval for each k: averaged over the problem sets (`set` is None), then of each of several."""
-    groups: list[tuple[str | None, Scores]] = [(None, scores)]
-    if len(scores) > 1:
-        groups += [(name, {name: found}) for name, found in scores.items()]
-    points: list[dict[str, Any]] = []
-    for name, sets in groups:
-        for k in ks:
-            estimate = average_pass_at_k({s: list(found.values()) for s, found in sets.items()}, k)
-            points.append({"set": name, "k": k, "value": estimate.value, "low": estimate.low, "high": estimate.high})
-    return points
+def curve_points(scores: Scores, ks: Sequence[int]) -> list[dict[str, Any]]:
+    """pass@k with its interval for each k, averaged over the problem sets."""
+    found = {name: list(counts.values()) for name, counts in scores.items()}
+    estimates = [(k, average_pass_at_k(found, k)) for k in ks]
+    return [{"k": k, "value": e.value, "low": e.low, "high": e.high} for k, e in estimates]
 
 
 def _change(before: Scores, after: Scores, k: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Charts from plain rows: as PNG files, and as SVG that takes its colours from the page it stands in.
+"""Charts from plain rows.
 
 Every chart is a `Chart`: build it from rows with one of the functions below, then `save_png(chart, path)` or
 `svg(chart)`. Series differ by colour, line style and marker, bars by hatching, so that everything survives a
@@ -7,45 +7,18 @@ black-and-white print. Knows no warehouse; equal rows give equal bytes.
 
 from __future__ import annotations
 
-import io
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-Axes: TypeAlias = Any
-"""matplotlib's Axes; its methods are only partly typed."""
+from tasks.drawing import HATCHES, LINES, MARKERS, Axes, Chart, Theme, legend_below, save_png, svg
 
-LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
-MARKERS = ("o", "s", "^", "D", "v", "P")
-HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++")
-
-
-@dataclass(frozen=True, slots=True)
-class Theme:
-    """Colours of a chart. In the page's theme they are names that `svg` turns into CSS variables."""
-
-    ink: str
-    faint: str
-    paper: str
-    series: tuple[str, ...]
-
-
-PRINT = Theme("#1b1f24", "#c9ced6", "#ffffff", ("#1f5fbf", "#c2410c", "#0f766e", "#7e22ce", "#b58900", "#be185d"))
-PAGE = Theme("#01fe01", "#02fe02", "#03fe03", ("#11fe01", "#12fe02", "#13fe03", "#14fe04", "#15fe05", "#16fe06"))
-"""Stand-ins, chosen so that no other colour of a chart equals them."""
-CSS_NAMES: Mapping[str, str] = {
-    PAGE.ink: "var(--ink)",
-    PAGE.faint: "var(--faint)",
-    PAGE.paper: "var(--paper)",
-    **{color: f"var(--series-{i + 1})" for i, color in enumerate(PAGE.series)},
-}
+__all__ = ["Chart", "Measure", "Panel", "Series", "Theme", "save_png", "svg"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +44,8 @@ class Panel:
     series: Sequence[Series]
     share: bool = False
     """The y axis is a share in [0, 1], shown in per cent."""
+    x_label: str = ""
+    """What the x axis counts, where it is not the chart's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,45 +57,6 @@ class Measure:
     low: float
     high: float
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A drawing that can be rendered in any theme."""
-
-    name: str
-    """File name without suffix."""
-    title: str
-    alt: str
-    """What a reader who cannot see the picture should know."""
-    draw: Callable[[Figure, Theme], None] = field(repr=False)
-    size: tuple[float, float] = (8.0, 3.4)
-    """Width and height in inches."""
-
-
-def save_png(chart: Chart, path: Path, dpi: int = 150) -> Path:
-    """Write the chart on a white ground; returns `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(_settings(PRINT)):
-        _render(chart, PRINT).savefig(path, dpi=dpi, metadata={"Software": None})
-    return path
-
-
-def svg(chart: Chart) -> str:
-    """The chart as an `<svg>` element for a page that defines --ink, --faint, --paper and --series-1 to -6."""
-    buffer = io.StringIO()
-    with mpl.rc_context({**_settings(PAGE), "svg.hashsalt": chart.name, "svg.fonttype": "none"}):
-        figure = _render(chart, PAGE)
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    for color, name in CSS_NAMES.items():
-        text = text.replace(color, name)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    label = chart.alt.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
 def learning_curve(metrics: Mapping[str, Sequence[Series]], x_label: str = "optimizer step") -> Chart:
@@ -150,7 +86,7 @@ def curves(name: str, title: str, panels: Sequence[Panel], x_label: str) -> Char
             axes.set_visible(False)
         if all(panel.share for panel in panels):
             _align_shares(all_axes[: len(panels)])
-        _legend_below(figure, all_axes[: len(panels)])
+        legend_below(figure, all_axes[: len(panels)])
 
     return Chart(name, title, _describe(title, panels, x_label), draw, size=(8.4, 3.1 * rows + 0.3))
 
@@ -178,7 +114,7 @@ def comparison(name: str, title: str, metrics: Mapping[str, Sequence[Measure]]) 
     return Chart(name, title, f"{title}. " + "; ".join(parts), draw, size=(8.4, 1.3 + 0.5 * rows))
 
 
-def q0_histogram(counts: Sequence[tuple[int, int]], beta: float) -> Chart:
+def q0_histogram(counts: Sequence[tuple[int, int]], beta: float, name: str = "q0_histogram") -> Chart:
     """How hard the training prompts are for pi_0: prompts by estimated success probability, from (n, k) of each.
 
     The bins are decades of S; prompts without one success stand apart, at the floor -1/beta of the soft value.
@@ -205,57 +141,77 @@ def q0_histogram(counts: Sequence[tuple[int, int]], beta: float) -> Chart:
         axes.grid(True, axis="y")
 
     parts = [f"{label}: {height}" for label, height in zip(labels, heights, strict=True)]
-    return Chart("q0_histogram", "Success of the reference policy", "Prompts by success. " + "; ".join(parts), draw)
+    return Chart(name, "Success of the reference policy", "Prompts by success. " + "; ".join(parts), draw)
 
 
-def source_mix(rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """Where the trained sequences came from, stacked over training.
+def source_mix(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Chart:
+    """Where the trained sequences came from, stacked over training, runs side by side.
 
-    `rows`: dicts with `step` (number), `source` (name) and `sequences` (count); sources missing at a step count 0.
+    Rows: dicts with `step` (number), `source` (name) and `sequences` (count); sources missing at a step count 0.
     """
+    sources = sorted({str(row["source"]) for rows in runs.values() for row in rows})
+    mixes = {run: _shares(rows, sources) for run, rows in runs.items()}
+    columns = min(3, max(1, len(runs)))
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        all_axes: list[Axes] = list(figure.subplots(-(-len(runs) // columns), columns, squeeze=False).flatten())
+        colors = [theme.series[i % len(theme.series)] for i in range(len(sources))]
+        for axes, (run, (steps, shares)) in zip(all_axes, mixes.items(), strict=False):
+            areas = axes.stackplot(steps, shares, labels=sources, colors=colors, alpha=0.55)
+            for i, area in enumerate(areas):
+                area.set(hatch=HATCHES[i % len(HATCHES)], edgecolor=theme.ink, linewidth=0.8)
+            axes.set_ylim(0, 1)
+            axes.set_xlabel("optimizer step")
+            axes.set_title("Source mix" if len(runs) == 1 else f"Source mix of {run}")
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        for axes in all_axes[len(runs) :]:
+            axes.set_visible(False)
+        all_axes[0].set_ylabel("share of the batch")
+        figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=4)
+
+    ends = [f"{run}, {s}: {v[-1]:.0%}" for run, (_, mix) in mixes.items() for s, v in zip(sources, mix, strict=True)]
+    size = (8.4, 0.6 + 2.4 * -(-len(runs) // columns))
+    return Chart("source_mix", "Source mix", f"Share of each source at the end: {'; '.join(ends)}", draw, size)
+
+
+def _shares(rows: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> tuple[list[float], list[list[float]]]:
+    """The steps, and each source's share of the sequences at each."""
     steps = sorted({float(row["step"]) for row in rows})
-    names = sorted({str(row["source"]) for row in rows})
-    table = {name: dict.fromkeys(steps, 0.0) for name in names}
+    table = {source: dict.fromkeys(steps, 0.0) for source in sources}
     for row in rows:
         table[str(row["source"])][float(row["step"])] += float(row["sequences"])
-    totals = {step: sum(table[name][step] for name in names) or 1.0 for step in steps}
-    shares = {name: [table[name][step] / totals[step] for step in steps] for name in names}
+    totals = {step: sum(table[source][step] for source in sources) or 1.0 for step in steps}
+    return steps, [[table[source][step] / totals[step] for step in steps] for source in sources]
+
+
+def reward_by_temperature(runs: Mapping[str, Sequence[Measure]]) -> Chart:
+    """Share of online responses that pass, by sampling temperature, bars grouped by range, one hatching per run.
+
+    `label` names the range, `note` the count (shown when there is one run).
+    """
+    ranges = sorted({measure.label for measures in runs.values() for measure in measures})
+    notes = {m.label: m.note for measures in runs.values() for m in measures} if len(runs) == 1 else {}
+    thickness = 0.8 / max(1, len(runs))
 
     def draw(figure: Figure, theme: Theme) -> None:
         axes: Axes = figure.subplots()
-        colors = [theme.series[i % len(theme.series)] for i in range(len(names))]
-        areas = axes.stackplot(steps, list(shares.values()), labels=names, colors=colors, alpha=0.55)
-        for i, area in enumerate(areas):
-            area.set(hatch=HATCHES[i % len(HATCHES)], edgecolor=theme.ink, linewidth=0.8)
-        axes.set_ylim(0, 1)
-        axes.set_xlabel("optimizer step")
-        axes.set_ylabel("share of the batch")
-        axes.set_title("Source mix")
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=4)
-
-    last = "; ".join(f"{name}: {values[-1]:.0%}" for name, values in shares.items())
-    return Chart("source_mix", "Source mix", f"Share of each source in the batches, at the end: {last}", draw)
-
-
-def reward_by_temperature(measures: Sequence[Measure]) -> Chart:
-    """Share of online responses that pass, by sampling temperature; `label` names the range, `note` the count."""
-
-    def draw(figure: Figure, theme: Theme) -> None:
-        axes: Axes = figure.subplots()
-        values = [measure.value for measure in measures]
-        reach = [[m.value - m.low for m in measures], [m.high - m.value for m in measures]]
-        axes.bar(range(len(values)), values, color=theme.series[0], edgecolor=theme.ink, linewidth=0.8, alpha=0.75)
-        axes.errorbar(range(len(values)), values, yerr=reach, fmt="none", color=theme.ink, ecolor=theme.ink, capsize=4)
-        axes.set_xticks(range(len(values)), [f"{m.label}\n{m.note}" for m in measures])
+        for i, (run, measures) in enumerate(runs.items()):
+            places = [ranges.index(m.label) + (i - (len(runs) - 1) / 2) * thickness for m in measures]
+            values = [measure.value for measure in measures]
+            reach = [[m.value - m.low for m in measures], [m.high - m.value for m in measures]]
+            style = {"color": theme.series[i % len(theme.series)], "hatch": HATCHES[i % len(HATCHES)]}
+            axes.bar(places, values, thickness, label=run, edgecolor=theme.ink, linewidth=0.8, alpha=0.75, **style)
+            axes.errorbar(places, values, yerr=reach, fmt="none", color=theme.ink, ecolor=theme.ink, capsize=3)
+        axes.set_xticks(range(len(ranges)), [f"{name}\n{notes[name]}" if notes else name for name in ranges])
         axes.set_xlabel("sampling temperature")
         axes.set_ylabel("responses that pass")
         axes.set_title("Reward by temperature")
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_ylim(bottom=0)
         axes.grid(True, axis="y")
+        legend_below(figure, [axes])
 
-    parts = "; ".join(f"{m.label}: {m.value:.1%}" for m in measures)
+    parts = "; ".join(f"{run}, {m.label}: {m.value:.1%}" for run, measures in runs.items() for m in measures)
     return Chart("reward_by_temperature", "Reward by temperature", f"Share that pass. {parts}", draw)
 
 
@@ -285,7 +241,7 @@ def stage_time(rows: Sequence[Mapping[str, Any]]) -> Chart:
         axes.set_xlabel("seconds")
         axes.set_title("Time per stage")
         axes.grid(True, axis="x")
-        _legend_below(figure, [axes])
+        legend_below(figure, [axes])
 
     parts = "; ".join(f"{run}, {stage}: {duration(value)}" for (run, stage), value in seconds.items())
     size = (8.0, 1.0 + 0.3 * len(stages) * max(1.2, len(runs)))
@@ -321,7 +277,7 @@ def _draw_panel(axes: Axes, panel: Panel, x_label: str, theme: Theme) -> None:
             linewidth=1.8,
         )
     axes.set_title(panel.title)
-    axes.set_xlabel(x_label)
+    axes.set_xlabel(panel.x_label or x_label)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axes.grid(True, axis="y")
     lowest, highest = axes.dataLim.intervaly
@@ -338,50 +294,10 @@ def _align_shares(all_axes: Sequence[Axes]) -> None:
         axes.set_ylim(0.0, min(1.02, max(top, 0.05)))
 
 
-def _render(chart: Chart, theme: Theme) -> Figure:
-    figure = Figure(figsize=chart.size, layout="constrained")
-    chart.draw(figure, theme)
-    return figure
-
-
-def _settings(theme: Theme) -> dict[Any, Any]:
-    return {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 9.5,
-        "axes.titlesize": 10.5,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": theme.ink,
-        "axes.labelcolor": theme.ink,
-        "axes.titlecolor": theme.ink,
-        "axes.facecolor": "none",
-        "axes.axisbelow": True,
-        "figure.facecolor": theme.paper,
-        "grid.color": theme.faint,
-        "grid.linewidth": 0.7,
-        "hatch.linewidth": 0.8,
-        "legend.frameon": False,
-        "text.color": theme.ink,
-        "xtick.color": theme.ink,
-        "ytick.color": theme.ink,
-    }
-
-
-def _legend_below(figure: Figure, all_axes: Sequence[Axes]) -> None:
-    entries: dict[str, Any] = {}
-    for axes in all_axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    if len(entries) > 1:
-        figure.legend(entries.values(), entries.keys(), loc="outside lower left", ncols=3, handlelength=3.2)
-
-
 def _describe(title: str, panels: Sequence[Panel], x_label: str) -> str:
     parts = [
         f"{panel.title}, {series.label}: from {series.y[0]:.3g} to {series.y[-1]:.3g}"
+        + (f" against {panel.x_label}" if panel.x_label else "")
         for panel in panels
         for series in panel.series
         if len(series.y)

@@ -10,7 +10,7 @@ STYLE = """
 :root { color-scheme: light dark;
   --ink: #1b1f24; --quiet: #5b6470; --faint: #d5dae1; --paper: #ffffff; --raised: #f5f7f9; --heat: #12a06d;
   --alarm: #b42318;
-  --series-1: #1f5fbf; --series-2: #c2410c; --series-3: #0f766e; --series-4: #7e22ce; --series-5: #946c00;
+  --series-1: #1a4f9c; --series-2: #d9631e; --series-3: #0f766e; --series-4: #7e22ce; --series-5: #946c00;
   --series-6: #be185d; }
 @media (prefers-color-scheme: dark) { :root {
   --ink: #e6e9ee; --quiet: #9aa4b2; --faint: #39414d; --paper: #14181d; --raised: #1c2229; --heat: #1fbf83;
@@ -36,12 +36,14 @@ figcaption { color: var(--quiet); font-size: .87rem; max-width: 48rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; margin: .5rem 0; }
 th, td { text-align: left; padding: .28rem .9rem .28rem 0; border-bottom: 1px solid var(--faint);
   vertical-align: top; }
+.wide td, .wide th { white-space: nowrap; }
 th { color: var(--quiet); font-weight: 600; } td.number, th.number { text-align: right;
   font-variant-numeric: tabular-nums; }
 details { margin: .4rem 0; } summary { cursor: pointer; }
 pre { background: var(--raised); border: 1px solid var(--faint); border-radius: .5rem; padding: .7rem .9rem;
   overflow-x: auto;
   font: 13px/1.6 ui-monospace, monospace; tab-size: 4; }
+@media (max-width: 44rem) { figure { overflow-x: auto; } figure svg { min-width: 40rem; } }
 @media print { body { max-width: none; } details > * { display: block; } }
 """
 

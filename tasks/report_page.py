@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from tasks.figures import Chart, save_png, svg
+from tasks.drawing import Chart, save_png, svg
 from tasks.page_template import render
 
 
@@ -63,6 +63,7 @@ class Program:
     title: str
     text: str
     note: str = ""
+    unfolded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ _BODY = """
 </tbody></table></div>
 {% endfor %}
 {% for program in section.programs %}
-<details><summary>{{ program.title }}
+<details{% if program.unfolded %} open{% endif %}><summary>{{ program.title }}
 {% if program.note %} <span class="quiet">{{ program.note }}</span>{% endif %}</summary>
 <pre>{{ program.text }}</pre></details>
 {% endfor %}

@@ -9,15 +9,12 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from tasks.figures import Chart, Theme, svg
+from tasks.drawing import Axes, Chart, Theme, svg
 from tasks.page_template import render
-
-Axes: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ def all_charts() -> list[Chart]:
         figures.curves("diversity", "Diversity", [Panel(str(i), [series("a", 1, 2, 3, 4)]) for i in range(4)], "step"),
         figures.comparison("ablations", "Ablations", {"pass@1": measures, "pass@10": measures}),
         figures.q0_histogram([(800, 0), (800, 1), (800, 3), (800, 800), (10, 3)], 0.0868),
-        figures.source_mix(rows),
-        figures.reward_by_temperature(measures),
+        figures.source_mix({"a": rows, "b": rows[:2]}),
+        figures.reward_by_temperature({"a": measures, "b": measures[:1]}),
         figures.stage_time(times),
     ]
 

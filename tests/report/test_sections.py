@@ -1,0 +1,123 @@
+"""The parts of a report from histories made up for the purpose: one run, several, and runs that have not got far."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks import report, report_sections, report_tables
+from tasks.config import RunConfig, validate
+from tasks.policy_scores import Scores
+from tasks.report_page import report_html
+from tasks.run_history import Point, RunHistory
+
+KS = (1, 10)
+
+
+def config(**changes: object) -> RunConfig:
+    return validate({"evaluate": {"ks": KS}} | changes)
+
+
+def scores(*successes: int, sets: int = 1) -> Scores:
+    """20 samples a problem, dealt out to the problem sets in turn."""
+    return {f"set{s}": {f"p{i}": (20, k) for i, k in enumerate(successes) if i % sets == s} for s in range(sets)}
+
+
+def point(step: int, found: Scores, entropy: float | None = 0.3) -> Point:
+    return Point(step, f"policy-{step}", found, 64 * step, 2.5 * step, 1.5, 0.4, entropy)
+
+
+def history(name: str, *points: Point, a_config: RunConfig | None = None, curve: float = 0.5) -> RunHistory:
+    steps = range(1, 41)
+    return RunHistory(
+        run_id=name,
+        config=a_config or config(),
+        points=points,
+        figures={"loss": [(s, 1 / s) for s in steps], "online/pass_fraction": [(s, curve) for s in steps]},
+        source_mix=[{"step": s, "source": source, "sequences": 4} for s in steps for source in ("online", "offline")],
+        temperatures=[{"low": 0.1, "n": 40, "k": 10}, {"low": 0.7, "n": 40, "k": 4}],
+        stages=[
+            {"run": name, "stage": "q0", "seconds": None, "reused": True, "responses": None, "tokens": None}
+            | {"programs": None, "judging": None},
+            {"run": name, "stage": "train", "seconds": 83.0, "reused": False, "responses": 640, "tokens": 9000}
+            | {"programs": 320, "judging": 12.5},
+        ],
+        q0={"p0": (800, 8)},
+        discovered=[
+            {"problem_id": "p0", "program": "print('a <b>')", "times": 1, "step": 20, "new": True},
+            {"problem_id": "p1", "program": "print(2)", "times": 3, "step": 0, "new": False},
+        ],
+        fingerprints={"reference policy": "abc"},
+    )
+
+
+A = history("a-1", point(0, scores(1, 2, 0, 4)), point(20, scores(9, 12, 5, 20)))
+B = history("b-1", point(0, scores(1, 2, 0, 4)), point(20, scores(3, 12, 0, 20)), a_config=config(train={"beta": 0.2}))
+
+
+def page(*histories: RunHistory) -> str:
+    return report_html(report.assemble(histories, report.described(histories), "somewhere"))
+
+
+def test_one_run_shows_every_part_the_issue_names() -> None:
+    text = page(A)
+    for name in ("learning_curve", "learning_by_cost", "diversity", "source_mix", "q0_histogram", "stage_time"):
+        assert f'id="chart-{name}"' in text
+    assert 'id="chart-reward_by_temperature"' in text
+    assert "print(&#39;a &lt;b&gt;&#39;)" in text
+    assert "print(2)" not in text
+    assert "trajectories trained on" in text
+    assert "1 min 23 s" in text
+    assert "reused" in text
+    assert "Side by side" not in text
+
+
+def test_several_runs_stand_side_by_side_with_what_differs() -> None:
+    section = report_tables.side_by_side([A, B])
+    assert section is not None
+    against, differing = section.tables
+    assert [row["problems better / worse / equal"] for row in against.rows] == ["0 / 2 / 2", "0 / 2 / 2"]
+    assert [row["setting"] for row in differing.rows] == ["train.beta"]
+    assert "a-1" in section.charts[0].alt
+    assert "b-1" in section.charts[0].alt
+    assert page(A, B).count('id="chart-learning_curve"') == 1
+
+
+def test_pass_at_k_is_the_mean_over_problem_sets_and_each_set_is_listed() -> None:
+    uneven: Scores = {"small": {"p0": (20, 20)}, "large": {f"q{i}": (20, 0) for i in range(9)}}
+    section = report_sections.learning([history("a-1", point(0, uneven), point(20, uneven))])
+    assert "pass@1, a-1: from 0.5 to 0.5" in section.charts[0].alt
+    assert [(row["problem set"], row["problems"]) for row in section.tables[0].rows] == [("small", 1), ("large", 9)]
+
+
+def test_runs_on_different_problems_are_not_subtracted() -> None:
+    other = history("c-1", point(0, scores(1)), point(20, scores(2)))
+    section = report_tables.side_by_side([A, other])
+    assert section is not None
+    assert [table.title for table in section.tables] == []
+
+
+def test_findings_name_the_run_they_belong_to() -> None:
+    collapsed = history("ppo-1", point(0, scores(0, 9, 0, 0)), point(20, scores(0, 20, 0, 0)), curve=0.0)
+    found = {(finding.name, finding.run) for finding in report_sections.findings([A, collapsed])}
+    assert ("Policy collapse", "ppo-1") in found
+    assert ("No reward signal", "ppo-1") in found
+    assert not [name for name, run in found if run == "a-1"]
+
+
+@pytest.mark.parametrize(
+    "early", [RunHistory("x-1", config()), history("x-1"), history("x-1", point(0, scores(1, 2)))], ids=str
+)
+def test_a_run_that_has_not_got_far_still_has_a_report(early: RunHistory) -> None:
+    assert "x-1" in page(early)
+    assert "x-1" in page(early, A)
+
+
+def test_unknown_entropy_leaves_its_panel_out() -> None:
+    section = report_sections.diversity([history("a-1", point(0, scores(1, 2), None), point(20, scores(3, 4)))])
+    assert section is not None
+    assert "entropy" not in section.charts[0].alt
+
+
+@pytest.mark.parametrize("longest,unit", [(100, "seconds"), (180, "minutes"), (3 * 3600, "hours")])
+def test_time_is_told_in_a_handy_unit(longest: float, unit: str) -> None:
+    assert report_sections.time_unit(longest)[0] == unit
