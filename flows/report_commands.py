@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -63,3 +64,43 @@ def compare(
     console.print(table)
     for note in result.notes:
         console.print(note, highlight=False, soft_wrap=True)
+
+
+def show(
+    trajectory: Annotated[
+        str | None, typer.Argument(help="Its id, or how it begins; none: list searched ones.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="Policy whose own values to show; default: the newest.")] = None,
+    values: Annotated[bool, typer.Option(help="Show a policy's own values (loads two checkpoints).")] = True,
+    out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
+) -> None:
+    """Write an HTML page of one program: its tokens by success probability, pivotal ones marked, values along them."""
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    from tasks import shown_trajectory
+    from warehouse import Warehouse
+
+    with Warehouse.open(warehouse_location(), read_only=True) as store:
+        if trajectory is None:
+            _list(shown_trajectory.searched(store))
+            return
+        shown = shown_trajectory.gather(store, trajectory, policy=policy, values=values)
+    from tasks.trajectory_page import trajectory_page
+
+    page = out or home() / "trajectories" / f"{shown.trajectory_id}.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(trajectory_page(shown), encoding="utf-8")
+    print(page)
+
+
+def _list(rows: list[dict[str, Any]]) -> None:
+    console = Console()
+    if not rows:
+        console.print("no trajectory has been searched for pivotal tokens yet (stage pivotal)")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int) else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    console.print(table)
+    console.print("show one: spo show TRAJECTORY (the first characters are enough)", highlight=False)

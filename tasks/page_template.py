@@ -25,7 +25,8 @@ h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; } p { margin: .4rem 0; max-width: 
 .quiet { color: var(--quiet); } nav { margin: 1rem 0; } nav a { margin-right: 1rem; white-space: nowrap; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem; margin: 1.2rem 0; }
 .facts div { background: var(--raised); border: 1px solid var(--faint); border-radius: .5rem; padding: .5rem .75rem; }
-.facts b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums; }
+.facts b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums;
+  overflow-wrap: anywhere; }
 .facts span { color: var(--quiet); font-size: .85rem; }
 .finding { border-left: 4px solid var(--series-5); background: var(--raised); padding: .5rem .9rem; margin: .5rem 0; }
 .finding.alarm { border-left-style: double; border-left-color: var(--alarm); }

@@ -25,12 +25,10 @@ def body(context: Context) -> dict[str, Any]:
     subtitle = context.manifest("evaluate")["described"]
     report = assemble([history], subtitle, context.warehouse.location)
     page, *pictures = write_report(report, context.run_dir / "report")
-    curve = next(path for path in pictures if path.stem == "learning_curve")
     return {
         "rows": 0,
         "page": str(page),
-        "learning_curve": str(curve),
-        "figures": [str(path) for path in pictures],
+        **{path.stem: str(path) for path in pictures},
         "summary": f"{len(pictures)} figures; {page}",
     }
 

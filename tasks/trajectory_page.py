@@ -54,6 +54,7 @@ class ShownTrajectory:
     """The policy's own y_t = Q_t/beta in nats after each token; empty when unknown."""
     policy: str = ""
     facts: Sequence[tuple[str, str]] = ()
+    """Further things to say about it, for the line below the title."""
 
     def __post_init__(self) -> None:
         positions = [estimate.position for estimate in self.estimates]
@@ -90,7 +91,8 @@ _STYLE = """
 """
 
 _BODY = """
-<header><h1>{{ shown.title }}</h1><p class="quiet">Trajectory {{ shown.trajectory_id }}</p></header>
+<header><h1>{{ shown.title }}</h1><p class="quiet">Trajectory {{ shown.trajectory_id }}
+{%- for label, value in shown.facts %}; {{ label }} {{ value }}{% endfor %}</p></header>
 <div class="facts">
 {% for label, value in facts %}<div><span>{{ label }}</span><b>{{ value }}</b></div>{% endfor %}
 </div>
@@ -127,7 +129,6 @@ def trajectory_page(shown: ShownTrajectory) -> str:
         ("tokens", str(len(shown.tokens))),
         ("pivotal tokens", str(len(pivots))),
         ("rollouts of the search", f"{rollouts:,}"),
-        *shown.facts,
     ]
     drawing = Markup(svg(value_chart(shown)))
     return render(
