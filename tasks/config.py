@@ -255,13 +255,15 @@ class CorpusConfig(Section):
     reference_samples: int = Field(default=20, ge=0)
     """Samples of pi_0 per training problem at `behaviour`, on top of what Q0 drew."""
     behaviour: BehaviourConfig = BehaviourConfig(weights="reference", temperature=(0.1, 1.0), top_p=0.95)
-    sources: tuple[Literal["reference", "human", "prior_spo", "prior_ppo", "other_model"], ...] = (
+    sources: tuple[Literal["reference", "human", "prior_spo", "prior_ppo", "other_model", "pivotal_rollout"], ...] = (
         "reference",
         "human",
         "prior_spo",
         "prior_ppo",
         "other_model",
     )
+    """`prior_*`: online trajectories of earlier runs. `pivotal_rollout`: what their pivotal searches rolled out; not
+    among the defaults, since the paper's corpus has none (as a source of training of its own: `train.sources`)."""
     other_models: tuple[OtherModelConfig, ...] = ()
     """Models to sample; answers are judged, and told to the policy in its own tokens."""
     files: tuple[str, ...] = ()

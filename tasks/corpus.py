@@ -23,16 +23,18 @@ from tasks.stage import Context, Stage
 SELECTION = (Path(__file__).parent / "corpus_selection.sql").read_text(encoding="utf-8")
 PYTHON = {"python", "python3", "py"}
 PROBLEMS_PER_BATCH = 16
+FROM_RUNS = {"online", "pivotal_rollout"}
+"""Sources that grow with every run; a run's corpus takes those of other runs alone."""
 
 
 def inputs(context: Context) -> dict[str, Any]:
-    """Prompts and reference; Q0's samples; what earlier runs sampled online."""
+    """Prompts and reference; Q0's samples; what earlier runs sampled."""
     manifest = context.manifest("prepare")
     material = materials.load(context, "train")
     earlier = context.warehouse.rows(
         "SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories "
-        "WHERE source = 'online' AND run_id <> ? AND list_contains(?, prompt_id)",
-        [context.run_id, material.prompt_ids],
+        "WHERE list_contains(?, source) AND run_id <> ? AND list_contains(?, prompt_id)",
+        [sorted(FROM_RUNS & {"online", *context.config.corpus.sources}), context.run_id, material.prompt_ids],
         snapshot=context.pin,
     )
     return {

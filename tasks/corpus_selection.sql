@@ -15,7 +15,7 @@ WITH candidates AS (
       AND list_contains($suite_hashes, t.suite_hash)
       AND t.reward IS NOT NULL
       AND (t.reward = 0 OR NOT $correct_only)
-      AND NOT (t.source = 'online' AND t.run_id = $run_id)
+      AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
 ),
 distinct_programs AS (
     SELECT * FROM candidates

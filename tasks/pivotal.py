@@ -8,9 +8,12 @@ search's state, so that a killed stage continues where it was and no prefix is p
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from tasks import material as materials
+from tasks.engines import checkpoint as checkpoints
 from tasks.estimators import difference_p_value
 from tasks.material import REFERENCE_BEHAVIOUR, Material, SandboxFailing, counts, sampling
 from tasks.pivotal_search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
@@ -22,6 +25,18 @@ WAVE = "wave/"
 ANNOTATION = "annotation/"
 """`search_id` of finished searches: all that is known at each of a trajectory's positions, for the trainer."""
 NODES_PER_BATCH = 64
+
+Tokens: TypeAlias = dict[str, tuple[str, list[int]]]
+"""Problem and response tokens by trajectory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be searched."""
+
+    searches: list[Search]
+    tokens: Tokens
+
 
 SELECTION = """
 -- Correct trajectories to search: those of the corpus, problems taking turns.
@@ -54,11 +69,15 @@ def body(context: Context) -> dict[str, Any]:
     if config.trajectories == 0:
         return {"rows": 0, "search_id": None, "summary": "left out (pivotal.trajectories = 0)"}
     material = materials.load(context, "train")
-    searches, tokens = _searches(context, material)
+    planned = plan(context, material)
+    searches = planned.searches
     ledger = Ledger(_stored(context, material))
     known = sum(ledger.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
     rule = Rule.from_config(config, difference_p_value)
-    paid = _search(context, material, searches, tokens, ledger, rule)
+    paid = 0
+    if wavefront(searches, ledger, rule):
+        with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+            paid = advance(context, material, planned, ledger, rule, sampler)
     outcomes = [examine(search, ledger, rule) for search in searches]
     search_id = _annotate(context, material, searches, outcomes, ledger)
     pivots = sum(len(outcome.pivots) for outcome in outcomes)
@@ -71,7 +90,8 @@ def body(context: Context) -> dict[str, Any]:
     }
 
 
-def _searches(context: Context, material: Material) -> tuple[list[Search], dict[str, tuple[str, list[int]]]]:
+def plan(context: Context, material: Material) -> Plan:
+    """The searches of this run."""
     rows = context.warehouse.rows(
         SELECTION,
         {
@@ -81,12 +101,21 @@ def _searches(context: Context, material: Material) -> tuple[list[Search], dict[
         },
     )
     known = counts(context, material)
+    tokenizer = checkpoints.load_tokenizer(material.reference) if context.config.pivotal.line_ends else None
     searches: list[Search] = []
     for row in rows:
         prompt = material.prompts[row["problem_id"]]
         group = "/".join((prompt.prompt_id, prompt.problem.suite_hash, material.policy_id, sampling(context)))
-        searches.append(Search.start(row["trajectory_id"], row["token_ids"], known[row["problem_id"]], group=group))
-    return searches, {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows}
+        ends = line_ends(tokenizer, row["token_ids"]) if tokenizer else []
+        start = known[row["problem_id"]]
+        searches.append(Search.start(row["trajectory_id"], row["token_ids"], start, group=group, line_ends=ends))
+    return Plan(searches, {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows})
+
+
+def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
+    """Positions right after the tokens that hold a line end."""
+    ends = {token: "\n" in str(tokenizer.decode([token])) for token in set(token_ids)}
+    return [position for position, token in enumerate(token_ids, start=1) if ends[token]]
 
 
 def _stored(context: Context, material: Material) -> dict[str, tuple[int, int]]:
@@ -98,27 +127,16 @@ def _stored(context: Context, material: Material) -> dict[str, tuple[int, int]]:
     return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
 
 
-def _search(
-    context: Context,
-    material: Material,
-    searches: list[Search],
-    tokens: dict[str, tuple[str, list[int]]],
-    ledger: Ledger,
-    rule: Rule,
-) -> int:
+def advance(context: Context, material: Material, planned: Plan, ledger: Ledger, rule: Rule, sampler: Sampler) -> int:
+    """Roll out wave after wave until no search wants more; the rollouts drawn."""
     paid, wave = 0, 0
-    nodes = wavefront(searches, ledger, rule)
-    if not nodes:
-        return 0
-    with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
-        while nodes:
-            wave += 1
-            for start in range(0, len(nodes), NODES_PER_BATCH):
-                chunk = nodes[start : start + NODES_PER_BATCH]
-                paid += _estimate(context, material, chunk, tokens, ledger, sampler)
-                done = start + len(chunk)
-                context.progress(done, len(nodes), "prefixes", f"wave {wave}, {paid} rollouts")
-            nodes = wavefront(searches, ledger, rule)
+    while nodes := wavefront(planned.searches, ledger, rule):
+        wave += 1
+        for start in range(0, len(nodes), NODES_PER_BATCH):
+            chunk = nodes[start : start + NODES_PER_BATCH]
+            paid += _estimate(context, material, chunk, planned.tokens, ledger, sampler)
+            done = start + len(chunk)
+            context.progress(done, len(nodes), "prefixes", f"wave {wave}, {paid} rollouts")
     return paid
 
 
@@ -126,7 +144,7 @@ def _estimate(
     context: Context,
     material: Material,
     nodes: list[Node],
-    tokens: dict[str, tuple[str, list[int]]],
+    tokens: Tokens,
     ledger: Ledger,
     sampler: Sampler,
 ) -> int:
@@ -161,7 +179,7 @@ def _estimate(
     return len(judged)
 
 
-def _assignment(material: Material, node: Node, tokens: dict[str, tuple[str, list[int]]], ledger: Ledger) -> Assignment:
+def _assignment(material: Material, node: Node, tokens: Tokens, ledger: Ledger) -> Assignment:
     problem_id, token_ids = tokens[node.trajectory_id]
     plain = material.assignment(problem_id, node.rollouts, "pivotal", node.prefix, ledger.get(node.prefix).n)
     return Assignment(

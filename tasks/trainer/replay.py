@@ -26,7 +26,7 @@ BLOCK = 16
 CORPUS = """
 -- Which trajectories of a corpus belong to problems with a soft value?
 SELECT DISTINCT trajectory_id FROM corpus
-WHERE corpus_id = ? AND source <> 'pivotal_rollout' AND problem_id IN (SELECT unnest(?::VARCHAR[]))
+WHERE corpus_id = ? AND problem_id IN (SELECT unnest(?::VARCHAR[]))
 """
 
 PIVOTAL = """
