@@ -2,9 +2,9 @@
 
     python -m benchmarks.pivotal_coverage [--home .spo] [--run RUN] [--positions 80] [--rollouts 200]
 
-Takes positions of the run's annotated trajectories at random, rolls each out again with fresh seeds, judges, and prints how
-often the stored 95% interval holds the new estimate, and how often an exact test finds the two different at 5%.
-Stores nothing.
+Takes positions of the run's annotated trajectories at random, rolls each out again with fresh seeds, judges, and
+prints how often the stored 95% interval holds the new estimate, and how often an exact test finds the two different
+at 5%. Stores nothing.
 """
 
 from __future__ import annotations
