@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 
 import numpy as np
 import pytest
 
 from tasks.estimators import (
+    Counts,
+    average_paired_difference,
     bootstrap_interval,
     difference_p_value,
     diversity,
@@ -138,3 +141,33 @@ def test_diversity_counts_correct_programs_once_and_repeats_as_duplicates() -> N
     assert diversity([], []).duplicate_share == 0.0
     with pytest.raises(ValueError, match="2 hashes but 1"):
         diversity(["a", "b"], [True])
+
+
+def test_sets_weigh_the_same_in_a_paired_difference_and_pair_within_themselves() -> None:
+    a = {"small": {"p0": (20, 0)}, "large": {f"p{i}": (20, 10) for i in range(9)}}
+    b = {"small": {"p0": (20, 20)}, "large": {f"p{i}": (20, 10) for i in range(9)}}
+    found = average_paired_difference(a, b, 1)
+    assert found.difference == pytest.approx(0.5)
+    assert (found.better, found.worse, found.equal) == (1, 0, 9)
+    with pytest.raises(ValueError, match="one policy only, first 'p0'"):
+        average_paired_difference(a, {"large": b["large"]}, 1)
+
+
+def test_one_set_is_the_plain_paired_difference() -> None:
+    a, b = ({f"p{i}": (20, (step * i) % 21) for i in range(12)} for step in (3, 7))
+    assert average_paired_difference({"s": a}, {"s": b}, 5) == paired_difference(a, b, 5)
+
+
+def test_interval_over_sets_of_uneven_size_covers_the_true_difference_as_stated() -> None:
+    draws, inside = random.Random(5), 0
+    sizes = {"small": 12, "large": 60}
+    for repeat in range(300):
+        a: dict[str, dict[str, Counts]] = {}
+        b: dict[str, dict[str, Counts]] = {}
+        for name, size in sizes.items():
+            shares = [draws.random() * 0.8 for _ in range(size)]
+            a[name] = {str(i): (20, sum(draws.random() < s for _ in range(20))) for i, s in enumerate(shares)}
+            b[name] = {str(i): (20, sum(draws.random() < s + 0.2 for _ in range(20))) for i, s in enumerate(shares)}
+        found = average_paired_difference(a, b, 1, seed=repeat)
+        inside += found.low <= 0.2 <= found.high
+    assert 0.90 <= inside / 300 <= 0.985
