@@ -1,10 +1,11 @@
 """Seconds of the pivotal stage as it is run: sampling, judging and committing, all searches at once or one by one.
 
-    python -m benchmarks.pivotal_stage [--trajectories 64] [--models FOLDER]
+    python -m benchmarks.pivotal_stage [--trajectories 64] [--peer-trajectories 12] [--models FOLDER]
 
-Both orders make the same searches with the same engine, sandbox and warehouse, on the miniature problems; each gets a
-warehouse of its own in which the corpus is ready. `--models`: the folder `models` of a home in which the reference
-policy has been made already; else it is made first, which takes minutes.
+Both orders use the same engine, sandbox and warehouse on the miniature problems, each in a warehouse of its own where
+the corpus is ready; the slower one searches the first of the trajectories only. CPU seconds are those of the stage's
+process (planning, sampling, committing); the sandbox judges the same programs in both orders. `--models`: the folder
+`models` of a home in which the reference policy has been made already; else it is made first, which takes minutes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def main() -> None:
     """Print seconds, rollouts and pivotal tokens of both orders."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trajectories", type=int, default=64)
+    parser.add_argument("--peer-trajectories", type=int, default=12)
     parser.add_argument("--models", type=Path)
     options = parser.parse_args()
     overrides: dict[str, Any] = {
@@ -43,14 +45,19 @@ def main() -> None:
         if options.models:
             shutil.copytree(options.models, ready / "models")
         prepare(ready, overrides)
-        times: dict[str, float] = {}
-        for name in ("all at once", "one trajectory at a time"):
+        each: list[tuple[float, float]] = []
+        for name, most in (("all at once", options.trajectories), ("one by one", options.peer_trajectories)):
             home = Path(folder) / name.replace(" ", "-")
             shutil.copytree(ready, home)
-            times[name], rollouts, pivots = search(home, at_once=name == "all at once")
-            each = 1000 * times[name] / rollouts
-            print(f"{name:<26} {times[name]:7.1f} s  {rollouts} rollouts, {pivots} pivotal tokens  {each:.2f} ms each")
-        print(f"{times['one trajectory at a time'] / times['all at once']:.1f} times fewer seconds")
+            wall, cpu, rollouts, pivots = search(home, most, at_once=not each)
+            each.append((1000 * wall / rollouts, 1000 * cpu / rollouts))
+            print(
+                f"{name:<12} {most:3} trajectories, {rollouts} rollouts, {pivots} pivotal tokens: {wall:6.1f} s, "
+                f"{each[-1][0]:6.2f} ms a rollout, {each[-1][1]:6.2f} of them CPU of the stage",
+                flush=True,
+            )
+    (wall_a, cpu_a), (wall_b, cpu_b) = each
+    print(f"all at once takes {wall_b / wall_a:.1f} times fewer seconds, {cpu_b / cpu_a:.1f} times fewer CPU seconds")
 
 
 def prepare(home: Path, overrides: dict[str, Any]) -> None:
@@ -62,20 +69,24 @@ def prepare(home: Path, overrides: dict[str, Any]) -> None:
             run_stage(import_module(f"tasks.{stage}").STAGE, context)
 
 
-def search(home: Path, *, at_once: bool) -> tuple[float, int, int]:
-    """(wall seconds, rollouts, pivotal tokens) of all searches of the run in `home`."""
+def search(home: Path, most: int, *, at_once: bool) -> tuple[float, float, int, int]:
+    """(wall seconds, CPU seconds, rollouts, pivotal tokens) of the run's first `most` searches in `home`."""
     with Warehouse.open(home / "warehouse") as store:
         run_id = runs.latest(store)
         context = Context(run_id, runs.load_config(store, run_id), store, home)
         material = materials.load(context, "train")
         planned = pivotal.plan(context, material)
+        searches = planned.searches[:most]
         ledger, rule = Ledger(), Rule.from_config(context.config.pivotal, difference_p_value)
-        groups = [planned] if at_once else [pivotal.Plan([one], planned.tokens) for one in planned.searches]
+        groups = [searches] if at_once else [[one] for one in searches]
         with materials.open_sampler(context, material.reference, materials.REFERENCE_BEHAVIOUR) as sampler:
-            began = time.monotonic()
-            paid = sum(pivotal.advance(context, material, group, ledger, rule, sampler) for group in groups)
-            seconds = time.monotonic() - began
-        return seconds, paid, sum(len(examine(one, ledger, rule).pivots) for one in planned.searches)
+            began = time.monotonic(), time.process_time()
+            paid = sum(
+                pivotal.advance(context, material, pivotal.Plan(group, planned.tokens), ledger, rule, sampler)
+                for group in groups
+            )
+            wall, cpu = time.monotonic() - began[0], time.process_time() - began[1]
+        return wall, cpu, paid, sum(len(examine(one, ledger, rule).pivots) for one in searches)
 
 
 if __name__ == "__main__":
