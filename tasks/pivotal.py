@@ -24,7 +24,9 @@ WAVE = "wave/"
 """`search_id` of counts; they add up per prefix."""
 ANNOTATION = "annotation/"
 """`search_id` of finished searches: all that is known at each of a trajectory's positions, for the trainer."""
-NODES_PER_BATCH = 64
+NODES_PER_BATCH = 256
+"""Nodes sampled in one call and committed together: many, since the engine's batch runs empty at the end of each call;
+not all, since a crash costs those not committed."""
 
 Tokens: TypeAlias = dict[str, tuple[str, list[int]]]
 """Problem and response tokens by trajectory."""

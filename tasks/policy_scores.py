@@ -96,13 +96,18 @@ def sample_missing(
                 asked, source="online", step=candidate.step, progress=lambda n, _, start=start: progress(start + n)
             )
         )
-        _append(context, candidate, asked, judged, sampler)
+        _append(context, material, candidate, asked, judged, sampler)
         drawn += len(judged)
     return drawn
 
 
 def _append(
-    context: Context, candidate: Candidate, asked: list[Assignment], judged: list[Judged], sampler: Sampler
+    context: Context,
+    material: Material,
+    candidate: Candidate,
+    asked: list[Assignment],
+    judged: list[Judged],
+    sampler: Sampler,
 ) -> None:
     """One batch, named by what was drawn."""
     label = label_of(context)
