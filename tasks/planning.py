@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks import corpus, evaluation, pivotal, prepare, q0, report, runs, training
+from tasks import corpus, evaluation, pivotal, policy_scores, prepare, q0, report, runs, training
 from tasks import material as materials
 from tasks.config import RunConfig
 from tasks.rollout import sampling_label
@@ -234,8 +234,7 @@ def _evaluate(context: Context | None, config: RunConfig, _home: Path, _run_id: 
         total = policies * config.problems.evaluation * config.evaluate.samples
         return Amount(total, "samples", f"{policies} policies")
     material = materials.load(context, "evaluation")
-    label = sampling_label(config.evaluate.behaviour, config.engine.max_response_tokens)
-    known = evaluation.results(context, material, material.policy_id, label)
+    known = policy_scores.counts(context, material, material.policy_id)
     there = sum(min(n, config.evaluate.samples) for n, _ in known.values())
     total = policies * len(material.prompts) * config.evaluate.samples
     return Amount(total - there, "samples", f"{policies} policies, {there} samples of the reference known")
