@@ -13,7 +13,13 @@ from typing import Any, Literal
 from sandbox.channel import Channel, ProcessChannel
 from sandbox.errors import SandboxUnavailable
 
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin", "HOME": "/", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "LC_ALL": "C.UTF-8",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/",
+    "OMP_NUM_THREADS": "1",
+}
 INTERPRETER_FLAGS = ("-s", "-S", "-B", "-P", "-u")
 FIRST_UID, UIDS = 60100, 900
 """Users given to runners started by root: each runner its own, so that its processes can be counted."""

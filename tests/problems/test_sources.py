@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.config import ProblemsConfig
+from tasks.problems import own_layout
 from tasks.problems.problem import Problem
 from tasks.problems.sources import InvalidProblem, read, read_file, split_of
 
@@ -176,6 +177,13 @@ def test_no_more_than_asked_for_are_taken_and_the_rest_is_counted(tmp_path: Path
 def test_miniature_needs_no_file() -> None:
     report = read(ProblemsConfig(train=4, evaluation=3))
     assert [problem.split for problem in report.problems] == ["train"] * 4 + ["evaluation"] * 3
+
+
+def test_asserts_that_make_objects_of_the_programs_classes_cannot_be_judged(tmp_path: Path) -> None:
+    base = {"style": "function", "input_tests": [], "output_tests": [], "public_tests": []}
+    assert one(tmp_path, **base, test_list=["assert Find_Min([1]) == 1"]).unjudgeable_reason is None
+    needs = one(tmp_path, **base, test_list=["assert depth(root) == 1"], test_setup_code="root = Node(1)")
+    assert needs.unjudgeable_reason == own_layout.CLASSES
 
 
 def test_humaneval_way_makes_one_test_and_mbpp_way_one_per_assert(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 # ruff: noqa: E501  programs are data
 
-import sys
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,7 @@ HABITS = {
     "byte_order_mark": "\ufeff" + ADD,
     "carriage_returns": ADD.replace("\n", "\r\n"),
     "late_imports": "import socket, bz2, json, decimal\n" + ADD,
+    "recursion": "def f(n): return n and f(n - 1)\nf(997)\n" + ADD,
     "digits": "len(str(1 << 40000))\n" + ADD,
     "wrapped_stdout": "import sys, io\nclass W(io.IOBase):\n def __init__(s): s.b = []\n def write(s, t): s.b.append(t)\n"
     " def flush(s): sys.__stdout__.write(''.join(s.b)); s.b = []\n"
@@ -196,21 +198,40 @@ def test_the_embedded_backend_describes_its_walls():
     assert "seccomp" in found.walls
 
 
+def state_of(pid: int) -> dict[str, int]:
+    """Resident pages, descriptors, threads and children of a process."""
+    process = Path(f"/proc/{pid}")
+    return {
+        "pages": int((process / "statm").read_text().split()[1]),
+        "descriptors": len(os.listdir(process / "fd")) if os.access(process / "fd", os.R_OK) else 0,
+        "threads": len(os.listdir(process / "task")),
+        "children": len((process / "task" / str(pid) / "children").read_text().split()),
+    }
+
+
 @pytest.mark.slow
-def test_a_thousand_submissions_leave_no_trace_in_one_runner():
-    from pathlib import Path
-
+@pytest.mark.parametrize("style", ["stdin", "function"])
+def test_a_thousand_submissions_leave_no_trace_in_one_runner_or_the_host(style: str):
+    if style == "stdin":
+        program, suite = ADD, sums(2)
+    else:
+        program, suite = "def f(n): return n", Suite("f", (TestCase("assert f(1) == 1"),), style="function")
     with Judge(workers=1, backend_options={"outer": "none"}) as judge:
-        pid = judge._workers[0]._channel._process.pid  # pyright: ignore
+        judge.judge([Submission(program + f"# warm {n}", suite) for n in range(100)])
+        worker = judge._workers[0]
+        runners = [worker, *([worker.referee()] if style == "function" else [])]
+        pids = [runner._channel._process.pid for runner in runners]  # pyright: ignore
+        before = [state_of(pid) for pid in (*pids, os.getpid())]
+        judge.judge([Submission(program + f"\nx = {n}", suite) for n in range(1000)])
+        after = [state_of(pid) for pid in (*pids, os.getpid())]
+    for earlier, later in zip(before, after, strict=True):
+        assert later["pages"] <= earlier["pages"] + 512
+        assert {**later, "pages": 0} == {**earlier, "pages": 0}
 
-        def state() -> tuple[int, int]:
-            fields = Path(f"/proc/{pid}/statm").read_text().split()
-            return int(fields[1]), len(list(Path(f"/proc/{pid}/task").iterdir()))
 
-        judge.judge([Submission(ADD + f"# warm {n}", sums(2)) for n in range(50)])
-        before = state()
-        judge.judge([Submission(ADD + f"x = {n}", sums(2)) for n in range(1000)])
-        after = state()
-    assert after[0] <= before[0] + 256
-    assert after[1] == before[1]
-    assert sys.version_info >= (3, 11)
+def test_a_problem_whose_special_checker_is_missing_is_known_beforehand():
+    suite = Suite("special", (TestCase("1", "1"),), Checker("special", name="any_factor"))
+    assert "special checker 'any_factor'" in judgeable(suite)
+    assert judgeable(suite, {"any_factor"}) == ""
+    with Judge(workers=1) as judge, pytest.raises(InvalidSuite, match="special checker 'any_factor'"):
+        judge.judge([Submission(ADD, suite)])
