@@ -336,9 +336,9 @@ def raise_walls(config: dict[str, Any]) -> list[str]:
     confine.prctl(confine.PR_SET_CHILD_SUBREAPER, 1)
     abi = confine.landlock_abi()
     readable, listable = confine.library_paths()
-    rules = confine.landlock_rules(abi, readable + config["readable"], listable, ["/dev/null"]) if abi else -1
+    rules = confine.landlock_rules(abi, readable + config["packages"], listable, ["/dev/null"]) if abi else -1
     if os.getuid() == 0 and config["uid"]:
-        become(config["uid"])
+        become(config["uid"], config["packages"])
         walls.append("uid")
     confine.hold_limits(config["processes"] if os.getuid() != 0 else None)
     confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -352,7 +352,7 @@ def raise_walls(config: dict[str, Any]) -> list[str]:
     return [*walls, "seccomp"]
 
 
-def become(uid: int) -> None:
+def become(uid: int, packages: list[str]) -> None:
     """Drop root for `uid`; if that user cannot reach the standard library by its path, keep it as working folder."""
     standard = os.path.dirname(os.__file__)
     os.chdir(standard)
@@ -360,7 +360,7 @@ def become(uid: int) -> None:
     if os.access(standard, os.R_OK):
         os.chdir("/")
     else:
-        sys.path[:] = ["/proc/self/cwd", "/proc/self/cwd/lib-dynload"]
+        sys.path[:] = ["/proc/self/cwd", "/proc/self/cwd/lib-dynload", *packages]
 
 
 def move_pipes() -> tuple[int, int]:
@@ -383,6 +383,7 @@ def main(config: dict[str, Any]) -> None:
     """Pre-import, confine, say what stands, serve."""
     inlet, outlet = move_pipes()
     try:
+        sys.path += config["packages"]
         cell.prepare(config["preimports"])
         walls = raise_walls(config)
     except (confine.WallRefused, ImportError) as error:

@@ -41,17 +41,21 @@ PROCESSES = 128
 
 
 class DockerBackend:
-    """Containers of `image` (None: made of the running interpreter) with `memory_bytes` each, under `runtime`."""
+    """Containers of `image` (None: made of the running interpreter) with `memory_bytes` each, under `runtime`.
+
+    `packages`: folders of the image that hold packages for programs to import.
+    """
 
     name = "docker"
 
     def __init__(
         self, image: str | None = None, *, host: str | None = None, runtime: str | None = None,
-        memory_bytes: int = 3 << 30, python: str | None = None,
+        memory_bytes: int = 3 << 30, python: str | None = None, packages: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._client = connect(host)
         self._runtime, self._memory_bytes = runtime, memory_bytes
         self._image = image or own_image(self._client)
+        self._config: dict[str, Any] = {"uid": 0, "processes": None, "packages": list(packages)}
         self._python = python or ("python3" if image else interpreter())
         self.walls: tuple[str, ...] = (f"docker:{runtime}" if runtime else "docker",)
 
@@ -75,7 +79,7 @@ class DockerBackend:
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             raise SandboxUnavailable(f"the Docker engine refuses a container of {self._image!r}: {error}") from error
         try:
-            return ContainerChannel(self._client, container["Id"]), {"uid": 0, "readable": [], "processes": None}
+            return ContainerChannel(self._client, container["Id"]), self._config
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             remove(self._client, container["Id"])
             raise SandboxUnavailable(f"a container of {self._image!r} does not start: {error}") from error

@@ -30,28 +30,31 @@ SHARED_PROCESSES = 1024
 
 
 class EmbeddedBackend:
-    """Local runners. `outer`: `bubblewrap`, `none` (the runner's own walls), or `auto`: bubblewrap where it works."""
+    """Local runners. `outer`: `bubblewrap`, `none` (the runner's own walls), or `auto`: bubblewrap where it works.
+
+    `packages`: folders that hold packages for programs to import; everything in them can be read.
+    """
 
     name = "embedded"
 
-    def __init__(self, outer: Literal["auto", "bubblewrap", "none"] = "auto", readable: tuple[str, ...] = ()) -> None:
+    def __init__(self, outer: Literal["auto", "bubblewrap", "none"] = "auto", packages: tuple[str, ...] = ()) -> None:
         refusal = "" if outer == "none" else bubblewrap_refusal()
         if outer == "bubblewrap" and refusal:
             raise SandboxUnavailable(f"bubblewrap does not work here: {refusal}; install it or use outer='none'")
         self._wrapped = outer != "none" and not refusal
-        self._readable = readable
+        self._packages = packages
         self.walls: tuple[str, ...] = ("bubblewrap",) if self._wrapped else ()
 
     def launch(self, bootstrap: str, index: int) -> tuple[Channel, dict[str, Any]]:
         """Start an interpreter with a clean environment, wrapped if possible."""
         command = [interpreter(), *INTERPRETER_FLAGS, "-c", bootstrap]
-        config: dict[str, Any] = {"uid": 0, "readable": list(self._readable)}
+        config: dict[str, Any] = {"uid": 0, "packages": list(self._packages)}
         if os.getuid() == 0:
             config |= {"uid": FIRST_UID + (os.getpid() * 7 + index) % UIDS, "processes": PROCESSES}
         else:
             config |= {"processes": tasks_of_user() + SHARED_PROCESSES}
         if self._wrapped:
-            command = [*bubblewrap_command(self._readable), *command]
+            command = [*bubblewrap_command(self._packages), *command]
         return ProcessChannel(command, ENVIRONMENT), config
 
     def close(self) -> None:
@@ -64,13 +67,13 @@ def interpreter() -> str:
     return os.path.realpath(sys.executable)
 
 
-def bubblewrap_command(readable: tuple[str, ...]) -> list[str]:
+def bubblewrap_command(packages: tuple[str, ...]) -> list[str]:
     """bwrap with its own process, network, IPC and mount namespaces over a read-only view of the interpreter."""
     command = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if os.getuid() != 0:
         command.append("--unshare-user")
     visible = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/localtime"]
-    visible += [p for p in {sys.base_prefix, sys.base_exec_prefix, *readable} if not Path(p).is_relative_to("/usr")]
+    visible += [p for p in {sys.base_prefix, sys.base_exec_prefix, *packages} if not Path(p).is_relative_to("/usr")]
     for parent in sorted({str(parent) for path in visible for parent in Path(path).parents} - {"/"}):
         command += ["--perms", "0755", "--dir", parent]
     for path in visible:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import SandboxUnavailable, describe_walls
+from sandbox import Judge, SandboxUnavailable, Submission, Suite, TestCase, Verdict, describe_walls
 from sandbox.worker import require_walls
 
 ROOT = Path(__file__).parents[2]
@@ -62,8 +62,6 @@ def test_without_landlock_bubblewrap_is_wall_enough():
 
 
 def test_an_unknown_module_to_preimport_is_named():
-    from sandbox import Judge
-
     with pytest.raises(SandboxUnavailable, match="no_such_module"):
         Judge(workers=1, preimports=["no_such_module"])
 
@@ -104,3 +102,15 @@ def test_a_backend_that_does_not_work_says_why_and_the_others_are_still_describe
     assert "seccomp" in embedded.walls
     assert not docker.works
     assert "no Docker engine answers" in docker.problem
+
+
+@pytest.mark.parametrize("outer", ["none", "auto"])
+def test_packages_can_be_given_to_programs(tmp_path: Path, outer: str):
+    (tmp_path / "given_package.py").write_text("ANSWER = 7")
+    options = {"outer": outer, "packages": (str(tmp_path),)}
+    suite = Suite("given", (TestCase("", "7"),))
+    program = "import given_package; print(given_package.ANSWER)"
+    with Judge(workers=1, preimports=["given_package"], backend_options=options) as judge:
+        assert judge.judge([Submission(program, suite)])[0].verdict is Verdict.accepted
+    with Judge(workers=1) as judge:
+        assert judge.judge([Submission(program, suite)])[0].verdict is Verdict.runtime_error
