@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict, confine
+from sandbox.backends.docker_backend import ContainerChannel
 from tests.sandbox.attacks.programs import programs
 from tests.sandbox.conftest import sums
 
 ATTACKS = programs()
-SUITE = Suite("attack", (TestCase("1 2\n", "ESCAPED\n"),), limits=Limits(cpu_s=0.6, memory_bytes=192 << 20))
+SUITE = Suite(
+    "attack", (TestCase("1 2\n", "ESCAPED\n"),), limits=Limits(cpu_s=0.6, memory_bytes=192 << 20, asleep_s=0.4)
+)
 ADD = "a, b = map(int, input().split()); print(a + b)"
 
 
@@ -33,6 +36,15 @@ def below(pid: int) -> int:
     return found
 
 
+def alive(judge: Judge) -> int:
+    """Processes and threads of the judge: beneath this process, and in its container."""
+    count = below(os.getpid())
+    channel = judge._workers[0]._channel  # pyright: ignore[reportPrivateUsage]
+    if isinstance(channel, ContainerChannel):
+        count += len(channel._client.api.top(channel._container)["Processes"])  # pyright: ignore[reportPrivateUsage]
+    return count
+
+
 def test_there_are_at_least_sixty_attacks():
     assert len(ATTACKS) >= 60
 
@@ -41,10 +53,10 @@ def test_there_are_at_least_sixty_attacks():
 def test_attack_neither_escapes_nor_outlives_its_test(judge: Judge, name: str):
     canary = Submission(ADD + f"  # {name}", sums(1))
     assert judge.judge([canary])[0].verdict is Verdict.accepted
-    before = below(os.getpid())
+    before = alive(judge)
     verdict = judge.judge([Submission(ATTACKS[name], SUITE)])[0]
     assert verdict.verdict not in (Verdict.accepted, Verdict.infra), verdict.detail
-    assert below(os.getpid()) == before
+    assert alive(judge) == before
     again = judge.judge([Submission(ADD + f"  # {name} again", sums(1))])[0]
     assert again.verdict is Verdict.accepted, again.detail
 
