@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -172,3 +173,18 @@ def test_alone_means_that_nobody_runs_beside():
         thread.join()
     assert (inside[0], intrusions[0]) == (0, 0)
     assert most[0] > 1
+
+
+@pytest.mark.parametrize("style", ["stdin", "function"])
+def test_every_run_waits_while_another_is_alone(style: Literal["stdin", "function"]):
+    tests = {"stdin": TestCase("", "1"), "function": TestCase("assert f() == 1")}
+    submission = Submission("print(1)\ndef f(): return 1", Suite(style, (tests[style],), style=style))
+    with Judge(workers=2) as judge:
+        found: list[Verdict] = []
+        thread = threading.Thread(target=lambda: found.append(judge.judge([submission])[0].verdict))
+        with judge._examiner._room.alone():  # pyright: ignore[reportPrivateUsage]
+            thread.start()
+            thread.join(0.5)
+            assert not found
+        thread.join()
+    assert found == [Verdict.accepted]
