@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -125,7 +125,7 @@ def one_process(program: Path, suite: Suite, test: TestCase) -> tuple[Verdict, s
 
 
 @contextlib.contextmanager
-def neighbours(count: int) -> Iterator[None]:
+def neighbours(count: int) -> Generator[None]:
     """Processes that compute without pause."""
     busy = [multiprocessing.Process(target=compute, daemon=True) for _ in range(count)]
     for process in busy:

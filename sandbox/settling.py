@@ -15,7 +15,7 @@ The second step spares the third to endless loops, for which all workers would o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ class Room:
         self._waiting_alone = 0
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def beside(self) -> Generator[None]:
         """Run beside others; waits while somebody is alone or wants to be."""
         with self._changed:
             self._changed.wait_for(lambda: self._running >= 0 and not self._waiting_alone)
@@ -56,7 +56,7 @@ class Room:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> Generator[None]:
         """Run while nobody else does."""
         with self._changed:
             self._waiting_alone += 1

@@ -48,8 +48,8 @@ def encode_container(value: Any) -> Any:
     """JSON form of a container or of something that crosses by name only."""
     if isinstance(value, dict):
         return ["d", [[encode(k), encode(v)] for k, v in dict.items(value)]]
-    if isinstance(value, type) and getattr(builtins, value.__name__, None) is value:
-        return ["T", value.__name__]
+    if id(value) in TYPE_NAMES:
+        return ["T", TYPE_NAMES[id(value)]]
     if isinstance(value, range):
         return ["r", [encode(bound) for bound in (value.start, value.stop, value.step)]]
     for kind, tag in TAGS.items():
@@ -65,7 +65,8 @@ def encode_container(value: Any) -> Any:
     return ["?", type(value).__name__[:100]]
 
 
-BUILTIN_TYPES = [kind for kind in vars(builtins).values() if isinstance(kind, type)]
+BUILTIN_TYPES = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)}
+TYPE_NAMES = {id(kind): name for name, kind in BUILTIN_TYPES.items()}
 Keys, Values, Items = type({}.keys()), type({}.values()), type({}.items())
 TAGS: dict[type[Any], str] = {
     list: "l", tuple: "t", set: "S", frozenset: "F", collections.deque: "q", Keys: "k", Values: "v", Items: "m",
@@ -89,7 +90,7 @@ def decode(form: Any) -> Any:
     if tag == "d":
         return {decode(k): decode(v) for k, v in rest[0]}
     if tag == "T":
-        return next((kind for kind in BUILTIN_TYPES if kind.__name__ == rest[0]), Opaque("type"))
+        return BUILTIN_TYPES.get(rest[0], Opaque("type"))
     if tag == "i":
         return int(rest[0], 16)
     if tag == "f":

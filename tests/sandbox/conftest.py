@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sandbox import Checker, Judge, Limits, SandboxUnavailable, Suite, TestCase
+from sandbox import Judge, Limits, SandboxUnavailable, Suite, TestCase
 
 BACKENDS = [
     pytest.param(("embedded", {"outer": "bubblewrap"}), id="bubblewrap"),
@@ -36,7 +36,7 @@ def local() -> Iterator[Judge]:
         yield opened
 
 
-def sums(count: int = 3, **options: Any) -> Suite:
+def sums(count: int = 3, limits: Limits | None = None) -> Suite:
     """Add two numbers."""
     tests = tuple(TestCase(f"{k} {k * k}\n", f"{k + k * k}\n") for k in range(count))
-    return Suite(f"sums-{count}-{options}", tests, Checker(), **{"limits": Limits(cpu_s=1), **options})
+    return Suite(f"sums-{count}-{limits}", tests, limits=limits or Limits(cpu_s=1))

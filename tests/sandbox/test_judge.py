@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_a_habit_of_real_programs_is_accepted(judge: Judge, name: str):
 
 
 @pytest.mark.parametrize("mode", ["test", "batch"])
-def test_both_modes_agree_on_programs_that_keep_state_or_fail_late(mode: str):
+def test_both_modes_agree_on_programs_that_keep_state_or_fail_late(mode: Literal["test", "batch"]):
     late = "a, b = map(int, input().split())\nprint(a + b if a < 30 else 0)"
     state = "import sys\na, b = map(int, input().split())\nsys.n = getattr(sys, 'n', 0) + 1\nprint(a + b if sys.n < 5 else 0)"
     leaves = ADD + "import os; os._exit(0)"

@@ -5,14 +5,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from sandbox import Judge, Limits, Submission, Verdict
+from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
 from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_ITSELF, ENDED_WALL
 from sandbox.settling import Room, patient, settle
 from sandbox.worker import Report
@@ -28,7 +28,7 @@ def runner_of(judge: Judge) -> int:
 
 
 @contextlib.contextmanager
-def first_long_test_stopped(runner: int) -> Iterator[list[int]]:
+def first_long_test_stopped(runner: int) -> Generator[list[int]]:
     """Stop the first process beneath the runner that lives for 0.2 s, as a starved machine would; yields whom."""
     stopped: list[int] = []
     over = threading.Event()
