@@ -202,6 +202,29 @@ def test_progress_counts_every_response(problem: Problem, tokenizer: Any, judge:
     assert told == [(number, 5) for number in range(1, 6)]
 
 
+def test_progress_follows_the_sampling_also_when_every_verdict_is_known(
+    problem: Problem, tokenizer: Any, judge: Judge
+) -> None:
+    engine = scripted(tokenizer, RIGHT)
+    told: list[int] = []
+    told_at_sample: list[int] = []
+
+    class Watched:
+        name, logprob_kind, policy_id = engine.name, engine.logprob_kind, engine.policy_id
+
+        def sample(self, requests: Any) -> Any:
+            for completion in engine.sample(requests):
+                told_at_sample.append(len(told))
+                yield completion
+
+    drawing = sampler(Watched(), tokenizer, judge)
+    run(drawing, assigned(problem, 1))
+    told_at_sample.clear()
+    again = drawing.run([assigned(problem, 6)], source="online", progress=lambda done, _: told.append(done))
+    assert len(list(again)) == 6
+    assert told_at_sample == [0, 1, 2, 3, 4, 5]
+
+
 def test_evaluation_rows_fit_the_warehouse(problem: Problem, tokenizer: Any, judge: Judge, tmp_path: Path) -> None:
     drawing = sampler(scripted(tokenizer, RIGHT, WRONG), tokenizer, judge)
     label = sampling_label(drawing.behaviour, 60)
