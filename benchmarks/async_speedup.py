@@ -33,6 +33,7 @@ SKIPPED = 4
 """Steps before the clock starts."""
 RECIPE: dict[str, Any] = {
     "problems": {"train": 24},
+    "reference": {"pretrain": {"steps": 200}},
     "q0": {"samples": 60, "zero_successes": "keep"},
     "corpus": {"reference_samples": 2},
     "pivotal": {"trajectories": 0},
@@ -62,17 +63,18 @@ def main() -> None:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--most", type=int, default=1000, help="measurements to make now; the table needs all of them")
+    parser.add_argument("--most", type=int, default=0, help="measurements to make now (0: all); the table needs all")
     options = parser.parse_args()
     prepared = prepare(options.home / "prepared")
     results = options.home / "results"
     results.mkdir(exist_ok=True)
     missing = [(s, m) for s in range(options.seeds) for m in MODES if not (results / name(s, m)).exists()]
-    for seed, mode in missing[: options.most]:
+    now = missing[: options.most] if options.most else missing
+    for seed, mode in now:
         found = measure(prepared, options.home / "running", seed, mode, options.steps)
         (results / name(seed, mode)).write_text(json.dumps(found), encoding="utf-8")
         print(seed, mode, {part: round(value, 2) for part, value in found.items()}, flush=True)
-    if len(missing) <= options.most:
+    if len(now) == len(missing):
         report([{m: json.loads((results / name(s, m)).read_text()) for m in MODES} for s in range(options.seeds)])
 
 
