@@ -19,7 +19,7 @@ from tasks.objectives.dispatch import MissingAnnotation
 from tasks.trainer.batch import Example
 from tasks.trainer.engine import Engine
 from tasks.trainer.packing import Layout, lay_out
-from tasks.trainer.policy import Policy
+from tasks.trainer.policy import Policy, load_policy
 from tasks.trainer.ppo import (
     ProximalPolicyOptimization,
     Targets,
@@ -239,6 +239,19 @@ def enumerable(tmp_path: Path) -> Generator[tuple[ProximalPolicyOptimization, En
     frozen = Policy(tiny_model(vocabulary=TOKENS), layout="packed", chunk=64).requires_grad_(False)
     yield algorithm, engine, policy, Reference(frozen)
     engine.close()
+
+
+def test_with_adapters_only_they_and_the_value_head_are_trained(tmp_path: Path) -> None:
+    folder = save_reference(tmp_path / "reference")
+    train = config(**ON_POLICY, lora={"rank": 2}).train
+    algorithm = ProximalPolicyOptimization(train, seed=3)
+    module = algorithm.module(load_policy(folder, train, "float32", trained=True), folder, "float32")
+    trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    assert trained
+    assert all(".lora_" in name or name.startswith("value_model.head.") for name in trained)
+    assert {name.split(".")[0] for name in trained if ".lora_" in name} == {"policy", "value_model"}
+    policy_group, value_group = algorithm.parameter_groups(module)
+    assert len(policy_group["params"]) + len(value_group["params"]) == len(trained)
 
 
 def test_the_expected_reward_of_an_enumerable_problem_rises_and_the_value_model_learns_it(
