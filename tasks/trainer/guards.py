@@ -81,8 +81,10 @@ def _worst(left: Tensor, right: Tensor) -> float:
 class CollapseWatch:
     """Warns when the figures look like the beginning of a collapse."""
 
-    def __init__(self, config: GuardConfig) -> None:
+    def __init__(self, config: GuardConfig, *, regression: bool = True) -> None:
+        """`regression`: y_T is what is trained, so that failures above 0 are a symptom."""
         self.config = config
+        self.regression = regression
         self._norms: deque[float] = deque(maxlen=HISTORY)
 
     def warnings(self, figures: Figures) -> list[str]:
@@ -93,7 +95,7 @@ class CollapseWatch:
             found.append(f"gradient norm {norm:.3g} is {norm / median:.0f} times its median: lower the learning rate")
         self._norms.append(norm)
         clipped = figures.get("clipped_fraction", 0.0)
-        if clipped > self.config.warn_clipped_fraction:
+        if self.regression and clipped > self.config.warn_clipped_fraction:
             found.append(f"{clipped:.0%} of the failures have y_T above 0: they push down with the largest slope")
         stopped = figures.get("online/stop_fraction", 1.0)
         if stopped < self.config.warn_stop_fraction:

@@ -25,7 +25,7 @@ def train(job: TrainJob, report: Report) -> dict[str, Any]:
     """Train until the last step; returns the manifest. Raises Interrupted after a checkpoint when asked to stop."""
     with open_session(job) as session:
         pace = Pace()
-        watch = guards.CollapseWatch(job.train.guards)
+        watch = guards.CollapseWatch(job.train.guards, regression=job.train.algorithm == "spo")
         first = session.step
         if session.engine.share(session.desk is not None and weights.latest(job.weights) is None):
             session.hand_over()
