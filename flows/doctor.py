@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows import embedded
-from flows.settings import api_url, home, warehouse_location
+from flows.settings import api_url, home, warehouse_location, warehouse_shown
 
 PACKAGES = ("spo-pipeline", "torch", "transformers", "deepspeed", "prefect", "duckdb", "pyarrow")
 OPTIONAL = ("vllm", "ray", "docker")
@@ -90,7 +90,7 @@ def _warehouse() -> Finding:
             rows = store.value("SELECT count(*) FROM trajectories")
     except WarehouseError as error:
         return False, str(error)
-    return True, f"{location}: {runs} runs, {rows} trajectories"
+    return True, f"{warehouse_shown()}: {runs} runs, {rows} trajectories"
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.settings import warehouse_location
+from flows.settings import warehouse_location, warehouse_shown
 
 if TYPE_CHECKING:
     from sandbox import Judgement
@@ -107,5 +107,5 @@ def _find(problem_id: str, path: Path | None) -> Problem:
             tests = store.rows("SELECT * FROM tests WHERE problem_id = ?", [problem_id])
         found = from_rows(rows, tests)
     if not found:
-        raise typer.BadParameter(f"no problem {problem_id!r} in {path or warehouse_location()}")
+        raise typer.BadParameter(f"no problem {problem_id!r} in {path or warehouse_shown()}")
     return found[0]

@@ -131,7 +131,7 @@ def execute_stages(
 ) -> None:
     """The stages of a run in order, each as a Prefect task of the current flow run, shown on `board`."""
     log = get_run_logger()
-    log.info("run %s, stages %s, warehouse %s", run_id, ", ".join(stages), warehouse_location())
+    log.info("run %s, stages %s, warehouse %s", run_id, ", ".join(stages), warehouse_shown())
     for stage in stages:
         board.start(stage)
         try:

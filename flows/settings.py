@@ -28,6 +28,13 @@ def warehouse_location() -> str:
     return os.environ.get("SPO_WAREHOUSE") or str(home() / "warehouse")
 
 
+def warehouse_shown() -> str:
+    """Location of the warehouse for people and logs: without a password."""
+    from warehouse.place import parse
+
+    return str(parse(warehouse_location()))
+
+
 def port() -> int:
     """Port of the embedded Prefect server."""
     return int(os.environ.get("SPO_PORT", "4200"))

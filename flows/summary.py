@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flows.settings import api_url, home, warehouse_location
+from flows.settings import api_url, home, warehouse_location, warehouse_shown
 from tasks import runs
 from tasks.stage import finished
 from warehouse import Warehouse
@@ -31,7 +31,7 @@ def show(console: Console, run_id: str | None = None) -> None:
     report = None
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         report = finished(store, "report", run_id=run_id)
-    console.print(f"\nWarehouse  {warehouse_location()}", highlight=False)
+    console.print(f"\nWarehouse  {warehouse_shown()}", highlight=False)
     console.print("Question   the five training prompts that the reference policy finds hardest, in SQL:")
     console.print(f'  {_command()} sql "{" ".join(QUESTION.split())}"', highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)

@@ -41,7 +41,8 @@ def body(context: Context) -> dict[str, Any]:
     job = make_job(context)
     job_file = job.write(job.run_dir / "job.json")
     beside = {"evaluator": [sys.executable, "-m", EVALUATOR, str(job_file)]} if _evaluates(context) else {}
-    launch.run_training(job_file, _relay(context), beside=beside)
+    secrets = context.warehouse.place.credentials()
+    launch.run_training(job_file, _relay(context), beside=beside, secrets=secrets)
     kept = weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     store = context.warehouse
     used = store.value("SELECT count(*) FROM trajectories WHERE run_id = ? AND source = 'online'", [context.run_id])
@@ -73,7 +74,7 @@ def make_job(context: Context) -> TrainJob:
     prepared = context.manifest("prepare")
     return TrainJob(
         run_id=context.run_id,
-        warehouse=context.warehouse.place.address,
+        warehouse=context.warehouse.location,
         run_dir=context.run_dir / "train",
         reference=Path(prepared["reference"]),
         config=context.config,

@@ -173,10 +173,17 @@ def parquet_bytes(name: str, table: pa.Table) -> memoryview:
 
 @cache
 def _writer_options(name: str) -> dict[str, Any]:
-    """Dictionary for token ids and repeated texts, byte-stream-split for the floats of lists."""
+    """Dictionary for token ids and repeated texts, byte-stream-split for the floats of lists.
+
+    Long texts and the elements of lists have no statistics: nobody asks for a range of them, and the catalog would
+    keep a smallest and a largest whole text for every file.
+    """
     dictionary: list[str] = []
     split: list[str] = []
+    statistics: list[str] = []
     for column in (*table_named(name).columns, *PROVENANCE):
+        if not column.type.endswith("[]") and column.name not in _UNREPEATED:
+            statistics.append(column.name)
         if column.type == "INTEGER[]":
             dictionary.append(f"{column.name}.list.element")
         elif column.type == "FLOAT[]":
@@ -188,5 +195,6 @@ def _writer_options(name: str) -> dict[str, Any]:
         "compression_level": 1,
         "use_dictionary": dictionary,
         "use_byte_stream_split": split,
+        "write_statistics": statistics,
         "store_schema": False,
     }

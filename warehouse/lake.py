@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import duckdb
 
@@ -21,6 +21,7 @@ LAKE: Final = "lake"
 STORED: Final = "stored"
 """Schema of the tables; the lake's main schema holds the views, which leave out quarantined batches."""
 METADATA: Final = f"__ducklake_metadata_{LAKE}"
+_CATALOG: Final = "warehouse_catalog"
 _VIEWS: Final = Path(__file__).parent / "views"
 _MERGED_FILES: Final = {
     "parquet_compression": "zstd",
@@ -35,8 +36,13 @@ _NO_DOWNLOADS: Final = {"autoinstall_known_extensions": "false", "autoload_known
 
 
 def connect(place: Place, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """A connection with the lake attached and in use; needs no network unless the place does."""
-    connection = duckdb.connect(config={**_NO_DOWNLOADS, "temp_directory": os.environ.get("TMPDIR", "/tmp")})
+    """A connection with the lake attached and in use; needs no network unless the place does.
+
+    One that writes has one thread: a commit is hundreds of tiny queries on the catalog, and waking further threads
+    for each of them costs half as much again as the commit. One that only reads has a thread per core.
+    """
+    config = {**_NO_DOWNLOADS, "temp_directory": os.environ.get("TMPDIR", "/tmp")}
+    connection = duckdb.connect(config=config if read_only else {**config, "threads": "1"})
     for statement in opening(place, read_only=read_only):
         connection.execute(statement)
     return connection
@@ -47,6 +53,8 @@ def opening(place: Place, *, read_only: bool) -> list[str]:
     statements = [f"LOAD {quoted(extension_file(name))}" for name in extensions(place)]
     if place.remote:
         statements.append(_secret())
+    if place.password is not None:  # in the ATTACH statement, errors and duckdb_databases() would show it
+        statements.append(f"CREATE OR REPLACE SECRET {_CATALOG} (TYPE postgres, PASSWORD {quoted(place.password)})")
     statements += consistency(place)
     return [*statements, attach(place, read_only=read_only), *SESSION]
 
@@ -69,6 +77,8 @@ def attach(place: Place, *, read_only: bool) -> str:
     else:
         catalog = f"ducklake:postgres:{libpq(place.postgres)}"
         options.append(f"METADATA_SCHEMA {quoted(place.schema)}")
+        if place.password is not None:
+            options.append(f"META_SECRET {quoted(_CATALOG)}")
     if read_only:
         options.append("READ_ONLY")
     else:
@@ -78,18 +88,23 @@ def attach(place: Place, *, read_only: bool) -> str:
     return f"ATTACH {quoted(catalog)} AS {LAKE} ({', '.join(options)})"
 
 
-def libpq(uri: str) -> str:
-    """A postgresql:// address as the key=value string that DuckLake wants."""
-    parts = urlsplit(uri)
+def libpq(address: str) -> str:
+    """A postgresql:// address (no password) as the key=value string that DuckLake wants."""
+    parts = urlsplit(address)
     known = {
         "host": parts.hostname,
         "port": str(parts.port) if parts.port else None,
-        "user": parts.username,
-        "password": parts.password,
-        "dbname": parts.path.lstrip("/") or None,
+        "user": unquote(parts.username or ""),
+        "dbname": unquote(parts.path.lstrip("/")),
+        **dict(parse_qsl(parts.query)),
         "options": "-clc_messages=C",
     }
-    return " ".join(f"{name}={value}" for name, value in known.items() if value)
+    return " ".join(f"{name}={_libpq_value(value)}" for name, value in known.items() if value)
+
+
+def _libpq_value(text: str) -> str:
+    plain = all(letter.isalnum() or letter in "-_./:=@" for letter in text)
+    return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def extensions(place: Place) -> list[str]:

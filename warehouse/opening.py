@@ -22,7 +22,7 @@ def open_ledger(place: Place, *, read_only: bool) -> Ledger:
     if place.postgres is not None:
         from warehouse.postgres_ledger import PostgresLedger
 
-        return PostgresLedger(place.postgres, place.schema, create=not read_only)
+        return PostgresLedger(place.postgres, place.password, place.schema, create=not read_only)
     folder = place.folder
     assert folder is not None
     if read_only and not (folder / "ledger.sqlite").is_file():

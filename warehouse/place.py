@@ -7,16 +7,18 @@ A location is one string, so that one setting moves a warehouse:
     postgresql://user@host/database?data=/shared/folder          PostgreSQL catalog, Parquet in a shared folder
     postgresql://user@host/database?schema=x&data=s3://bucket/x  PostgreSQL catalog (schema x), Parquet in a bucket
 
-S3 credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL.
+A password may stand in the location, or in PGPASSWORD, or in libpq's password file; it is never
+shown or written down. S3 credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION
+and AWS_ENDPOINT_URL.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from warehouse.errors import UnsafeStorage, WarehouseError
 
@@ -29,34 +31,32 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A parsed location. `folder` is set for a SQLite catalog, `postgres` (a connection URI) for PostgreSQL."""
+    """A parsed location. `folder` is set for a SQLite catalog, `postgres` (an address without password) else."""
 
     folder: Path | None
     postgres: str | None
     schema: str
     data: str
     """Absolute folder or s3:// address of the Parquet files, ending in a slash."""
+    password: str | None = field(default=None, repr=False)
+    """Password of `postgres` when the location held one."""
 
     @property
     def remote(self) -> bool:
         """True when the data lie in an object store."""
         return self.data.startswith("s3://")
 
-    @property
-    def address(self) -> str:
-        """The location that names this place in every process; with the password, if it was given one."""
-        if self.postgres is None:
-            return f"{self.folder}?{urlencode({'data': self.data})}"
-        shown = urlsplit(self.postgres)
-        settings = urlencode({**dict(parse_qsl(shown.query)), "schema": self.schema, "data": self.data})
-        return urlunsplit(("postgresql", shown.netloc, shown.path, settings, ""))
-
     def __str__(self) -> str:
+        """The location that `parse` reads back, without the password."""
         if self.postgres is None:
-            return str(self.folder)
-        shown = urlsplit(self.postgres)
-        host = shown.netloc.rsplit("@", 1)[-1]
-        return f"{urlunsplit(('postgresql', host, shown.path, '', ''))} (schema {self.schema})"
+            usual = _data(f"{self.folder}/data")
+            return str(self.folder) if self.data == usual else f"{self.folder}?{urlencode({'data': self.data}, safe='/:')}"
+        own = urlencode({"schema": self.schema, "data": self.data}, safe="/:")
+        return f"{self.postgres}{'&' if '?' in self.postgres else '?'}{own}"
+
+    def credentials(self) -> dict[str, str]:
+        """The environment variables that a process needs beside the location to open it."""
+        return {} if self.password is None else {"PGPASSWORD": self.password}
 
 
 def parse(location: str | Path | None) -> Place:
@@ -72,17 +72,21 @@ def parse(location: str | Path | None) -> Place:
 
 def _postgres(text: str) -> Place:
     parts = urlsplit(text)
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, secret = user.partition(":")
+    server = f"postgresql://{name}{at}{host}{parts.path}"
     settings = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    password = settings.pop("password", unquote(secret) if colon else None)
     data = settings.pop("data", None)
     schema = settings.pop("schema", "spo")
     if data is None:
         raise WarehouseError(
-            f"the location {text!r} names no place for the data: add ?data=/shared/folder or ?data=s3://bucket/prefix"
+            f"the location {server!r} names no place for the data: add ?data=/shared/folder or ?data=s3://bucket/prefix"
         )
     if not schema.isidentifier():
-        raise WarehouseError(f"the schema {schema!r} of {text!r} is not a plain name")
-    server = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(settings), ""))
-    return Place(None, server, schema, _data(data))
+        raise WarehouseError(f"the schema {schema!r} of {server!r} is not a plain name")
+    address = f"{server}?{urlencode(settings)}" if settings else server
+    return Place(None, address, schema, _data(data), password)
 
 
 def _settings(query: str, known: set[str], text: str) -> dict[str, str]:

@@ -33,11 +33,12 @@ _TABLES: Final = (
 class PostgresLedger:
     """The same promises as `FolderLedger`, over one connection for statements and one for each lock held."""
 
-    def __init__(self, uri: str, schema: str, *, create: bool) -> None:
-        self._uri = uri
+    def __init__(self, address: str, password: str | None, schema: str, *, create: bool) -> None:
+        self._address = address
+        self._password = password
         self._schema = schema
         self._guard = threading.Lock()
-        self._connection = _connect(uri)
+        self._connection = self._connect()
         self._idle: list[psycopg.Connection[Any]] = []
         if create:
             self._create()
@@ -50,6 +51,13 @@ class PostgresLedger:
             cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {s}").format(s=sql.Identifier(self._schema)))
             for statement in _TABLES:
                 cursor.execute(sql.SQL(statement).format(s=sql.Identifier(self._schema)))
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        secret = {} if self._password is None else {"password": self._password}
+        try:
+            return psycopg.connect(self._address, autocommit=True, connect_timeout=10, **secret)
+        except psycopg.OperationalError as error:
+            raise StorageLost(f"cannot reach the PostgreSQL catalog: {error}") from error
 
     def close(self) -> None:
         for connection in (self._connection, *self._idle):
@@ -123,7 +131,7 @@ class PostgresLedger:
         """Hold the named lock; yields False, without it, as soon as `done` says that it is not needed any more."""
         with self._guard:
             session = self._idle.pop() if self._idle else None
-        session = session or _connect(self._uri)
+        session = session or self._connect()
         number = _number(self._schema, name)
         try:
             if not self._wait(session, number, name, timeout_s, done):
@@ -181,13 +189,6 @@ class PostgresLedger:
         with self._guard, self._faults(), self._connection.cursor() as cursor:
             cursor.execute(self._sql(text), parameters or None)
             return cursor.fetchall() if cursor.description else []
-
-
-def _connect(uri: str) -> psycopg.Connection[Any]:
-    try:
-        return psycopg.connect(uri, autocommit=True, connect_timeout=10)
-    except psycopg.OperationalError as error:
-        raise StorageLost(f"cannot reach the PostgreSQL catalog: {error}") from error
 
 
 def _number(schema: str, name: str) -> int:

@@ -64,7 +64,7 @@ class Warehouse:
 
     @property
     def location(self) -> str:
-        """Where the warehouse is, for people (no password)."""
+        """Where the warehouse is, for `open` and for people; a password is left out (see `Place.credentials`)."""
         return str(self._place)
 
     @property

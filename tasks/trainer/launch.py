@@ -47,7 +47,7 @@ class Child:
     command: list[str]
     log: Path
     lines: queue.Queue[tuple[str, Line]]
-    environment: dict[str, str] = field(default_factory=dict[str, str])
+    environment: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     process: subprocess.Popen[bytes] | None = None
     crashes: int = 0
     last_error: str = ""
@@ -115,6 +115,7 @@ class Run:
     on_line: Callable[[Line], None]
     beside: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Commands of further processes, by name."""
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     lines: queue.Queue[tuple[str, Line]] = field(default_factory=queue.Queue[tuple[str, Line]])
     trainer: Child = field(init=False)
     workers: list[Child] = field(init=False)
@@ -123,15 +124,26 @@ class Run:
     def __post_init__(self) -> None:
         logs = self.job.run_dir / "logs"
         count = self.job.train.rollout_workers if self.job.online_per_batch else 0
-        trainer_gpus, *worker_gpus = shared_out(visible_gpus(), self.job, count)
+        trainer_environment, *worker_environments = [
+            {**gpus, **self.secrets} for gpus in shared_out(visible_gpus(), self.job, count)
+        ]
         self.trainer = Child(
-            "trainer", trainer_command(self.job, self.job_file), logs / "trainer.log", self.lines, trainer_gpus
+            "trainer", trainer_command(self.job, self.job_file), logs / "trainer.log", self.lines, trainer_environment
         )
         self.workers = [
-            Child(f"worker-{i}", worker_command(self.job, self.job_file, i), logs / f"worker-{i}.log", self.lines, gpus)
-            for i, gpus in enumerate(worker_gpus)
+            Child(
+                f"worker-{i}",
+                worker_command(self.job, self.job_file, i),
+                logs / f"worker-{i}.log",
+                self.lines,
+                environment,
+            )
+            for i, environment in enumerate(worker_environments)
         ]
-        self.helpers = [Child(name, command, logs / f"{name}.log", self.lines) for name, command in self.beside.items()]
+        self.helpers = [
+            Child(name, command, logs / f"{name}.log", self.lines, dict(self.secrets))
+            for name, command in self.beside.items()
+        ]
 
     def supervise(self, cancelled: Callable[[], bool]) -> Line:
         """Run to the end; returns the manifest. Raises ProcessDied, or Interrupted when cancelled."""
@@ -219,15 +231,17 @@ def run_training(
     on_line: Callable[[Line], None],
     cancelled: Callable[[], bool] = lambda: False,
     beside: Mapping[str, list[str]] | None = None,
+    secrets: Mapping[str, str] | None = None,
 ) -> Line:
     """Train the job to its end, relaying every line its processes report; returns the manifest.
 
-    `beside`: commands of processes to run meanwhile, by name; one that fails is a warning, not a failure.
+    `beside`: commands of processes to run meanwhile, by name; one that fails is a warning, not a failure. `secrets` (what
+    the warehouse needs beside its location) go into the environment of all of them and nowhere else.
 
     A run that was interrupted continues from its newest complete checkpoint. Dead processes are started again.
     Raises ProcessDied when that does not help and Interrupted when `cancelled` says so.
     """
-    return Run(TrainJob.read(job_file), job_file, on_line, beside or {}).supervise(cancelled)
+    return Run(TrainJob.read(job_file), job_file, on_line, beside or {}, secrets or {}).supervise(cancelled)
 
 
 def trainer_command(job: TrainJob, job_file: Path) -> list[str]:

@@ -19,6 +19,8 @@ import pytest
 
 from warehouse import Warehouse
 
+GUARDED = "guarded"
+"""A PostgreSQL user who needs a password, once it is made; the others need none."""
 Locate = Callable[[str], str]
 
 
@@ -50,12 +52,10 @@ def postgres() -> Iterator[str]:
         user = {"user": "postgres", "cwd": "/"}
         os.chown(folder, pwd.getpwnam("postgres").pw_uid, -1)
     port = free_port()
-    subprocess.run(
-        [programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres"],
-        check=True,
-        capture_output=True,
-        **user,
-    )
+    initialise = [programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres"]
+    subprocess.run(initialise, check=True, capture_output=True, **user)
+    rules = folder / "data" / "pg_hba.conf"
+    rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
     control = [str(programs / "pg_ctl"), "-D", str(folder / "data")]
     subprocess.run([*control, "-o", options, "-l", str(folder / "log"), "-w", "start"], check=True, **user)

@@ -15,10 +15,10 @@ import pytest
 import warehouse
 from tests.warehouse.conftest import trajectories
 from tests.warehouse.crashing import CONTEXT
-from warehouse import StorageFull, StorageLost, UnsafeStorage, Warehouse, WarehouseError, lake, migrations
+from warehouse import StorageFull, StorageLost, Warehouse, lake, migrations
 from warehouse.maintenance import compact, live_files, pinned_snapshots, sweep
 from warehouse.opening import open_ledger
-from warehouse.place import file_system, parse, refuse_network_folder
+from warehouse.place import parse
 from warehouse.verification import verify
 
 NOW = timedelta(0)
@@ -202,30 +202,6 @@ def test_a_lost_object_store_is_an_error_before_acknowledgement(tmp_path: Path, 
     with Warehouse.open(f"{tmp_path}/w?data=s3://no-such-bucket/lost") as store:
         with pytest.raises(StorageLost, match="the batch was not acknowledged"):
             store.append("b", {"trajectories": trajectories(1)}, run_id="run")
-
-
-def test_network_file_systems_are_refused_for_a_sqlite_catalog(tmp_path: Path) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text("1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /shared\\040disk rw shared:1 - nfs4 server:/x rw\n")
-    assert file_system(Path("/shared disk/w"), mounts.read_text()) == "nfs4"
-    assert file_system(Path("/home/w"), mounts.read_text()) == "ext4"
-    with pytest.raises(UnsafeStorage, match=r"network file system \(nfs4\).*PostgreSQL"):
-        refuse_network_folder(Path("/shared disk/w"), mounts)
-    refuse_network_folder(Path("/home/w"), mounts)
-
-
-@pytest.mark.parametrize(
-    "location, message",
-    [
-        ("postgresql://u@h/d", "names no place for the data"),
-        ("/w?dta=x", "unknown setting 'dta'"),
-        ("/w?data=gs://b/x", "not at 'gs://b/x'"),
-        ("postgresql://u@h/d?data=/x&schema=a-b", "not a plain name"),
-    ],
-)
-def test_impossible_locations_are_refused(location: str, message: str) -> None:
-    with pytest.raises(WarehouseError, match=message):
-        parse(location)
 
 
 def test_the_stock_duckdb_package_opens_the_lake_with_the_written_attach_line(folder: str) -> None:

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from tests.warehouse.conftest import GUARDED, trajectories
+from warehouse import StorageLost, UnsafeStorage, Warehouse, WarehouseError
+from warehouse.place import file_system, parse, refuse_network_folder
+
+PASSWORD = "it's a s@fe/pass word"
+
+
+@pytest.mark.parametrize(
+    "location, message",
+    [
+        ("postgresql://u@h/d", "names no place for the data"),
+        ("/w?dta=x", "unknown setting 'dta'"),
+        ("/w?data=gs://b/x", "not at 'gs://b/x'"),
+        ("postgresql://u@h/d?data=/x&schema=a-b", "not a plain name"),
+    ],
+)
+def test_impossible_locations_are_refused(location: str, message: str) -> None:
+    with pytest.raises(WarehouseError, match=message):
+        parse(location)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "/a/folder",
+        "/a/folder?data=s3://bucket/prefix",
+        "/a/folder?data=/other folder",
+        "postgresql://user@host:5433/db?data=/x&schema=mine&sslmode=require",
+        "postgresql:///db?host=/run/postgresql&data=s3://bucket/x",
+    ],
+)
+def test_a_shown_location_names_the_same_place(location: str) -> None:
+    place = parse(location)
+    assert parse(str(place)) == place
+
+
+@pytest.mark.parametrize("location", ["postgresql://u:secret@h/d", "postgresql://h/d?user=u&password=secret"])
+def test_no_refusal_of_a_location_shows_its_password(location: str) -> None:
+    for wrong in (location, f"{location}{'&' if '?' in location else '?'}data=/x&schema=a-b"):
+        with pytest.raises(WarehouseError) as refusal:
+            parse(wrong)
+        assert "secret" not in str(refusal.value)
+
+
+def test_network_file_systems_are_refused_for_a_sqlite_catalog(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /shared\\040disk rw shared:1 - nfs4 server:/x rw\n")
+    assert file_system(Path("/shared disk/w"), mounts.read_text()) == "nfs4"
+    assert file_system(Path("/home/w"), mounts.read_text()) == "ext4"
+    with pytest.raises(UnsafeStorage, match=r"network file system \(nfs4\).*PostgreSQL"):
+        refuse_network_folder(Path("/shared disk/w"), mounts)
+    refuse_network_folder(Path("/home/w"), mounts)
+
+
+@pytest.fixture
+def guarded(postgres: str, tmp_path: Path) -> str:
+    """The location of a warehouse in a PostgreSQL that asks for a password."""
+    import psycopg
+
+    escaped = PASSWORD.replace("'", "''")
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"DROP OWNED BY {GUARDED}" if _known(connection) else "SELECT 1")
+        connection.execute(f"DROP ROLE IF EXISTS {GUARDED}")
+        connection.execute(f"CREATE ROLE {GUARDED} LOGIN SUPERUSER PASSWORD '{escaped}'")
+    parts = urlsplit(postgres)
+    host = f"{GUARDED}:{quote(PASSWORD, safe='')}@{parts.hostname}:{parts.port}"
+    return f"postgresql://{host}/postgres?schema=guarded&data={tmp_path}/data"
+
+
+def _known(connection: object) -> bool:
+    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (GUARDED,))  # type: ignore[attr-defined]
+    return found.fetchone() is not None
+
+
+@pytest.mark.postgres
+def test_a_password_opens_the_warehouse_and_is_shown_nowhere(guarded: str) -> None:
+    with Warehouse.open(guarded) as store:
+        store.append("b", {"trajectories": trajectories(3)}, run_id="run")
+        assert store.value("SELECT count(*) FROM trajectories") == 3
+        shown = [store.location, repr(store.place), str(store.rows("FROM duckdb_databases()"))]
+        shown += [str(store.rows("FROM duckdb_secrets()")), str(store.rows("FROM duckdb_settings()"))]
+    assert not any(PASSWORD in text or quote(PASSWORD, safe="") in text for text in shown)
+
+
+@pytest.mark.postgres
+def test_another_process_opens_the_shown_location_with_the_credentials_in_its_environment(guarded: str) -> None:
+    with Warehouse.open(guarded) as store:
+        store.append("b", {"trajectories": trajectories(3)}, run_id="run")
+        location, credentials = store.location, store.place.credentials()
+    program = (
+        "import sys; from warehouse import Warehouse\n"
+        "with Warehouse.open(sys.argv[1]) as store: print(store.value('SELECT count(*) FROM trajectories'))"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    command = [sys.executable, "-c", program, location]
+    done = subprocess.run(command, env=environment | credentials, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "3"
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert "StorageLost: cannot reach the PostgreSQL catalog" in refused.stderr
+
+
+@pytest.mark.postgres
+def test_a_wrong_password_is_refused_without_showing_it(guarded: str) -> None:
+    wrong = guarded.replace(quote(PASSWORD, safe=""), "wrong-password")
+    with pytest.raises(StorageLost, match="cannot reach the PostgreSQL catalog") as refusal:
+        Warehouse.open(wrong)
+    assert "wrong-password" not in str(refusal.value)
