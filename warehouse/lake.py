@@ -28,7 +28,6 @@ _MERGED_FILES: Final = {
     "parquet_compression_level": "1",
     "parquet_version": "2",
     "parquet_row_group_size": "2048",
-    "target_file_size": "256MB",
 }
 SESSION: Final = (f"USE {LAKE}", "SET TimeZone = 'UTC'", "SET enable_progress_bar = false")
 """What every cursor of a connection has to be told again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,14 +16,14 @@ from warehouse import lake
 from warehouse.files import translated
 from warehouse.intents import reach
 from warehouse.ledger import COMMIT_LOCK
-from warehouse.schema import TABLES
 from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
 
-SMALL_BYTES: Final = 16 << 20
+TIERS: Final = ((16 << 20, 64 << 20), (128 << 20, 256 << 20))
+"""Files smaller than the first (bytes) are merged into files of about the second; every row is so rewritten about
+twice however large a table grows, and no merge holds the commit lock for longer than one such file takes."""
 MANY_FILES: Final = 256
 KEEP_SNAPSHOTS: Final = timedelta(days=7)
 KEEP_ORPHANS: Final = timedelta(days=1)
-_MERGES_PER_HOLD: Final = 4
 T = TypeVar("T")
 
 
@@ -72,38 +73,51 @@ def compact(
     begun = time.monotonic()
     tally = _Tally()
     with Warehouse.open(location) as warehouse:
-        before = live_files(warehouse)
-        for table in TABLES:
-            small = sum(file.table == table and file.bytes < SMALL_BYTES for file in before)
-            if small > many_files:
-                merge(warehouse, table)
-                tally.merged.add(table)
+        before = len(live_files(warehouse))
+        tally.merged |= merge_where_many(warehouse, many_files)
         tally.expired = expire(warehouse, keep_snapshots)
         _clean(warehouse, keep_orphans, tally)
         sweep(warehouse, keep_orphans, tally)
         after = len(live_files(warehouse))
     return Compaction(
-        len(before),
-        after,
-        tuple(sorted(tally.merged)),
-        tally.expired,
-        tally.deleted,
-        tally.bytes,
-        time.monotonic() - begun,
+        before, after, tuple(sorted(tally.merged)), tally.expired, tally.deleted, tally.bytes, time.monotonic() - begun
     )
 
 
-def merge(warehouse: Warehouse, table: str) -> None:
-    """Merge the table's small files, releasing the commit lock after every few."""
+def merge_where_many(
+    warehouse: Warehouse, many_files: int = MANY_FILES, *, enough: Callable[[], bool] = lambda: False
+) -> set[str]:
+    """Merge the small files of tables that have more than `many_files` of them; the names of those tables.
+
+    Stops early, after the file that is being made, when `enough` says so.
+    """
+    merged: set[str] = set()
+    for smaller_than, target in TIERS:
+        small = Counter(file.table for file in live_files(warehouse) if file.bytes < smaller_than)
+        for table, count in small.items():
+            if count > many_files and not enough():
+                merge(warehouse, table, smaller_than, target, enough=enough)
+                merged.add(table)
+    return merged
+
+
+def merge(
+    warehouse: Warehouse, table: str, smaller_than: int, target: int, *, enough: Callable[[], bool] = lambda: False
+) -> None:
+    """Merge the table's files of less than `smaller_than` bytes into files of about `target` bytes.
+
+    The commit lock is released after every file made.
+    """
     connection = warehouse.connection
-    while True:
+    connection.execute(f"SET ducklake_target_file_size = '{target}B'")
+    while not enough():
         before = _file_count(warehouse, table)
 
         def step() -> None:
             reach("merge-begun")
             connection.execute(
                 f"CALL ducklake_merge_adjacent_files('{lake.LAKE}', ?, schema => '{lake.STORED}', "
-                f"max_compacted_files => {_MERGES_PER_HOLD})",
+                f"max_file_size => {smaller_than}, max_compacted_files => 1)",
                 [table],
             )
             reach("merge-committed")

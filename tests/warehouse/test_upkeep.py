@@ -15,8 +15,9 @@ import pytest
 import warehouse
 from tests.warehouse.conftest import trajectories
 from tests.warehouse.crashing import CONTEXT
-from warehouse import StorageFull, StorageLost, Warehouse, lake, migrations
-from warehouse.maintenance import compact, live_files, pinned_snapshots, sweep
+from warehouse import StorageFull, StorageLost, Warehouse, lake, maintenance, migrations
+from warehouse.caretaker import Caretaker
+from warehouse.maintenance import compact, live_files, merge_where_many, pinned_snapshots, sweep
 from warehouse.opening import open_ledger
 from warehouse.place import parse
 from warehouse.verification import verify
@@ -43,6 +44,54 @@ def test_compaction_keeps_every_row_its_snapshot_and_the_followers(store: Wareho
     assert [row["snapshot_id"] for row in rows] == [snapshot for snapshot in snapshots[3:] for _ in range(4)]
     assert store.follow("trajectories", cursor) == ([], cursor)
     assert verify(location).clean
+
+
+def test_a_merge_that_commits_during_a_readers_transaction_hides_nothing(store: Warehouse, location: str) -> None:
+    """Reading the catalog outside of the transaction once made whole tables empty while they were merged."""
+    fill(store, 6)
+    counts = "SELECT (SELECT count(*) FROM trajectories), (SELECT count(*) FROM run_events)"
+    store.append("note", {"run_events": [{"kind": "note"}]}, run_id="run")
+    reader = warehouse.open(location)
+    reader.execute("BEGIN")
+    assert reader.execute(counts).fetchall() == [(24, 1)]
+    assert merge_where_many(store, 1) == {"trajectories"}
+    assert [file.table for file in live_files(store)].count("trajectories") == 1
+    assert reader.execute(counts).fetchall() == [(24, 1)]
+    reader.execute("COMMIT")
+    assert reader.execute(counts).fetchall() == [(24, 1)]
+
+
+def test_a_merge_leaves_large_files_as_they_are(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Warehouse.open(folder) as store:
+        store.append("large", {"trajectories": trajectories(3000, "l")}, run_id="run")
+        (large,) = live_files(store)
+        fill(store, 6)
+        monkeypatch.setattr(maintenance, "TIERS", ((large.bytes, 2 * large.bytes), (2 * large.bytes, 4 * large.bytes)))
+        assert merge_where_many(store, 5) == {"trajectories"}
+        left = {file.path: file.rows for file in live_files(store)}
+        assert (left.pop(large.path), list(left.values())) == (3000, [24])
+        assert merge_where_many(store, 1) == {"trajectories"}
+        assert [file.rows for file in live_files(store)] == [3024]
+
+
+def test_a_caretaker_merges_beside_a_writer_and_says_what_keeps_it_from_it(folder: str) -> None:
+    told: list[str] = []
+    with Warehouse.open(folder) as store:
+        with Caretaker(folder, tell=told.append, interval_s=0.05, many_files=3):
+            for number in range(60):
+                store.append(f"{number}", {"trajectories": trajectories(2, f"{number}-")}, run_id="run")
+                if number > 8 and len(live_files(store)) < 8:
+                    break
+            else:
+                raise AssertionError("nothing was merged")
+        assert store.value("SELECT count(DISTINCT trajectory_id) FROM trajectories") == 2 * (number + 1)
+        assert told == []
+        store.ledger.put("schema_version", "99")
+        with Caretaker(folder, tell=told.append, interval_s=0.05):
+            waited = time.monotonic() + 30
+            while not told and time.monotonic() < waited:
+                time.sleep(0.05)
+    assert "small files were not merged this time: the warehouse at" in told[0]
 
 
 def test_snapshots_that_a_run_refers_to_are_not_expired(store: Warehouse, location: str) -> None:
