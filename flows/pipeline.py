@@ -26,7 +26,7 @@ from pydantic import WithJsonSchema
 from flows import results
 from flows.board import Board, Log, OneLine, Publisher
 from flows.retrying import RETRY_DELAYS_S, worth_retrying
-from flows.settings import RECIPES, STAGES, home, recipe_names, warehouse_location
+from flows.settings import RECIPES, STAGES, home, recipe_names, warehouse_location, warehouse_shown
 from flows.shards import spread_of
 from tasks import config as configuration
 
@@ -145,6 +145,19 @@ def execute_stages(
             results.publish(stage, run_id, result.manifest)
         summary = str(result.manifest.get("summary", ""))
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
+    _tidy(log)
+
+
+def _tidy(log: Any) -> None:
+    """Upkeep of the warehouse after a run; what keeps it from it is told and undoes nothing."""
+    from warehouse import WarehouseError, maintenance
+
+    try:
+        done = maintenance.describe(maintenance.compact(warehouse_location()))
+    except WarehouseError as error:
+        log.warning("the warehouse was not tidied up, `spo compact` does it: %s", error)
+    else:
+        log.info("warehouse: %s", ", ".join(f"{name} {value}" for name, value in done.items()))
 
 
 def resume_commands(run_id: str, stage: str) -> list[str]:
@@ -170,9 +183,11 @@ def _execute(stage: str, run_id: str, board: Board | OneLine, force: bool, pin: 
     from tasks import runs
     from tasks.stage import Context, run_stage
     from warehouse import Warehouse
+    from warehouse.caretaker import Caretaker
 
     definition: Stage = import_module(MODULES.get(stage, f"tasks.{stage}")).STAGE
-    with closing(Warehouse.open(warehouse_location())) as store:
+    caretaker = Caretaker(warehouse_location(), tell=get_run_logger().warning)
+    with closing(Warehouse.open(warehouse_location())) as store, caretaker:
         config = runs.load_config(store, run_id)
         context = Context(
             run_id,

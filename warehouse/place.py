@@ -50,7 +50,9 @@ class Place:
         """The location that `parse` reads back, without the password."""
         if self.postgres is None:
             usual = _data(f"{self.folder}/data")
-            return str(self.folder) if self.data == usual else f"{self.folder}?{urlencode({'data': self.data}, safe='/:')}"
+            return (
+                str(self.folder) if self.data == usual else f"{self.folder}?{urlencode({'data': self.data}, safe='/:')}"
+            )
         own = urlencode({"schema": self.schema, "data": self.data}, safe="/:")
         return f"{self.postgres}{'&' if '?' in self.postgres else '?'}{own}"
 
