@@ -1,86 +1,38 @@
-# ruff: noqa: E402
 """What the warehouse costs, beside raw pyarrow (the limit), plain DuckLake inserts and delta-rs, in one run.
 
-    python benchmarks/warehouse.py --rows 40000 400000 --writers 1 4 16
+    python -m benchmarks.warehouse --rows 40000 400000 4000000 --writers 1 4 16 --batches 64 160 256
 
 CPU time is user + system time of the writing processes. Every trajectory has 200 tokens (2.4 KB of token ids,
-log-probabilities and text). delta-rs is measured when the package `deltalake` is installed.
+log-probabilities and text). delta-rs is measured when the package `deltalake` is installed (the extra `benchmarks`).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import multiprocessing
 import os
 import platform
-import resource
 import shutil
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-HERE = Path(__file__).resolve().parent
-sys.path[:] = [
-    str(HERE.parent),
-    *(part for part in sys.path if Path(part).resolve() != HERE),
-]  # this file is a namesake
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from warehouse import Warehouse, encoding, lake
+from benchmarks.warehouse_systems import SYSTEMS, as_arrow, cpu_s, encodings, trajectories
+from warehouse import Warehouse, encoding
 from warehouse.maintenance import compact, live_files
-from warehouse.place import parse
 
-TOKENS = 200
 BATCH = 160
 CONTEXT = multiprocessing.get_context("spawn")
-Append = Callable[[str, list[dict[str, Any]]], int]
-
-
-def trajectories(generator: np.random.Generator, count: int, prefix: str) -> list[dict[str, Any]]:
-    """Rows like those of training: skewed token ids, log-probabilities, a text, a few repeated names."""
-    tokens = np.minimum(generator.zipf(1.3, (count, TOKENS)), 49_151)
-    logprobs = -generator.exponential(0.5, (count, TOKENS)).astype(np.float32)
-    rewards = -(generator.random(count) < 0.7).astype(float)
-    words = np.array([f"w{number} " for number in range(2000)])
-    return [
-        {
-            "trajectory_id": f"{prefix}-{number}",
-            "problem_id": f"problem-{generator.integers(500)}",
-            "prompt_id": f"prompt-{number % 50}",
-            "source": "online",
-            "policy_start": "0123456789abcdef",
-            "temperature": 0.4,
-            "top_p": 0.95,
-            "seed": int(generator.integers(1 << 40)),
-            "prompt_tokens": 300,
-            "token_ids": tokens[number].tolist(),
-            "sampled_logprobs": logprobs[number].tolist(),
-            "logprob_kind": "raw",
-            "text": "".join(words[tokens[number] % 2000]),
-            "finish_reason": "stop",
-            "reward": float(rewards[number]),
-            "verdict": "accepted" if rewards[number] == 0 else "wrong_answer",
-            "step": number // 100,
-        }
-        for number in range(count)
-    ]
-
-
-def cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 @dataclass(frozen=True)
@@ -94,97 +46,10 @@ class Written:
     rows: int
 
 
-@contextmanager
-def ours(folder: str) -> Iterator[Append]:
-    with Warehouse.open(f"{folder}/warehouse") as store:
-
-        def append(name: str, rows: list[dict[str, Any]]) -> int:
-            store.append(name, {"trajectories": rows}, run_id="benchmark")
-            return 0
-
-        yield append
-
-
-@contextmanager
-def ours_in_groups(folder: str) -> Iterator[Append]:
-    with Warehouse.open(f"{folder}/warehouse") as store:
-        staged = 0
-
-        def append(name: str, rows: list[dict[str, Any]]) -> int:
-            nonlocal staged
-            store.stage(name, {"trajectories": rows}, run_id="benchmark")
-            staged += 1
-            if staged % 16 == 0:
-                store.commit()
-            return 0
-
-        yield append
-        store.commit()
-
-
-@contextmanager
-def raw_pyarrow(folder: str) -> Iterator[Append]:
-    def append(name: str, rows: list[dict[str, Any]]) -> int:
-        path = Path(folder) / "raw" / f"{name.replace('/', '-')}.parquet"
-        pq.write_table(_arrow(name, rows), path, **encoding._writer_options("trajectories"))
-        return 0
-
-    (Path(folder) / "raw").mkdir(exist_ok=True)
-    yield append
-
-
-@contextmanager
-def plain_ducklake(folder: str) -> Iterator[Append]:
-    connection = lake.connect(parse(f"{folder}/warehouse"), read_only=False)
-
-    def append(name: str, rows: list[dict[str, Any]]) -> int:
-        connection.register("fresh", _arrow(name, rows))
-        for attempt in range(1000):
-            try:
-                connection.execute(f"INSERT INTO {lake.STORED}.trajectories SELECT * FROM fresh")
-                return attempt
-            except duckdb.Error:
-                time.sleep(0.01)
-        raise RuntimeError("1000 conflicts")
-
-    yield append
-    connection.close()
-
-
-@contextmanager
-def delta(folder: str) -> Iterator[Append]:
-    from deltalake import write_deltalake
-    from deltalake.exceptions import DeltaError
-
-    def append(name: str, rows: list[dict[str, Any]]) -> int:
-        for attempt in range(1000):
-            try:
-                write_deltalake(f"{folder}/delta", _arrow(name, rows), mode="append")
-                return attempt
-            except (OSError, DeltaError):
-                time.sleep(0.01)
-        raise RuntimeError("1000 conflicts")
-
-    yield append
-
-
-SYSTEMS = {
-    "raw pyarrow, no sync, same encoding": raw_pyarrow,
-    "warehouse, append": ours,
-    "warehouse, 16 files a group": ours_in_groups,
-    "plain DuckLake inserts": plain_ducklake,
-    "delta-rs": delta,
-}
-
-
-def _arrow(name: str, rows: list[dict[str, Any]]) -> pa.Table:
-    return encoding.to_arrow("trajectories", rows, run_id="benchmark", batch_id=name, now=datetime.now(UTC))
-
-
-def write(system: str, folder: str, writer: int, batches: int, ready: Any, results: Any) -> None:
+def write(system: str, folder: str, size: int, writer: int, batches: int, ready: Any, results: Any) -> None:
     """A writing process: everything is generated before the clock starts."""
     generator = np.random.default_rng(writer)
-    prepared = [trajectories(generator, BATCH, f"{writer}-{number}") for number in range(min(batches, 8))]
+    prepared = [trajectories(generator, size, f"{writer}-{number}") for number in range(min(batches, 8))]
     with SYSTEMS[system](folder) as append:
         append(f"warm/{writer}", prepared[0])
         ready.wait()
@@ -195,18 +60,26 @@ def write(system: str, folder: str, writer: int, batches: int, ready: Any, resul
             start = time.perf_counter()
             conflicts += append(f"{writer}/{number}", prepared[number % len(prepared)])
             latencies.append(time.perf_counter() - start)
-        done = Written(latencies, cpu_s() - cpu, time.perf_counter() - begun, conflicts, batches * BATCH)
+        done = Written(latencies, cpu_s() - cpu, time.perf_counter() - begun, conflicts, batches * size)
     results.put(done)
 
 
-def writing(system: str, writers: int, rows: int) -> dict[str, Any]:
+def writing(writers: int, size: int, rows: int) -> list[dict[str, Any]]:
+    """Every system appending about `rows` rows in batches of `size` from `writers` processes; raw pyarrow first."""
+    systems = [name for name in SYSTEMS if name != "delta-rs" or importlib.util.find_spec("deltalake")]
+    found = [_writing(system, writers, size, rows) for system in systems]
+    limit = found[0]["CPU ms/append"]
+    return [row | {"CPU / raw": round(row["CPU ms/append"] / limit, 1)} for row in found]
+
+
+def _writing(system: str, writers: int, size: int, rows: int) -> dict[str, Any]:
     folder = tempfile.mkdtemp(prefix="warehouse-benchmark-")
     try:
         with Warehouse.open(f"{folder}/warehouse"):
             pass
-        batches = max(4, rows // BATCH // writers)
+        batches = max(4, rows // size // writers)
         ready, results = CONTEXT.Barrier(writers), CONTEXT.Queue()
-        arguments = [(system, folder, writer, batches, ready, results) for writer in range(writers)]
+        arguments = [(system, folder, size, writer, batches, ready, results) for writer in range(writers)]
         processes = [CONTEXT.Process(target=write, args=given) for given in arguments]
         for process in processes:
             process.start()
@@ -220,6 +93,7 @@ def writing(system: str, writers: int, rows: int) -> dict[str, Any]:
     return {
         "system": system,
         "writers": writers,
+        "rows a batch": size,
         "rows/s": round(total / max(part.seconds for part in done)),
         "rows/CPU-s": round(total / sum(part.cpu_s for part in done)),
         "CPU ms/append": round(1000 * sum(part.cpu_s for part in done) / len(latencies), 1),
@@ -231,7 +105,7 @@ def writing(system: str, writers: int, rows: int) -> dict[str, Any]:
 
 QUERIES = {
     "newest 128 scored": "SELECT trajectory_id, token_ids, reward FROM trajectories WHERE snapshot_id > ? - 3 "
-    "ORDER BY snapshot_id DESC LIMIT 128",
+    "AND reward IS NOT NULL ORDER BY snapshot_id DESC LIMIT 128",
     "pass rate by problem": "SELECT problem_id, n, k FROM pass_rate_by_problem WHERE ? > 0",
     "one problem's correct": "SELECT trajectory_id, token_ids FROM trajectories WHERE problem_id = 'problem-7' "
     "AND reward = 0 AND ? > 0 LIMIT 100",
@@ -254,7 +128,7 @@ def reading(rows: int) -> list[dict[str, Any]]:
 def fill(folder: str, rows: int) -> None:
     """Batches of 4,000 rows, and 64 of 160 rows at the end: a warehouse in use."""
     generator = np.random.default_rng(0)
-    block = _arrow("block", trajectories(generator, 4000, "t"))
+    block = as_arrow("block", trajectories(generator, 4000, "t"))
     with Warehouse.open(f"{folder}/warehouse") as store:
         for number in range(max(1, (rows - 64 * BATCH) // 4000)):
             names = pa.array([f"b{number}-{row}" for row in range(4000)])
@@ -342,73 +216,91 @@ def visibility() -> dict[str, Any]:
     return {"p50 ms": round(statistics.median(delays), 1), "p95 ms": round(delays[37], 1)}
 
 
-def encodings() -> list[dict[str, Any]]:
-    """Size of 4,000 trajectories under different encodings, and the CPU time to write them."""
-    table = _arrow("block", trajectories(np.random.default_rng(0), 4000, "t"))
-    raw = 4000 * TOKENS * 8 + sum(len(text.as_py()) for text in table.column("text"))
-    chosen = encoding._writer_options("trajectories")
-    lists = {"token_ids": "token_ids.list.element", "sampled_logprobs": "sampled_logprobs.list.element"}
-    plain = [name for name in chosen["use_dictionary"] if name not in lists.values()]
-    options: dict[str, dict[str, Any]] = {
-        "chosen": chosen,
-        "pyarrow's default (snappy, dictionaries)": {},
-        "zstd-1, dictionaries everywhere": {"compression": "zstd", "compression_level": 1},
-        "zstd-9, else chosen": chosen | {"compression_level": 9},
-        "token ids delta-packed": chosen
-        | {"use_dictionary": plain, "column_encoding": {lists["token_ids"]: "DELTA_BINARY_PACKED"}},
-        "token ids plain": chosen | {"use_dictionary": plain},
-        "log-probabilities plain": chosen | {"use_byte_stream_split": False},
-    }
-    found: list[dict[str, Any]] = []
-    for name, given in options.items():
-        sink, cpu = pa.BufferOutputStream(), cpu_s()
-        pq.write_table(table, sink, row_group_size=encoding.ROW_GROUP_ROWS, **given)
-        size = sink.getvalue().size
-        found.append(
-            {
-                "encoding": name,
-                "bytes/row": round(size / 4000),
-                "share of raw": round(size / raw, 3),
-                "CPU ms": round(1000 * (cpu_s() - cpu)),
-            }
-        )
+def growing(counts: list[int]) -> list[dict[str, Any]]:
+    """What every live file that nobody merged costs, and what merging them costs once."""
+    folder = tempfile.mkdtemp(prefix="warehouse-benchmark-")
+    location, found = f"{folder}/warehouse", list[dict[str, Any]]()
+    rows = trajectories(np.random.default_rng(0), 8, "g")
+    try:
+        number = 0
+        for count in counts:
+            with Warehouse.open(location) as store:
+                while number < count:
+                    store.stage(f"g/{number}", {"trajectories": rows}, run_id="benchmark")
+                    number += 1
+                    if number % 64 == 0:
+                        store.commit()
+                store.commit()
+            found.append({"live files": count, **_opened(location), "merging s": ""})
+        begun = time.perf_counter()
+        compact(location)
+        merged = round(time.perf_counter() - begun, 1)
+        found.append({"live files": "the same, merged", **_opened(location), "merging s": merged})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return found
+
+
+def _opened(location: str) -> dict[str, float]:
+    def timed(action: Callable[[], object]) -> float:
+        action()
+        cpu = cpu_s()
+        for _ in range(3):
+            action()
+        return round(1000 * (cpu_s() - cpu) / 3, 1)
+
+    with Warehouse.open(location) as store:
+        newest = store.snapshot()
+        return {
+            "catalog MB": round((Path(location) / "catalog.sqlite").stat().st_size / 1e6, 1),
+            "opening, CPU ms": timed(lambda: Warehouse.open(location).close()),
+            "following nothing": timed(lambda: store.follow("trajectories", newest)),
+            "following 1 snapshot": timed(lambda: store.follow("trajectories", newest - 1)),
+            "newest 128": timed(lambda: store.rows(QUERIES["newest 128 scored"], [newest])),
+            "rows by source": timed(lambda: store.rows(QUERIES["rows by source"], [newest])),
+        }
 
 
 def show(title: str, rows: list[dict[str, Any]]) -> None:
     print(f"\n{title}\n")
+    if not rows:
+        print("nothing was measured")
+        return
     names = list(rows[0])
     print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
     for row in rows:
-        print("| " + " | ".join(str(row[name]) for name in names) + " |")
+        print("| " + " | ".join(str(row[name]) for name in names) + " |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="*", default=[40_000], help="sizes of the warehouses that are read")
     parser.add_argument("--write-rows", type=int, default=40_000, help="rows written by each system")
-    parser.add_argument("--writers", type=int, nargs="*", default=[1, 4, 16])
+    parser.add_argument("--writers", type=int, nargs="*", default=[1, 4, 16], help="with batches of 160 rows")
+    parser.add_argument("--batches", type=int, nargs="*", default=[64, 256], help="further batch sizes, 4 writers")
+    parser.add_argument("--files", type=int, nargs="*", default=[], help="numbers of live files, ascending")
     parser.add_argument("--json", type=Path, help="write every figure to this file as well")
     chosen = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, DuckDB {duckdb.__version__}")
-    systems = [name for name in SYSTEMS if name != "delta-rs" or _installed("deltalake")]
-    result: dict[str, list[dict[str, Any]]] = {"encodings": encodings()}
-    show("Encodings, 4,000 trajectories", result["encodings"])
-    result["writing"] = [writing(name, writers, chosen.write_rows) for writers in chosen.writers for name in systems]
-    show(f"Appending {chosen.write_rows:,} rows in batches of {BATCH}", result["writing"])
-    result["visibility"] = [visibility()]
-    show("From append to follower", result["visibility"])
+    result: dict[str, list[dict[str, Any]]] = {}
+
+    def add(title: str, rows: list[dict[str, Any]]) -> None:
+        result[title] = rows
+        show(title, rows)
+
+    if chosen.writers or chosen.batches:
+        add("Encodings, 4,000 trajectories", encodings())
+    cases = [(writers, BATCH) for writers in chosen.writers] + [(4, size) for size in chosen.batches]
+    for writers, size in cases:
+        add(f"{writers} writers, batches of {size} rows", writing(writers, size, chosen.write_rows))
+    if cases:
+        add("From append to follower", [visibility()])
     for rows in chosen.rows:
-        result[f"reading {rows}"] = reading(rows)
-        show(f"Reading {rows:,} rows", result[f"reading {rows}"])
+        add(f"Reading {rows:,} rows", reading(rows))
+    if chosen.files:
+        add("Growing without merging", growing(chosen.files))
     if chosen.json:
         chosen.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
-
-
-def _installed(name: str) -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec(name) is not None
 
 
 if __name__ == "__main__":

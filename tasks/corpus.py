@@ -179,8 +179,8 @@ def select(context: Context, material: Material) -> list[dict[str, Any]]:
             "run_id": context.run_id,
             "sources": list(config.sources),
             "cap": config.per_problem,
+            "pin": context.pin,
         },
-        snapshot=None if context.pin is None else context.warehouse.snapshot(),
     )
 
 

@@ -16,6 +16,8 @@ WITH candidates AS (
       AND t.reward IS NOT NULL
       AND (t.reward = 0 OR NOT $correct_only)
       AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
+      -- a pin leaves out what others found later; Q0's samples and known programs do not depend on when they were stored
+      AND ($pin IS NULL OR t.snapshot_id <= $pin OR t.source IN ('reference', 'human'))
 ),
 distinct_programs AS (
     SELECT * FROM candidates

@@ -235,8 +235,8 @@ def run_training(
 ) -> Line:
     """Train the job to its end, relaying every line its processes report; returns the manifest.
 
-    `beside`: commands of processes to run meanwhile, by name; one that fails is a warning, not a failure. `secrets` (what
-    the warehouse needs beside its location) go into the environment of all of them and nowhere else.
+    `beside`: commands of processes to run meanwhile, by name; one that fails is a warning, not a failure.
+    `secrets`, what the warehouse needs beside its location, go into the environment of all of them and nowhere else.
 
     A run that was interrupted continues from its newest complete checkpoint. Dead processes are started again.
     Raises ProcessDied when that does not help and Interrupted when `cancelled` says so.

@@ -179,6 +179,20 @@ def test_pinned_inputs_leave_newer_trajectories_out(copied: Callable[[], Lab]) -
     assert results["train"].skipped
 
 
+def test_a_corpus_made_anew_at_a_pin_has_nothing_that_was_found_later(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    found_later = (
+        "SELECT count(*) FROM corpus JOIN trajectories AS t USING (trajectory_id) "
+        "WHERE corpus.run_id = '{}' AND t.source = 'online'"
+    )
+    pin = lab.value("SELECT snapshot_out FROM stages WHERE stage = 'corpus' AND run_id = 'micro-1'")
+    for name, at in (("newest", None), ("pinned", pin)):
+        run_id = lab.start(name, {"corpus": {"per_problem": 50}})
+        results = lab.run(run_id, "prepare", "q0", "corpus", pin=at)
+        assert not results["corpus"].skipped
+        assert (lab.value(found_later.format(run_id)) > 0) is (at is None)
+
+
 def test_the_trained_policy_is_an_ordinary_checkpoint(finished: Lab) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

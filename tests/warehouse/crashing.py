@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def die_at(label: str) -> None:
 def append_and_die(location: str, label: str) -> None:
     with Warehouse.open(location) as store:
         die_at(label)
-        store.append("dying", batch_tables("dying"), run_id="run")
+        store.append(f"dying at {label}", batch_tables(f"dying at {label}"), run_id="run")
 
 
 def compact_and_die(location: str, label: str) -> None:
@@ -62,9 +63,19 @@ def compact_for_ever(location: str) -> None:
         compact(location, many_files=8, keep_snapshots=timedelta(seconds=5), keep_orphans=timedelta(minutes=10))
 
 
+def process_of(target: Callable[..., None], *arguments: Any) -> ForkServerProcess:
+    """A process for `target` with the environment of now (its parent, the fork server, may be older)."""
+    return CONTEXT.Process(target=_in_environment, args=(dict(os.environ), target, arguments))
+
+
+def _in_environment(environment: dict[str, str], target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    os.environ.update(environment)
+    target(*arguments)
+
+
 def run_to_death(target: Callable[..., None], *arguments: Any) -> int | None:
     """Run `target` in a process of its own; its exit code."""
-    process = CONTEXT.Process(target=target, args=arguments)
+    process = process_of(target, *arguments)
     process.start()
     process.join(120)
     return process.exitcode

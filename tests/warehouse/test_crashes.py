@@ -9,7 +9,6 @@ import pytest
 
 from tests.warehouse.conftest import locate
 from tests.warehouse.crashing import (
-    CONTEXT,
     ROWS,
     acknowledged_batches,
     append_and_die,
@@ -17,6 +16,7 @@ from tests.warehouse.crashing import (
     batch_tables,
     compact_and_die,
     compact_for_ever,
+    process_of,
     run_to_death,
     torn_batches,
 )
@@ -29,47 +29,53 @@ WRITING = POINTS[: POINTS.index("lock-released") + 1]
 UPKEEP = POINTS[POINTS.index("merge-begun") :]
 BACKENDS = [
     pytest.param("folder", id="folder"),
-    pytest.param("postgres", id="postgres", marks=[pytest.mark.postgres, pytest.mark.slow]),
+    pytest.param("postgres", id="postgres", marks=pytest.mark.postgres),
+    pytest.param("s3", id="s3"),
 ]
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
-@pytest.mark.parametrize("label", WRITING)
-def test_a_writer_killed_at_any_point_loses_and_doubles_nothing(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, label: str
+def test_writers_killed_at_every_point_lose_and_double_nothing(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
     location = locate(request, kind, tmp_path)
+    batches = 0
     with Warehouse.open(location) as store:
-        store.append("before", batch_tables("before"), run_id="run")
-        assert run_to_death(append_and_die, location, label) == KILLED
-        assert torn_batches(store) == []
-        store.append("after", batch_tables("after"), run_id="run")
-        store.append("dying", batch_tables("dying"), run_id="run")
-        assert torn_batches(store) == []
-        assert store.value("SELECT count(*) FROM trajectories") == 3 * ROWS
+        for label in WRITING:
+            assert run_to_death(append_and_die, location, label) == KILLED, label
+            assert torn_batches(store) == [], label
+            for name in (f"after {label}", f"dying at {label}"):
+                store.append(name, batch_tables(name), run_id="run")
+            batches += 2
+            assert torn_batches(store) == [], label
+            assert store.value("SELECT count(*) FROM trajectories") == batches * ROWS, label
     checked = verify(location)
     assert checked.clean, checked.findings
-    assert checked.batches == 3
+    assert checked.batches == batches
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
-@pytest.mark.parametrize("label", UPKEEP)
-def test_a_compactor_killed_at_any_point_loses_nothing(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, label: str
+def test_compactors_killed_at_every_point_lose_nothing(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
     location = locate(request, kind, tmp_path)
+    batches = 0
     with Warehouse.open(location) as store:
-        for number in range(3):
-            store.append(f"{number}", batch_tables(f"{number}"), run_id="run")
-        if label == "file-swept":
-            (Path(store.place.data) / "stored" / "trajectories" / "orphan.parquet").write_bytes(b"left")
-        assert run_to_death(compact_and_die, location, label) == KILLED
-        assert torn_batches(store) == []
-        store.append("after", batch_tables("after"), run_id="run")
-        assert store.value("SELECT count(*) FROM trajectories") == 4 * ROWS
+        for label in UPKEEP:
+            for _ in range(3):
+                store.append(f"{batches}", batch_tables(f"{batches}"), run_id="run")
+                batches += 1
+            store.store.write(f"stored/left by {label}.parquet", memoryview(b"left"), written=_pass, renamed=_pass)
+            assert run_to_death(compact_and_die, location, label) == KILLED, label
+            assert torn_batches(store) == [], label
+            assert store.value("SELECT count(*) FROM trajectories") == batches * ROWS, label
     checked = verify(location)
     assert checked.clean, checked.findings
-    assert checked.batches == 4
+    assert checked.batches == batches
+
+
+def _pass() -> None:
+    return None
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
@@ -84,7 +90,7 @@ def test_random_kills_of_writers_leaders_and_compactors_lose_and_double_nothing(
     }
     jobs["compactor"] = (compact_for_ever, (location,))
     with Warehouse.open(location) as store:
-        running = {name: CONTEXT.Process(target=target, args=given) for name, (target, given) in jobs.items()}
+        running = {name: process_of(target, *given) for name, (target, given) in jobs.items()}
         for process in running.values():
             process.start()
         try:
@@ -95,7 +101,7 @@ def test_random_kills_of_writers_leaders_and_compactors_lose_and_double_nothing(
                 running[name].join()
                 assert torn_batches(store) == []
                 target, given = jobs[name]
-                running[name] = CONTEXT.Process(target=target, args=given)
+                running[name] = process_of(target, *given)
                 running[name].start()
         finally:
             died = [name for name, process in running.items() if not process.is_alive()]
