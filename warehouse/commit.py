@@ -21,14 +21,14 @@ from typing import Final
 import duckdb
 
 from warehouse import lake
-from warehouse.errors import StorageLost, WarehouseError
+from warehouse.errors import StorageLost, WarehouseBusy, WarehouseError
 from warehouse.files import Store, translated
 from warehouse.intents import DataFile, Intent, new_key, reach
 from warehouse.ledger import COMMIT_LOCK, Committed, Ledger
 from warehouse.place import Place
 
 GROUP: Final = 64
-_TRIES: Final = 8
+_PAUSE_S: Final = (0.01, 0.25)
 
 
 def stage_files(store: Store, batch_id: str, run_id: str, parts: Sequence[tuple[str, int, memoryview]]) -> Intent:
@@ -63,34 +63,34 @@ class Committer:
             with self._ledger.lock(COMMIT_LOCK, timeout_s=timeout_s, done=waiting) as held:
                 if held:
                     reach("lock-taken")
-                    self.lead()
+                    self.lead(timeout_s)
             reach("lock-released")
         for key in keys:
             reason = self._ledger.refusal(key)
             if reason is not None:
                 raise StorageLost(reason)
 
-    def lead(self) -> None:
-        """Commit one group; the caller holds the lock."""
+    def lead(self, timeout_s: float) -> None:
+        """Commit one group; the caller holds the lock. Waits `timeout_s` at most for a catalog that is locked."""
         intents = self._ledger.intents(GROUP)
         if not intents:
             return
         try:
-            refused = self._commit_fresh(intents)
+            refused = self._commit_fresh(intents, timeout_s)
         except _Behind:
             self.reconcile()
-            refused = self._commit_fresh(intents)
+            refused = self._commit_fresh(intents, timeout_s)
         self._ledger.remove_intents(intent.key for intent in intents if intent.key not in refused)
         reach("intents-removed")
 
-    def _commit_fresh(self, intents: list[Intent]) -> set[str]:
+    def _commit_fresh(self, intents: list[Intent], timeout_s: float) -> set[str]:
         """Register those batches that the ledger does not know; the keys of intents that were refused."""
         known = self._ledger.snapshots(intent.batch_id for intent in intents)
         fresh: dict[str, Intent] = {}
         for intent in intents:
             if intent.batch_id not in known:
                 fresh.setdefault(intent.batch_id, intent)
-        return self._register_or_refuse(list(fresh.values())) if fresh else set()
+        return self._register_or_refuse(list(fresh.values()), timeout_s) if fresh else set()
 
     def reconcile(self) -> None:
         """Enter every commit that the catalog has and the ledger lacks; the caller holds the lock."""
@@ -104,9 +104,9 @@ class Committer:
             ]
             self._ledger.record(found, current)
 
-    def _register_or_refuse(self, intents: list[Intent]) -> set[str]:
+    def _register_or_refuse(self, intents: list[Intent], timeout_s: float) -> set[str]:
         try:
-            self._register(intents)
+            self._register(intents, timeout_s)
         except WarehouseError:
             broken = [intent for intent in intents if self._fault(intent)]
             if not broken:
@@ -115,25 +115,34 @@ class Committer:
                 self._ledger.refuse_intent(intent, self._fault(intent))
             whole = [intent for intent in intents if intent not in broken]
             if whole:
-                self._register(whole)
+                self._register(whole, timeout_s)
             return {intent.key for intent in broken}
         return set()
 
-    def _register(self, intents: list[Intent]) -> None:
-        for attempt in range(_TRIES):
-            try:
-                snapshot = self._transact(intents)
-                break
-            except duckdb.Error as error:
-                if not _transient(error) or attempt == _TRIES - 1:
-                    raise translated(error, f"the catalog of {self._place}") from error
-                time.sleep(0.01 * 2**attempt)
-        else:
-            raise AssertionError
+    def _register(self, intents: list[Intent], timeout_s: float) -> None:
+        snapshot = self._transact_patiently(intents, timeout_s)
         reach("catalog-committed")
         batches = [Committed(intent.batch_id, intent.run_id, snapshot, intent.files) for intent in intents]
         self._ledger.record(batches, snapshot)
         reach("ledger-written")
+
+    def _transact_patiently(self, intents: list[Intent], timeout_s: float) -> int:
+        """The snapshot of the commit; programs that use the catalog without our lock are waited for."""
+        deadline = time.monotonic() + timeout_s
+        pause, longest = _PAUSE_S
+        while True:
+            try:
+                return self._transact(intents)
+            except duckdb.Error as error:
+                if not _transient(error):
+                    raise translated(error, f"the catalog of {self._place}") from error
+                if time.monotonic() >= deadline:
+                    raise WarehouseBusy(
+                        f"another program has kept the catalog of {self._place} locked for {timeout_s:g} s; the "
+                        f"batches are staged and become visible at the next commit ({error})"
+                    ) from error
+            time.sleep(pause)
+            pause = min(pause * 2, longest)
 
     def _transact(self, intents: list[Intent]) -> int:
         paths: dict[str, list[str]] = defaultdict(list)

@@ -74,6 +74,15 @@ def test_compactors_killed_at_every_point_lose_nothing(
     assert checked.batches == batches
 
 
+def _wait_for_another(tmp_path: Path, timeout_s: float = 120) -> None:
+    """Return when a batch more is acknowledged: whatever is killed, the others go on."""
+    count = sum(len(acknowledged_batches(tmp_path / f"w{number}")) for number in range(3))
+    deadline = time.monotonic() + timeout_s
+    while sum(len(acknowledged_batches(tmp_path / f"w{number}")) for number in range(3)) == count:
+        assert time.monotonic() < deadline, f"nothing was acknowledged for {timeout_s} s"
+        time.sleep(0.05)
+
+
 def _pass() -> None:
     return None
 
@@ -95,7 +104,8 @@ def test_random_kills_of_writers_leaders_and_compactors_lose_and_double_nothing(
             process.start()
         try:
             for _ in range(kills):
-                time.sleep(chance.uniform(0.2, 1.5))
+                _wait_for_another(tmp_path)
+                time.sleep(chance.uniform(0.0, 1.0))
                 name = chance.choice(sorted(jobs))
                 running[name].kill()
                 running[name].join()

@@ -5,6 +5,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import warehouse
 from tests.warehouse.conftest import trajectories
 from tests.warehouse.crashing import CONTEXT
-from warehouse import StorageFull, StorageLost, Warehouse, lake, maintenance, migrations
+from warehouse import StorageFull, StorageLost, Warehouse, WarehouseBusy, lake, maintenance, migrations
 from warehouse.caretaker import Caretaker
 from warehouse.maintenance import compact, live_files, merge_where_many, pinned_snapshots, sweep
 from warehouse.opening import open_ledger
@@ -242,6 +243,33 @@ def test_a_full_small_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -
         assert verify(location).clean
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def _lock_catalog(folder: str) -> subprocess.Popen[str]:
+    """A program of somebody else that keeps the catalog locked until it is told to stop."""
+    program = (
+        f"import sqlite3, sys; c = sqlite3.connect({folder + '/catalog.sqlite'!r}, isolation_level=None)\n"
+        "c.execute('BEGIN IMMEDIATE'); print('locked', flush=True); sys.stdin.readline()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+def test_a_catalog_that_another_program_locks_is_waited_for(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Warehouse.open(folder) as store:
+        with _lock_catalog(folder) as other:
+            monkeypatch.setattr("warehouse.store.COMMIT_TIMEOUT_S", 0.3)
+            with pytest.raises(WarehouseBusy, match=r"another program has kept the catalog .* locked for 0.3 s"):
+                store.append("b", {"trajectories": trajectories(1)}, run_id="run")
+            monkeypatch.undo()
+            threading.Timer(0.5, other.kill).start()
+            store.append("c", {"trajectories": trajectories(1, "c")}, run_id="run")
+        assert store.committed(["b", "c"]) == {"b", "c"}
+        assert store.value("SELECT count(*) FROM trajectories") == 2
 
 
 def test_a_lost_object_store_is_an_error_before_acknowledgement(tmp_path: Path, bucket: str) -> None:
