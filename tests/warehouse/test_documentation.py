@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-from warehouse import TABLES, Warehouse, documentation, encoding
+from tests.warehouse.conftest import trajectories
+from warehouse import TABLES, Warehouse, documentation, encoding, lake
 from warehouse.schema import PROVENANCE
 
-PAGE = Path(__file__).parents[2] / "docs" / "warehouse.md"
+README = Path(__file__).parents[2] / "README.md"
+PAGE = README.parent / "docs" / "warehouse.md"
 
 
 def test_the_page_documents_every_table_column_view_and_macro() -> None:
@@ -30,8 +34,26 @@ def test_the_attach_line_of_the_page_is_the_one_the_warehouse_writes(folder: str
     written = (Path(folder) / "warehouse.sql").read_text().replace(folder, ".spo/warehouse")
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     for line in written.splitlines():
-        if not line.startswith(("--", "INSTALL")):
+        if not line.startswith("--"):
             assert " ".join(line.split()) in page
+
+
+def test_the_stock_duckdb_package_attaches_with_the_lines_that_people_are_shown(tmp_path: Path) -> None:
+    with Warehouse.open(tmp_path / ".spo" / "warehouse") as store:
+        store.append("b", {"trajectories": trajectories(3)}, run_id="run")
+    pages = PAGE.read_text(encoding="utf-8") + README.read_text(encoding="utf-8")
+    blocks = re.findall(r"```sql\n([^`]*ATTACH[^`]*)```", pages)
+    assert blocks
+    for shown in blocks:
+        for name in ("ducklake", "sqlite_scanner"):  # what INSTALL would download is here already
+            shown = shown.replace(f"INSTALL {name}; LOAD {name};", f"LOAD '{lake.extension_file(name)}';")
+        program = (
+            f"import duckdb; c = duckdb.connect(); c.execute({shown!r}); "
+            "print(c.sql('SELECT n, k FROM pass_rate_by_problem').fetchall(), c.sql('FROM q0').fetchall())"
+        )
+        command = [sys.executable, "-I", "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert (done.stdout.strip(), done.stderr) == ("[(3, 3)] []", "")
 
 
 def test_the_catalog_explains_every_column_to_any_client(folder: str) -> None:

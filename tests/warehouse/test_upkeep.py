@@ -281,21 +281,6 @@ def test_a_lost_object_store_is_an_error_before_acknowledgement(tmp_path: Path, 
             store.append("b", {"trajectories": trajectories(1)}, run_id="run")
 
 
-def test_the_stock_duckdb_package_opens_the_lake_with_the_written_attach_line(folder: str) -> None:
-    with Warehouse.open(folder) as store:
-        fill(store, 2)
-    lines = (Path(folder) / "warehouse.sql").read_text().splitlines()
-    statements = [f"LOAD '{lake.extension_file(name)}';" for name in lake.extensions(parse(folder))]
-    statements += [line for line in lines if not line.startswith(("--", "INSTALL"))]
-    assert any(line.startswith("ATTACH 'ducklake:sqlite:") for line in statements)
-    program = (
-        f"import duckdb; c = duckdb.connect(); [c.execute(line) for line in {statements!r}]; "
-        "print(c.sql('SELECT n, k FROM pass_rate_by_problem').fetchall())"
-    )
-    shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd="/")
-    assert shown.stdout.strip() == "[(8, 8)]"
-
-
 def test_every_connection_reads_the_sqlite_catalog_in_one_transaction(folder: str) -> None:
     # otherwise a merge that commits during a query hides the rows it merged
     setting = "SELECT current_setting('sqlite_disable_multithreaded_scans')"
