@@ -74,6 +74,16 @@ def test_compactors_killed_at_every_point_lose_nothing(
     assert checked.batches == batches
 
 
+def test_a_batch_on_its_way_into_the_ledger_is_no_fault(folder: str) -> None:
+    assert run_to_death(append_and_die, folder, "catalog-committed") == KILLED
+    checked = verify(folder)
+    assert checked.clean, checked.findings
+    assert (checked.rows, checked.batches) == (ROWS + 1, 0)
+    with Warehouse.open(folder) as store:
+        assert store.committed(["dying at catalog-committed"])
+    assert verify(folder).batches == 1
+
+
 def _wait_for_another(tmp_path: Path, timeout_s: float = 120) -> None:
     """Return when a batch more is acknowledged: whatever is killed, the others go on."""
     count = sum(len(acknowledged_batches(tmp_path / f"w{number}")) for number in range(3))
