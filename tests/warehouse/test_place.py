@@ -11,6 +11,7 @@ import pytest
 from tests.warehouse.conftest import GUARDED, trajectories
 from warehouse import StorageLost, UnsafeStorage, Warehouse, WarehouseError
 from warehouse.place import file_system, parse, refuse_network_folder
+from warehouse.postgres_ledger import PostgresLedger
 
 PASSWORD = "it's a s@fe/pass word"
 
@@ -115,3 +116,18 @@ def test_a_wrong_password_is_refused_without_showing_it(guarded: str) -> None:
     with pytest.raises(StorageLost, match="cannot reach the PostgreSQL catalog") as refusal:
         Warehouse.open(wrong)
     assert "wrong-password" not in str(refusal.value)
+
+
+@pytest.mark.postgres
+def test_the_server_notices_within_a_minute_that_a_lock_holder_has_vanished(postgres: str, tmp_path: Path) -> None:
+    with Warehouse.open(f"{postgres}?schema=vanished&data={tmp_path}/data") as store:
+        ledger = store.ledger
+        assert isinstance(ledger, PostgresLedger)
+        with ledger.lock("commit", timeout_s=1):
+            session = ledger._connect()
+            figures = {
+                name: int(str(session.execute(f"SHOW tcp_keepalives_{name}").fetchone()[0]))  # type: ignore[index,call-overload]
+                for name in ("idle", "interval", "count")
+            }
+            session.close()
+    assert figures["idle"] + figures["interval"] * figures["count"] <= 60
