@@ -40,8 +40,11 @@ def connect(place: Place, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     One that writes has one thread: a commit is hundreds of tiny queries on the catalog, and waking further threads
     for each of them costs half as much again as the commit. One that only reads has a thread per core.
     """
-    config = {**_NO_DOWNLOADS, "temp_directory": os.environ.get("TMPDIR", "/tmp")}
-    connection = duckdb.connect(config=config if read_only else {**config, "threads": "1"})
+    config: dict[str, str | bool | int | float | list[str]] = {**_NO_DOWNLOADS}
+    config["temp_directory"] = os.environ.get("TMPDIR", "/tmp")
+    if not read_only:
+        config["threads"] = 1
+    connection = duckdb.connect(config=config)
     for statement in opening(place, read_only=read_only):
         connection.execute(statement)
     return connection

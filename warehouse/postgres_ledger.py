@@ -57,9 +57,8 @@ class PostgresLedger:
                 cursor.execute(sql.SQL(statement).format(s=sql.Identifier(self._schema)))
 
     def _connect(self) -> psycopg.Connection[Any]:
-        secret = {} if self._password is None else {"password": self._password}
         try:
-            connection = psycopg.connect(self._address, autocommit=True, connect_timeout=10, **secret)
+            connection = psycopg.connect(self._address, password=self._password, autocommit=True, connect_timeout=10)
             connection.execute(_FORGET_THE_DEAD)
             return connection
         except psycopg.OperationalError as error:
