@@ -194,9 +194,8 @@ class Log:
 
 
 def shard(note: str) -> str | None:
-    """The unit of work that a note names: `shard 3 of 6` or `wave 2`."""
-    found = re.match(r"(shard|wave) \d+", note)
-    return found and found.group()
+    """The note when it names a unit of work, as `shard 3 of 6` and `wave 2, 640 rollouts` do."""
+    return note if re.match(r"(shard|wave) \d+", note) else None
 
 
 def describe(line: Line) -> str:

@@ -89,7 +89,8 @@ def sample_reference(context: Context, material: Material) -> int:
     done = 0
     if wanted:
         with materials.open_sampler(context, material.reference, config.behaviour) as sampler:
-            for batch, ids in wanted.items():
+            for number, (batch, ids) in enumerate(wanted.items(), start=1):
+                note = f"shard {number} of {len(wanted)}, of pi_0"
                 asked = [material.assignment(p, config.reference_samples, "corpus", label) for p in ids]
                 start = done
                 judged = materials.scored(
@@ -97,7 +98,9 @@ def sample_reference(context: Context, material: Material) -> int:
                         asked,
                         source="reference",
                         step=0,
-                        progress=lambda n, _, start=start: context.progress(start + n, total, "samples", "of pi_0"),
+                        progress=lambda n, _, start=start, note=note: context.progress(
+                            start + n, total, "samples", note
+                        ),
                     )
                 )
                 done += len(judged)

@@ -42,7 +42,8 @@ def assert_nothing_lost_or_repeated(server: Server, run: str) -> None:
         GROUP BY stage)"
     assert server.value(once) == 1
     counts = (
-        f"SELECT list(n) FROM (SELECT sum(n) AS n FROM reference_counts WHERE run_id = '{run}' GROUP BY problem_id)"
+        f"SELECT list(n) FROM (SELECT sum(n) AS n FROM reference_counts WHERE run_id = '{run}' "
+        f"AND starts_with(batch_id, 'q0/') GROUP BY problem_id)"
     )
     assert server.value(counts) == [SAMPLES] * PROBLEMS
     of_run = f"FROM trajectories WHERE run_id = '{run}'"

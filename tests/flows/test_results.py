@@ -92,4 +92,4 @@ def test_every_shard_gets_a_line_in_the_log_and_other_progress_does_not(monkeypa
         board.progress("q0", done, 40, "samples", f"shard {1 + done // 21} of 2")
     assert logged == ["q0: 21/40 samples, 10.0/s, 1.9 s left (shard 2 of 2)"]
     assert shard("making the reference policy, loss 2.31") is None
-    assert shard("wave 3, 40 rollouts") == "wave 3"
+    assert shard("wave 3, 40 rollouts") == "wave 3, 40 rollouts"
