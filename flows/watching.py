@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -29,12 +30,19 @@ class ServerGone(Exception):
 
 def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
     """Flow run id of `deployment` started with `parameters`. Raises what Prefect says of bad parameters."""
-    os.environ.update({k: v for k, v in environment().items() if k.startswith("PREFECT_")})
+    _use_server()
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
         target = client.read_deployment_by_name(deployment)
         return client.create_flow_run_from_deployment(target.id, parameters=dict(parameters)).id
+
+
+def _use_server() -> None:
+    """Let Prefect, which reads its settings when it is imported, use the same server and folder as everything else."""
+    settings = {name: value for name, value in environment().items() if name.startswith("PREFECT_")}
+    Path(settings["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+    os.environ.update(settings)
 
 
 def watch(flow_run_id: UUID, console: Console) -> str:
@@ -117,7 +125,7 @@ class Active:
 
 def active() -> list[Active]:
     """The flow runs of this project that wait or run, oldest first."""
-    os.environ.update({k: v for k, v in environment().items() if k.startswith("PREFECT_")})
+    _use_server()
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterState
     from prefect.client.schemas.filters import FlowRunFilterStateType as StateTypes
