@@ -71,10 +71,12 @@ def _disk() -> Finding:
 
 def _server() -> Finding:
     alive = embedded.running()
-    if embedded.healthy():
+    if embedded.usable():
         return True, f"answers at {api_url()}; worker {'running' if alive['worker'] else 'not running'}"
     if alive["server"]:
         return False, f"its process is there, but {api_url()} does not answer; `spo down`, then `spo up`"
+    if embedded.healthy():
+        return False, f"another home's server answers at {api_url()}; choose another port with SPO_PORT"
     return True, "not running; `spo up` starts it"
 
 

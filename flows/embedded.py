@@ -93,8 +93,13 @@ def running() -> dict[str, bool]:
     return {name: _alive(state.get(name)) is not None for name in ("server", "worker")}
 
 
+def usable() -> bool:
+    """Whether the server of this home answers, or the one that PREFECT_API_URL names. Another home's is not used."""
+    return (bool(os.environ.get("PREFECT_API_URL")) or running()["server"]) and healthy()
+
+
 def healthy(timeout_s: float = 2.0) -> bool:
-    """Whether the API answers."""
+    """Whether an API answers, whoever started it."""
     try:
         with urllib.request.urlopen(f"{api_url()}/health", timeout=timeout_s) as answer:
             return bool(answer.status == 200)

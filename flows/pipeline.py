@@ -41,7 +41,13 @@ Recipe = Annotated[str, WithJsonSchema({"type": "string", "pattern": rf"^({'|'.j
 StageName = Literal["prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report"]
 
 
-@flow(name="spo", flow_run_name="{recipe}", validate_parameters=True)
+def _flow_run_name() -> str:
+    """`tiny-3` when a run is continued, else the recipe's name."""
+    asked = flow_run.parameters
+    return str(asked.get("run") or Path(asked["recipe"]).stem)
+
+
+@flow(name="spo", flow_run_name=_flow_run_name, validate_parameters=True)
 def full_pipeline(
     recipe: Recipe = "tiny",
     run: str | None = None,

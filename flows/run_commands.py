@@ -113,7 +113,7 @@ def _assignment(text: str) -> tuple[str, Any]:
 def _start_server() -> None:
     from flows import embedded
 
-    if not embedded.healthy():
+    if not embedded.usable():
         embedded.up(_say)
 
 

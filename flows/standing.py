@@ -43,7 +43,7 @@ def show_status(console: Console, run_id: str | None) -> None:
 def _show_server(console: Console) -> dict[str, dict[str, watching.Line]]:
     """Print what is under way; the lines of every run under way by run and stage."""
     alive = embedded.running()
-    if not embedded.healthy():
+    if not embedded.usable():
         console.print("Server     not running; `spo up` starts it", highlight=False)
         return {}
     worker = "worker running" if alive["worker"] else "no embedded worker"

@@ -28,7 +28,7 @@ def study(
     from flows.study import load
 
     definition = load(name)
-    if not embedded.healthy():
+    if not embedded.usable():
         embedded.up(console.print)
     shown = Path(name).absolute() if name.endswith(".toml") else name
     parameters = {"study": str(shown), "seeds": seeds, "arms": arm or None}

@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,30 @@ def test_a_quarantined_batch_is_in_no_view_and_an_unknown_one_is_refused(home: P
     assert "3" in spo(home, "sql", "SELECT count(*) FROM reference_counts", "--csv").stdout
     assert spo(home, "quarantine", "counts", "--reason", "drawn with the wrong model").returncode == 0
     assert spo(home, "sql", "SELECT count(*) FROM reference_counts", "--csv").stdout.split()[-1] == "0"
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """Answers as a Prefect server of another home does."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def test_the_server_of_another_home_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with HTTPServer(("127.0.0.1", 0), Healthy) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        monkeypatch.setenv("SPO_PORT", str(other.server_port))
+        monkeypatch.delenv("PREFECT_API_URL", raising=False)
+        assert "not running" in spo(tmp_path, "status").stdout
+        refused = spo(tmp_path, "run", "tiny")
+        other.shutdown()
+    assert refused.returncode == 1
+    assert f"port {other.server_port} is taken" in refused.stderr
+    assert "SPO_PORT" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "plan", "recipes"])
