@@ -194,8 +194,8 @@ class Log:
 
 
 def shard(note: str) -> str | None:
-    """The note when it names a unit of work, as `shard 3 of 6` and `wave 2, 640 rollouts` do."""
-    return note if re.match(r"(shard|wave) \d+", note) else None
+    """The note when it names a unit of work: `shard 3 of 6`, `wave 2, 640 rollouts`, `step 20`."""
+    return note if re.match(r"(shard|wave|step) \d+", note) else None
 
 
 def describe(line: Line) -> str:
