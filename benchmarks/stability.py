@@ -237,8 +237,7 @@ def show(context: Context, name: str, seed: int, steps: int) -> None:
             if step % EVERY == 1 or step == steps:
                 cells = " ".join(f"{figures.get(key, 0.0):8.3g}" for key in COLUMNS.values())
                 print(f"{step:5d} {cells}", flush=True)
-            for warning in watch.warnings(figures):
-                kind = warning.split(" ", 2)[1]
+            for kind, warning in watch.warnings(figures).items():
                 if kind not in told:
                     told.add(kind)
                     print(f"      step {step}: {warning}", flush=True)

@@ -399,11 +399,15 @@ class GuardConfig(Section):
     max_logprob_drift: float = Field(default=1e-3, gt=0)
     """Largest difference per token (nats) between a stored and a fresh reference log-probability, in float32."""
     warn_grad_norm_ratio: float = Field(default=10.0, gt=1)
-    """Warn when the gradient norm exceeds this many times its running median."""
+    """Warn when the gradient norm of five steps exceeds this many times what it was (medians)."""
+    warn_pull_above: Fraction = 0.75
+    """Warn when, over five steps, more of the pull at the policy than this comes from failures with y_T above 0."""
     warn_clipped_fraction: Fraction = 0.5
-    """Warn when this share of a batch's failures has y_T above 0: they all push with the largest slope."""
+    """Warn when, over five steps, this share of the failures has y_T above 0: they all push with the largest slope."""
     warn_stop_fraction: Fraction = 0.5
-    """Warn when fewer online responses than this end with the end token."""
+    """Warn when, over five steps, fewer online responses than this end with the end token."""
+    warn_length_ratio: float = Field(default=1.5, gt=1)
+    """Warn when online responses get this many times longer or shorter within fifty steps."""
 
 
 class TrainConfig(Section):

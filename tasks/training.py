@@ -63,7 +63,7 @@ def _relay(context: Context) -> Callable[[dict[str, Any]], None]:
     def relay(line: dict[str, Any]) -> None:
         if "done" in line:
             context.progress(line["done"], line["total"], line["unit"], line["note"])
-        elif "warning" in line:
+        elif "warning" in line and "step" not in line:  # the trainer writes those about its steps down itself
             runs.note(context.warehouse, context.run_id, stage="train", kind="warning", message=line["warning"])
 
     return relay

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from tasks.config import GuardConfig
 from tasks.trainer.batch import Example
 from tasks.trainer.errors import ReferenceDrift, UnsupportedModel
-from tasks.trainer.metrics import Figures, running_median
+from tasks.trainer.metrics import Figures
 from tasks.trainer.packing import lay_out
 from tasks.trainer.policy import Policy, full_logprobs
 from tasks.trainer.reference import Reference
@@ -19,6 +20,9 @@ from tasks.trainer.reference import Reference
 CHECKED = 4
 """Sequences in a check of exactness."""
 HISTORY = 50
+"""Steps that a collapse is told from."""
+RECENT = 5
+"""The last of them, whose mean or median is compared."""
 LAYOUT_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest difference per token (nats) between the packed pass and the model's own."""
 
@@ -79,35 +83,61 @@ def _worst(left: Tensor, right: Tensor) -> float:
 
 
 class CollapseWatch:
-    """Warns when the figures look like the beginning of a collapse."""
+    """Warns when the figures of the last steps look like the beginning of a collapse (docs/decisions/0005).
+
+    A single step says little: one failure above 0 can carry a whole batch's gradient and be gone in the next.
+    """
 
     def __init__(self, config: GuardConfig, *, regression: bool = True) -> None:
         """`regression`: y_T is what is trained, so that failures above 0 are a symptom."""
         self.config = config
         self.regression = regression
-        self._norms: deque[float] = deque(maxlen=HISTORY)
+        self._past: deque[Figures] = deque(maxlen=HISTORY)
 
-    def warnings(self, figures: Figures) -> list[str]:
-        """One line per symptom in this step's figures."""
-        found: list[str] = []
-        norm, median = figures["grad_norm"], running_median(self._norms)
-        if len(self._norms) >= HISTORY // 2 and norm > self.config.warn_grad_norm_ratio * median:
-            found.append(f"gradient norm {norm:.3g} is {norm / median:.0f} times its median: lower the learning rate")
-        self._norms.append(norm)
-        clipped = figures.get("clipped_fraction", 0.0)
-        if self.regression and clipped > self.config.warn_clipped_fraction:
-            found.append(f"{clipped:.0%} of the failures have y_T above 0: they push down with the largest slope")
-        stopped = figures.get("online/stop_fraction", 1.0)
-        if stopped < self.config.warn_stop_fraction:
-            found.append(f"only {stopped:.0%} of the online responses end with the end token")
-        return found
+    def warnings(self, figures: Figures) -> dict[str, str]:
+        """One line per symptom, by its kind."""
+        self._past.append(figures)
+        if len(self._past) < 2 * RECENT:
+            return {}
+        config, found = self.config, dict[str, str]()
+        pulled, clipped = self._recent("pull_above", 0.0), self._recent("clipped_fraction", 0.0)
+        if pulled > config.warn_pull_above:
+            found["pull"] = (
+                f"{pulled:.0%} of the pull at the policy comes from failures with y_T above 0, which only push "
+                f"down: raise train.clip_epsilon, mix in offline data, or lower the learning rate"
+            )
+        if self.regression and clipped > config.warn_clipped_fraction:
+            found["clipped"] = f"{clipped:.0%} of the failures have y_T above 0: pi_0 finds them nearly impossible"
+        stopped = self._recent("online/stop_fraction", 1.0)
+        if stopped < config.warn_stop_fraction:
+            found["stop"] = f"only {stopped:.0%} of the online responses end with the end token"
+        return found | self._drift("grad_norm", config.warn_grad_norm_ratio) | self._length(config.warn_length_ratio)
+
+    def _recent(self, name: str, default: float) -> float:
+        return statistics.mean(figures.get(name, default) for figures in list(self._past)[-RECENT:])
+
+    def _drift(self, name: str, most: float) -> dict[str, str]:
+        """Whether the median of the last steps is more than `most` times that of the ones before."""
+        values = [figures[name] for figures in self._past if name in figures]
+        before, now = statistics.median(values[:-RECENT] or [0.0]), statistics.median(values[-RECENT:] or [0.0])
+        if not now > most * before > 0:
+            return {}
+        return {name: f"{name} is {now:.3g}, {now / before:.1f} times what it was"}
+
+    def _length(self, most: float) -> dict[str, str]:
+        first = [figures["online/length"] for figures in list(self._past)[:RECENT] if "online/length" in figures]
+        now = self._recent("online/length", 0.0)
+        before = statistics.mean(first) if first else 0.0
+        if not before or 1 / most < now / before < most:
+            return {}
+        return {"length": f"online responses have {now:.1f} tokens on average; {HISTORY} steps ago it was {before:.1f}"}
 
 
-def single_class_sources(figures: Figures) -> list[str]:
-    """A warning per source whose rewards are all of one class when no source has the other (rule 7)."""
+def single_class_sources(figures: Figures) -> dict[str, str]:
+    """A warning when the rewards of all sources together are of one class (rule 7)."""
     shares = {n.removesuffix("/pass_fraction"): v for n, v in figures.items() if n.endswith("/pass_fraction")}
     if all(share == 1 for share in shares.values()):
-        return [f"sources {sorted(shares)} hold successes only: nothing in the mix says what fails"]
+        return {"class": f"sources {sorted(shares)} hold successes only: nothing in the mix says what fails"}
     if all(share == 0 for share in shares.values()):
-        return [f"sources {sorted(shares)} hold failures only: nothing in the mix says what succeeds"]
-    return []
+        return {"class": f"sources {sorted(shares)} hold failures only: nothing in the mix says what succeeds"}
+    return {}

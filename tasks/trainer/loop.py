@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -127,6 +128,8 @@ def progress(session: Session, figures: Figures, rate: float) -> dict[str, Any]:
         f"loss {figures['loss']:.3f} {errors} norm {figures['grad_norm']:.2f} "
         f"{figures['tokens_per_s']:.0f} tokens/s wait {figures['wait_s']:.1f}s"
     )
+    if session.warned:
+        note += f", warned of: {', '.join(sorted(session.warned))}"
     return {
         "done": done,
         "total": total,
@@ -139,11 +142,11 @@ def progress(session: Session, figures: Figures, rate: float) -> dict[str, Any]:
 
 def _warn(session: Session, watch: guards.CollapseWatch, figures: Figures, report: Report) -> None:
     assert session.desk is not None
-    for warning in watch.warnings(figures) + guards.single_class_sources(figures):
-        kind = warning.split(" ", 2)[1]
+    for kind, warning in (watch.warnings(figures) | guards.single_class_sources(figures)).items():
         if kind in session.warned:
             continue
         session.warned.add(kind)
+        print(f"step {session.step}: {warning}", file=sys.stderr, flush=True)
         report({"warning": warning, "step": session.step})
         session.desk.recorder.event("warning", f"step {session.step}: {warning}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,7 +94,7 @@ class Recorder:
 
     def event(self, kind: str, message: str) -> None:
         """A line in `run_events`."""
-        row = {"stage": "training", "kind": kind, "message": message, "payload_json": "{}"}
+        row = {"stage": "train", "kind": kind, "message": message, "payload_json": "{}"}
         self.warehouse.stage(f"event/{self.job.run_id}/{kind}/{message}", {"run_events": [row]}, run_id=self.job.run_id)
 
     def flush(self) -> None:
@@ -154,8 +153,3 @@ class Tracker:
 def open_trackers(job: TrainJob) -> list[Tracker]:
     """The trackers that the recipe names besides TensorBoard. Raises TrainerError when one is not installed."""
     return [Tracker(name, job) for name in job.train.report_to if name != "tensorboard"]
-
-
-def running_median(values: Sequence[float]) -> float:
-    """Median of the last values; NaN of none."""
-    return statistics.median(values) if values else math.nan

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.config import GuardConfig
 from tasks.trainer import atomic, guards, weights
 from tasks.trainer.errors import NonFinite, ReferenceDrift
 from tasks.trainer.examples import Examples, reward_of
@@ -120,15 +119,6 @@ def test_a_loss_that_is_not_finite_names_its_trajectory() -> None:
     assert isinstance(error, NonFinite)
     assert error.trajectory_ids == (bad.trajectory_id,)
     assert not_finite([("t", 1.0)]) is None
-
-
-def test_a_rising_gradient_norm_and_missing_end_tokens_are_warned_of() -> None:
-    watch = guards.CollapseWatch(GuardConfig())
-    quiet = {"grad_norm": 1.0, "online/stop_fraction": 0.9}
-    assert not any(watch.warnings(quiet) for _ in range(40))
-    symptoms = {"grad_norm": 50.0, "online/stop_fraction": 0.1, "clipped_fraction": 0.9}
-    assert len(watch.warnings(symptoms)) == 3
-    assert len(guards.CollapseWatch(GuardConfig(), regression=False).warnings(symptoms)) == 1
 
 
 def test_sources_with_a_single_class_of_rewards_are_warned_of() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -85,13 +87,13 @@ def test_every_online_trajectory_is_trained_exactly_once(uninterrupted: dict[str
     assert sorted(online_ids(uninterrupted)) == [f"online-{i:04d}" for i in range(24)]
 
 
-def kill_at(job: TrainJob, line: int) -> None:
-    """Start the trainer and kill it without warning when it has printed `line` lines."""
+def kill_at(job: TrainJob, line: int, delay_s: float = 0.0) -> None:
+    """Start the trainer and kill it without warning `delay_s` after it has printed `line` lines."""
     process = start(job)
     assert process.stdout is not None
     for _ in range(line):
-        if not process.stdout.readline():
-            break
+        assert process.stdout.readline(), "the trainer ended before it could be killed"
+    time.sleep(delay_s)
     process.kill()
     process.communicate()
 
@@ -107,15 +109,15 @@ def test_a_killed_run_continues_exactly(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay_s", [2.0, 3.5, 4.5, 5.5, 6.5])
-def test_a_run_killed_at_any_time_continues_exactly(
-    delay_s: float, stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+def test_a_run_killed_five_times_at_random_moments_continues_exactly(
+    stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
 ) -> None:
+    """Between and in the middle of steps, publications and checkpoints; each start continues the one before."""
     job = job_in(stocked, reference, tmp_path)
-    process = start(job)
-    time.sleep(delay_s)
-    process.kill()
-    process.communicate()
+    chance = random.Random(8)
+    for line in (0, 1, 1, 2, 1):
+        kill_at(job, line, delay_s=chance.uniform(0.0, 0.05) if line else chance.uniform(0.5, 3.0))
+        assert not job.manifest.exists(), "killed before its end"
     assert_identical(outcome(run(job)), uninterrupted)
 
 
@@ -134,11 +136,10 @@ def test_sigterm_writes_a_checkpoint_and_the_run_continues_exactly(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", [1, 2, 3])
-def test_the_zero_stage_changes_no_result(
-    stage: int, stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
+def test_zero_3_in_one_process_changes_no_result(
+    stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
 ) -> None:
-    assert_close(outcome(run(job_in(stocked, reference, tmp_path, zero_stage=stage))), uninterrupted)
+    assert_close(outcome(run(job_in(stocked, reference, tmp_path, zero_stage=3))), uninterrupted)
 
 
 @pytest.mark.slow
@@ -148,6 +149,59 @@ def test_two_processes_change_no_result(
 ) -> None:
     job = job_in(stocked, reference, tmp_path, zero_stage=stage, processes=2)
     assert_close(outcome(run(job)), uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stage", "processes"), [(0, (2, 1)), (1, (1, 2)), (2, (2, 1)), (3, (1, 2))])
+def test_a_run_goes_on_with_another_number_of_processes(
+    stage: int,
+    processes: tuple[int, int],
+    stocked: Path,
+    reference: Path,
+    tmp_path: Path,
+    uninterrupted: dict[str, Any],
+) -> None:
+    before, after = processes
+    run(job_in(stocked, reference, tmp_path, zero_stage=stage, processes=before, steps=4))
+    job = make_job(tmp_path, reference, config(zero_stage=stage, processes=after))
+    job.write(tmp_path / "job.json")
+    assert_close(outcome(run(job)), uninterrupted)
+
+
+def test_another_zero_stage_cannot_continue_a_run(stocked: Path, reference: Path, tmp_path: Path) -> None:
+    run(job_in(stocked, reference, tmp_path, steps=2))
+    job = make_job(tmp_path, reference, config(zero_stage=2))
+    job.write(tmp_path / "job.json")
+    process = start(job)
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert b"zero_stage 0 -> 2" in out
+
+
+def test_a_finished_run_started_again_does_nothing_and_leaves_the_same(
+    stocked: Path, reference: Path, tmp_path: Path
+) -> None:
+    job = run(job_in(stocked, reference, tmp_path))
+    manifest, result = job.manifest.read_text(encoding="utf-8"), outcome(job)
+    run(job)
+    assert json.loads(job.manifest.read_text(encoding="utf-8")) | {"snapshot": 0} == json.loads(manifest) | {
+        "snapshot": 0
+    }
+    assert_identical(outcome(job), result)
+    with Warehouse.open(job.warehouse) as warehouse:
+        rows = warehouse.rows("SELECT kind, step FROM policies ORDER BY step")
+    assert [(row["kind"], row["step"]) for row in rows] == [("snapshot", 2), ("snapshot", 4), ("final", 6)]
+    assert len(sorted(job.checkpoints.glob("step-*"))) == job.train.keep_checkpoints
+    assert list((job.run_dir / "tensorboard").iterdir())
+
+
+def test_a_source_without_data_is_named(stocked: Path, reference: Path, tmp_path: Path) -> None:
+    sources = {"online": {"share": 0.5}, "pivotal_rollouts": {"share": 0.5}}
+    process = start(job_in(stocked, reference, tmp_path, sources=sources))
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert b"pivotal_rollouts" in out
+    assert b"NothingToTrainOn" in out
 
 
 def test_gradient_checkpointing_changes_nothing(
