@@ -1,6 +1,7 @@
 """Do real programs get the verdicts they deserve, and the same ones from every way of judging?
 
-    python -m benchmarks.judge_real_problems problems.jsonl.gz --way test --home FOLDER [--every 8] [--busy 4]
+    python -m benchmarks.judge_real_problems problems.jsonl.gz --way test --home FOLDER
+        [--every 8] [--only ID ...] [--cpu-s 10] [--busy 4]
     python -m benchmarks.judge_real_problems problems.jsonl.gz --home FOLDER
 
 The file is in the project's own layout (docs/problems.md) with solutions whose `verified` says what they did elsewhere.
@@ -44,12 +45,12 @@ class Case(NamedTuple):
     submission: Submission
 
 
-def cases(problems: list[Problem], every: int) -> list[Case]:
-    """All Python solutions of every n-th problem that has tests."""
+def cases(problems: list[Problem], cpu_s: float | None) -> list[Case]:
+    """All Python solutions of the problems that have tests; `cpu_s` replaces the problems' own limits."""
     found: list[Case] = []
-    for problem in problems[::every]:
+    for problem in problems:
         if problem.tests:
-            suite = problem.suite()
+            suite = problem.suite(cpu_s=cpu_s)
             for number, solution in enumerate(problem.solutions):
                 if solution.language == "python3":
                     name = f"{problem.problem_id}#{number}"
@@ -204,9 +205,12 @@ def main() -> None:
     parser.add_argument("--home", type=Path, required=True, help="folder for the verdicts")
     parser.add_argument("--way", choices=["test", "batch", "docker-test", "docker-batch", "subprocess"])
     parser.add_argument("--every", type=int, default=1, help="every n-th problem only")
+    parser.add_argument("--only", nargs="+", default=[""], help="problems whose id contains one of these")
+    parser.add_argument("--cpu-s", type=float, help="seconds of CPU time in place of the problems' own limits")
     parser.add_argument("--busy", type=int, default=0, help="processes that compute meanwhile")
     arguments = parser.parse_args()
-    todo = cases(read_file(arguments.path), arguments.every)
+    chosen = [p for p in read_file(arguments.path) if any(part in p.problem_id for part in arguments.only)]
+    todo = cases(chosen[:: arguments.every], arguments.cpu_s)
     if arguments.way is None:
         kept = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(arguments.home.glob("*.json"))}
         report(todo, dict(sorted(kept.items(), key=lambda item: item[0] != "test")))
@@ -215,6 +219,7 @@ def main() -> None:
     with neighbours(arguments.busy):
         found = {todo[position].name: (verdict, why) for position, verdict, why in judge_all(arguments.way, todo)}
     label = arguments.way + (f"+{arguments.busy}-busy" if arguments.busy else "")
+    label += f"+{arguments.cpu_s:g}-s" if arguments.cpu_s else ""
     result = {"verdicts": found, "wall_s": time.monotonic() - started}
     arguments.home.mkdir(parents=True, exist_ok=True)
     (arguments.home / f"{label}.json").write_text(json.dumps(result, indent=1), "utf-8")

@@ -30,7 +30,8 @@ SUMMARY = 600
 COMPILED, REFUSED = b"1", b"0"
 HASH_LENGTH = 32
 RECURSION_LIMIT = 1000
-OPENERS = frozenset({"open", "fdopen", "FileIO", "TextIOWrapper", "BufferedWriter"})
+ENDERS = frozenset({"open", "fdopen", "FileIO", "TextIOWrapper", "BufferedWriter", "IOBase", "__del__"})
+"""Names in a program which may hold what a normal exit would flush or end."""
 PREIMPORTS = (
     "collections", "heapq", "bisect", "itertools", "functools", "math", "string", "re", "random", "operator", "copy",
     "decimal", "fractions", "typing", "io", "threading", "queue", "array", "time", "datetime", "cmath", "statistics",
@@ -87,7 +88,7 @@ def compile_into(source: int, target: int) -> NoReturn:
         message = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
         os.write(target, REFUSED + message[: SUMMARY - 1])
         os._exit(0)
-    flags = b"1" if uses_files(code) else b"0"
+    flags = b"1" if needs_clearing(code) else b"0"
     data = COMPILED + code_hash(code).encode() + flags + marshal.dumps(code)
     while data:
         data = data[os.write(target, data) :]
@@ -99,9 +100,9 @@ def parts(code: CodeType) -> tuple[CodeType, ...]:
     return tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
 
 
-def uses_files(code: CodeType) -> bool:
-    """Whether the program may hold files of its own, which a normal exit would flush."""
-    return not OPENERS.isdisjoint(code.co_names) or any(uses_files(part) for part in parts(code))
+def needs_clearing(code: CodeType) -> bool:
+    """Whether the program may hold objects of its own which write when a normal exit destroys them."""
+    return not ENDERS.isdisjoint(code.co_names) or any(needs_clearing(part) for part in parts(code))
 
 
 def code_hash(code: CodeType) -> str:
@@ -144,18 +145,17 @@ def _hash_constant(constant: object, update: Any) -> None:
 
 
 def load(code_file: int) -> tuple[CodeType, bool]:
-    """The compiled program, and whether it may hold files of its own."""
+    """The compiled program, and whether it may hold objects that write when they are destroyed."""
     data = os.pread(code_file, os.fstat(code_file).st_size, 0)
     start = len(COMPILED) + HASH_LENGTH
     return marshal.loads(data[start + 1 :]), data[start : start + 1] == b"1"
 
 
-def fresh_main() -> dict[str, Any]:
-    """The namespace of a new `__main__` module."""
+def renew_main() -> None:
+    """Put a new `__main__` module in place; nothing else holds it, so that it can be destroyed as at a normal exit."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=builtins, __file__="main.py")
     sys.modules["__main__"] = main
-    return main.__dict__
 
 
 def run_program(loaded: tuple[CodeType, bool]) -> NoReturn:
@@ -168,11 +168,11 @@ def run_program(loaded: tuple[CodeType, bool]) -> NoReturn:
         leave_now(status)
 
 
-def run_main(code: CodeType, holds_files: bool) -> int:
+def run_main(code: CodeType, to_clear: bool) -> int:
     """Exit status of the program; its output is flushed, its threads are over."""
-    namespace = fresh_main()
-    status = execute(code, namespace)
-    return finish(status, namespace if holds_files else None)
+    renew_main()
+    status = execute(code, sys.modules["__main__"].__dict__)
+    return finish(status, to_clear)
 
 
 def execute(code: CodeType, namespace: dict[str, Any]) -> int:
@@ -209,8 +209,9 @@ def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[in
             dup2(stdin, 0)
             dup2(stdout, 1)
             renew()
-            namespace = fresh_main()
-            if execute(loaded[0], namespace) or threading.active_count() > 1 or flush(namespace if loaded[1] else None):
+            renew_main()
+            failed = execute(loaded[0], sys.modules["__main__"].__dict__)
+            if failed or threading.active_count() > 1 or flush(loaded[1]):
                 break
             write(marks, b"\0")
     finally:
@@ -241,8 +242,8 @@ def run_calls(loaded: tuple[CodeType, bool], results: int) -> NoReturn:
         leave_now(status)
 
 
-def finish(status: int, namespace: dict[str, Any] | None) -> int:
-    """What the interpreter does at its end that others can see: threads, atexit, files of the program, streams."""
+def finish(status: int, to_clear: bool) -> int:
+    """What the interpreter does at its end that others can see: threads, atexit, the program's own objects, streams."""
     try:
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
         import atexit
@@ -250,22 +251,31 @@ def finish(status: int, namespace: dict[str, Any] | None) -> int:
         atexit._run_exitfuncs()
     except BaseException:  # noqa: BLE001  whatever foreign code raises
         show_error()
-    return status or flush(namespace)
+    return status or flush(to_clear)
 
 
-def flush(namespace: dict[str, Any] | None) -> int:
-    """Write out what is buffered, also in files of the program if its `namespace` is given; 120 when that fails."""
+def flush(to_clear: bool) -> int:
+    """Write out what is buffered; `to_clear`: also what the program's objects write when destroyed. 120 if that fails.
+
+    The collector calls their last methods while the program's names still have their values, as a normal exit does.
+    """
     try:
-        for stream in dict.fromkeys((sys.stdout, sys.__stdout__)):
-            if stream is not None and not getattr(stream, "closed", False):
-                stream.flush()
-        if namespace is not None:
-            namespace.clear()
+        flush_output()
+        if to_clear:
+            sys.modules.pop("__main__", None)
             gc.collect()
+            flush_output()
     except BaseException:  # noqa: BLE001  whatever foreign code raises
         show_error()
         return 120
     return 0
+
+
+def flush_output() -> None:
+    """Write out what is buffered in the standard output, the program's own or the first one."""
+    for stream in dict.fromkeys((sys.stdout, sys.__stdout__)):
+        if stream is not None and not getattr(stream, "closed", False):
+            stream.flush()
 
 
 def exit_status(code: object) -> int:

@@ -64,6 +64,11 @@ HABITS = {
     "byte_order_mark": "\ufeff" + ADD,
     "carriage_returns": ADD.replace("\n", "\r\n"),
     "late_imports": "import socket, bz2, json, decimal\n" + ADD,
+    "writes_when_destroyed": "import os\nfrom io import IOBase, BytesIO\nclass F(IOBase):\n"
+    " def __init__(s): s.b = BytesIO(); s.write = s.b.write\n"
+    " def flush(s): os.write(1, s.b.getvalue()); s.b.truncate(0); s.b.seek(0)\n"
+    "f = F(); a, b = map(int, input().split()); f.write(str(a + b).encode())",
+    "last_words": "class L:\n def __del__(s): print(s.n)\nl = L(); a, b = map(int, input().split()); l.n = a + b",
     "recursion": "def f(n): return n and f(n - 1)\nf(997)\n" + ADD,
     "digits": "len(str(1 << 40000))\n" + ADD,
     "wrapped_stdout": "import sys, io\nclass W(io.IOBase):\n def __init__(s): s.b = []\n def write(s, t): s.b.append(t)\n"
