@@ -65,6 +65,10 @@ def export(
             path.parent.mkdir(parents=True, exist_ok=True)
             options = "FORMAT parquet, COMPRESSION zstd" if form != "jsonl" else "FORMAT json"
             rows[label] = _copy(warehouse, f"COPY ({query}) TO {lake.quoted(str(path))} ({options})", at)
+            if form == "hf" and not rows[label]:  # `datasets` cannot load a split without rows
+                path.unlink()
+                path.parent.rmdir()
+                continue
             files.append(str(path.relative_to(folder)))
         if form == "hf":
             (folder / "README.md").write_text(_card(rows, at), encoding="utf-8")
@@ -111,12 +115,14 @@ def _copy(warehouse: Warehouse, statement: str, snapshot: int) -> int:
 
 def _card(rows: Mapping[str, int], snapshot: int) -> str:
     configs = "\n".join(
-        f"- config_name: {label}\n  data_files:\n  - split: train\n    path: {label}/*.parquet" for label in rows
+        f"- config_name: {label}\n  data_files:\n  - split: train\n    path: {label}/*.parquet"
+        for label, count in rows.items()
+        if count
     )
     lines = [f"---\nconfigs:\n{configs}\n---\n\n# Trajectory warehouse, snapshot {snapshot}\n"]
     lines.append("Exported from a warehouse of Soft Policy Optimization runs. Quarantined batches are left out.\n")
     for label, count in rows.items():
-        lines.append(f"## {label}\n\n{count:,} rows.\n")
+        lines.append(f"## {label}\n\n{f'{count:,} rows' if count else 'No rows, so no file'}.\n")
         if label in TABLES:
             lines.append(f"One row per {TABLES[label].row}.\n\n| column | type | meaning |\n|---|---|---|")
             columns = (*TABLES[label].columns, *PROVENANCE)

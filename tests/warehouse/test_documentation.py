@@ -21,11 +21,27 @@ def test_the_page_documents_every_table_column_view_and_macro() -> None:
 
 def test_the_page_asks_ten_questions_that_the_warehouse_understands(folder: str) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    questions = re.findall(r"```sql\n(.*?)```", text.split("<!-- questions -->")[1].split("<!-- end")[0], re.DOTALL)
-    assert len(questions) == 10
+    asked = text.split(documentation.QUESTIONS)[1].split(documentation.END_OF_QUESTIONS)[0]
+    found = re.findall(r"```sql\n(.*?)```\n\n\| (.*?) \|\n", asked, re.DOTALL)
+    assert len(found) == 10
     with Warehouse.open(folder) as store:
-        for question in questions:
-            store.rows(question)
+        for question, header in found:
+            assert store.arrow(question).column_names == header.split(" | ")
+
+
+def test_answers_are_written_under_their_questions(folder: str) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    with Warehouse.open(folder) as store:
+        counts = {"problem_id": "p|1", "reference": "r", "sampling": "s", "template_id": "t", "suite_hash": "x"}
+        store.append("b", {"reference_counts": [counts | {"n": 10, "k": 0}]}, run_id="run")
+        answered = documentation.with_answers(text, store)
+        assert documentation.with_answers(answered, store) == answered
+    assert "| p\\|1 | 10 | 0 | 0.0 | 0.0 |" in answered
+    assert answered.partition(documentation.QUESTIONS)[0] == text.partition(documentation.QUESTIONS)[0]
+    assert answered.partition(documentation.END_OF_QUESTIONS)[2] == text.partition(documentation.END_OF_QUESTIONS)[2]
+    assert [line for line in answered.splitlines() if line.endswith("?")] == [
+        line for line in text.splitlines() if line.endswith("?")
+    ]
 
 
 def test_the_attach_line_of_the_page_is_the_one_the_warehouse_writes(folder: str) -> None:

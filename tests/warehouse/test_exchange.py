@@ -43,12 +43,24 @@ def test_json_lines_hold_one_object_a_row(filled: str, tmp_path: Path) -> None:
 
 
 def test_a_data_set_has_a_card_that_names_files_and_columns(filled: str, tmp_path: Path) -> None:
-    done = export(filled, tmp_path / "out", ["trajectories", "q0"], form="hf")
+    done = export(filled, tmp_path / "out", ["trajectories", "problems"], form="hf")
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\nconfigs:\n- config_name: trajectories\n  data_files:\n  - split: train\n")
     assert "path: trajectories/*.parquet" in card
     assert "| sampled_logprobs | FLOAT[] | log-probability of each of `token_ids`" in card
     assert all((tmp_path / "out" / file).is_file() for file in done.files)
+
+
+def test_the_library_datasets_loads_an_exported_data_set(filled: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    export(filled, tmp_path / "out", ["trajectories", "pass_rate_by_problem", "corpus"], form="hf")
+    names = datasets.get_dataset_config_names(str(tmp_path / "out"))
+    assert set(names) == {"trajectories", "pass_rate_by_problem"}
+    assert "## corpus\n\nNo rows, so no file." in (tmp_path / "out" / "README.md").read_text()
+    loaded = datasets.load_dataset(str(tmp_path / "out"), "trajectories", split="train", cache_dir=tmp_path / "cache")
+    assert [row["trajectory_id"] for row in loaded] == ["t0", "t1", "t2"]
+    assert loaded[0]["token_ids"] == [1, 2, 3]
+    assert loaded.features["sampled_logprobs"].feature.dtype == "float32"
 
 
 def test_an_export_at_a_snapshot_leaves_later_rows_out(filled: str, tmp_path: Path) -> None:
