@@ -25,7 +25,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 
 from benchmarks.warehouse_systems import SYSTEMS, as_arrow, cpu_s, encodings, trajectories
 from warehouse import Warehouse, encoding
@@ -126,22 +125,14 @@ def reading(rows: int) -> list[dict[str, Any]]:
 
 
 def fill(folder: str, rows: int) -> None:
-    """Batches of 4,000 rows, and 64 of 160 rows at the end: a warehouse in use."""
+    """Files of 40,000 rows, as merging leaves them, and 64 appended batches of 160: a warehouse in use."""
     generator = np.random.default_rng(0)
-    block = as_arrow("block", trajectories(generator, 4000, "t"))
+    size = min(40_000, rows - 64 * BATCH)
+    block = encoding.parquet_bytes("trajectories", as_arrow("bulk", trajectories(generator, size, "t")))
     with Warehouse.open(f"{folder}/warehouse") as store:
-        for number in range(max(1, (rows - 64 * BATCH) // 4000)):
-            names = pa.array([f"b{number}-{row}" for row in range(4000)])
-            table = block.set_column(0, block.schema.field(0), names)
-            table = table.set_column(
-                table.schema.get_field_index("batch_id"),
-                table.schema.field("batch_id"),
-                pa.repeat(f"bulk/{number}", 4000),
-            )
-            parts = [("trajectories", 4000, encoding.parquet_bytes("trajectories", table))]
-            store.stage_parts(f"bulk/{number}", parts, run_id="benchmark")
-            if number % 64 == 63:
-                store.commit()
+        for number in range((rows - 64 * BATCH) // size):
+            store.stage_parts(f"bulk/{number}", [("trajectories", size, block)], run_id="benchmark")
+            store.commit()
         small = trajectories(generator, BATCH, "s")
         for number in range(64):
             store.append(f"small/{number}", {"trajectories": small}, run_id="benchmark")

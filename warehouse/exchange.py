@@ -58,21 +58,25 @@ def export(
             if any(folder.iterdir()):
                 raise WarehouseError(f"{folder} is not empty: export into a new folder")
         at = warehouse.snapshot() if snapshot is None else snapshot
-        rows: dict[str, int] = {}
-        files: list[str] = []
-        for label, query in queries.items():
-            path = _path(folder, label, form)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            options = "FORMAT parquet, COMPRESSION zstd" if form != "jsonl" else "FORMAT json"
-            rows[label] = _copy(warehouse, f"COPY ({query}) TO {lake.quoted(str(path))} ({options})", at)
-            if form == "hf" and not rows[label]:  # `datasets` cannot load a split without rows
-                path.unlink()
-                path.parent.rmdir()
-                continue
-            files.append(str(path.relative_to(folder)))
-        if form == "hf":
-            (folder / "README.md").write_text(_card(rows, at), encoding="utf-8")
-            files.append("README.md")
+        return _write(warehouse, folder, queries, form, at)
+
+
+def _write(warehouse: Warehouse, folder: Path, queries: Mapping[str, str], form: Format, at: int) -> Exchanged:
+    rows: dict[str, int] = {}
+    files: list[str] = []
+    for label, query in queries.items():
+        path = _path(folder, label, form)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        options = "FORMAT parquet, COMPRESSION zstd" if form != "jsonl" else "FORMAT json"
+        rows[label] = _copy(warehouse, f"COPY ({query}) TO {lake.quoted(str(path))} ({options})", at)
+        if form == "hf" and not rows[label]:  # `datasets` cannot load a split without rows
+            path.unlink()
+            path.parent.rmdir()
+            continue
+        files.append(str(path.relative_to(folder)))
+    if form == "hf":
+        (folder / "README.md").write_text(_card(rows, at), encoding="utf-8")
+        files.append("README.md")
     return Exchanged(rows, tuple(files))
 
 
