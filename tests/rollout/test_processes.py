@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tasks.trainer import weights
-from tasks.trainer.errors import Interrupted
+from tasks.trainer.errors import Interrupted, ProcessDied
 from tasks.trainer.job import TrainJob
 from tasks.trainer.launch import Run, shared_out, worker_command
 from tests.trainer.conftest import RUN, config, fill, make_job, save_reference
@@ -144,6 +144,19 @@ def test_a_cancelled_run_leaves_no_process_and_goes_on_where_it_was(tmp_path: Pa
     assert not any(psutil.pid_exists(pid) for pid in left)
     Watched(job, quiet).supervise(lambda: False)
     assert_accounts_balance(job)
+
+
+def test_a_run_whose_workers_have_no_sandbox_stops_and_says_why(
+    tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody-listens.sock")
+    job = job_in(tmp_path, reference)
+    docker = job.config.sandbox.model_copy(update={"backend": "docker"})
+    job = job.model_copy(update={"config": job.config.model_copy(update={"sandbox": docker})})
+    with pytest.raises(ProcessDied, match="worker-0 cannot go on: SandboxUnavailable"):
+        Watched(job, quiet).supervise(lambda: False)
+    with Warehouse.open(job.warehouse) as store:
+        assert store.value("SELECT count(*) FROM trajectories WHERE run_id = ?", [RUN]) == 0
 
 
 @pytest.mark.slow
