@@ -114,9 +114,11 @@ def measure(prepared: Path, home: Path, seed: int, mode: str, steps: int) -> dic
     context = started(home, mode, changes)
     with Warehouse.open(home / "warehouse") as store:
         job = training.make_job(Context(context.run_id, context.config, store, home))
-    launch.run_training(
-        job.write(job.run_dir / "job.json"), lambda line: at.setdefault(line.get("done", 0), time.monotonic())
-    )
+
+    def clock(line: dict[str, Any]) -> None:
+        at.setdefault(line.get("done", 0), time.monotonic())
+
+    launch.run_training(job.write(job.run_dir / "job.json"), clock)
     thousands = (steps - SKIPPED) * job.train.batch_size / 1000
     total = at[steps] - at[SKIPPED]
     return {part: value / thousands for part, value in ({"total": total} | parts(home, context.run_id, total)).items()}
