@@ -249,6 +249,7 @@ TIME = {
     "busy_thread_then_exit": "import _thread; _thread.start_new_thread(lambda: [0 for _ in iter(int, 1)], ())\nwhile time.process_time() < .9: time.sleep(.01)\nwon()",
     "busy_in_the_kernel": "b = bytearray(1 << 20)\nwhile True: os.preadv(0, [b], 0); os.fstat(0)",
     "busy_in_del": "class C:\n  def __del__(self):\n    while True: pass\nc = C(); del c",
+    "first_thread_ends_others_stay": "import _thread; _thread.start_new_thread(lambda: [0 for _ in iter(int, 1)], ()); time.sleep(.1); libc.syscall(60, 0)",
     "sleep_in_atexit": "import atexit; atexit.register(time.sleep, 1000); print('ESCAPED')",
     "endless_exception": "class E(Exception):\n  def __str__(self):\n    while True: pass\nraise E",
 }
