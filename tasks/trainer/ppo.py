@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tasks.config import TrainConfig
 from tasks.objectives import ppo, spo
-from tasks.objectives.dispatch import MissingAnnotation
+from tasks.objectives.dispatch import Evaluated, MissingAnnotation
 from tasks.trainer.algorithm import Update, group, merged
 from tasks.trainer.batch import Example, behaviour_rows, evaluated, response_mask, to_rows
 from tasks.trainer.engine import Engine
@@ -137,17 +137,26 @@ def estimate(engine: Engine, reference: Reference, share: Share, config: TrainCo
         logp_N, entropy_N, value_N = engine.forward(pack)
         if not weight:
             continue
-        lengths = [len(example.response_ids) for example in examples]
         data = evaluated(examples, logp_N, ref_logp_N)
         a_BT = data.advantage()
-        value_BT = to_rows(value_N, lengths)
-        advantage_BT, return_BT = advantages(a_BT, value_BT, data.terminal_B, data.mask_BT, config)
-        for row, (example, length) in enumerate(zip(examples, lengths, strict=True)):
-            columns = [tuple(x[row, :length].tolist()) for x in (advantage_BT, return_BT, value_BT)]
-            found.targets[example.trajectory_id] = Targets(*columns, kl=float(a_BT[row].sum()))
         y_T_B = spo.terminal_value(data.y0_B, a_BT)
+        found.targets.update(_targets_of(examples, data, value_N, config))
         found.records.extend(sequence_records(examples, torch.zeros_like(y_T_B), y_T_B, entropy_N, a_BT))
         found.computed.update(computed)
+    return found
+
+
+def _targets_of(
+    examples: Sequence[Example], data: Evaluated, value_N: Tensor, config: TrainConfig
+) -> dict[str, Targets]:
+    a_BT = data.advantage()
+    lengths = [len(example.response_ids) for example in examples]
+    value_BT = to_rows(value_N, lengths)
+    advantage_BT, return_BT = advantages(a_BT, value_BT, data.terminal_B, data.mask_BT, config)
+    found: dict[str, Targets] = {}
+    for row, (example, length) in enumerate(zip(examples, lengths, strict=True)):
+        columns = [tuple(x[row, :length].tolist()) for x in (advantage_BT, return_BT, value_BT)]
+        found[example.trajectory_id] = Targets(*columns, kl=float(a_BT[row].sum()))
     return found
 
 
@@ -206,24 +215,29 @@ def pack_loss(
         raise MissingAnnotation("PPO needs the sampler's log-probabilities of every response; use an engine that gives")
     mask_BT = response_mask(lengths, logp_BT)
     towards = [targets[example.trajectory_id] for example in pack.examples]
-    settings, clip = config.ppo, config.ratio_clip
-    policy_B = ppo.clipped_policy_loss(
-        logp_BT, behaviour_BT, _rows([t.advantages for t in towards], logp_BT), mask_BT, clip=clip
-    )
-    old_BT, return_BT = (_rows(part, value_BT) for part in ([t.values for t in towards], [t.returns for t in towards]))
-    value_B = ppo.value_loss(value_BT, old_BT, return_BT, mask_BT, clip=settings.value_clip)
+    advantage_BT = _rows([one.advantages for one in towards], logp_BT)
+    old_BT = _rows([one.values for one in towards], value_BT)
+    return_BT = _rows([one.returns for one in towards], value_BT)
+    policy_B = ppo.clipped_policy_loss(logp_BT, behaviour_BT, advantage_BT, mask_BT, clip=config.ratio_clip)
+    value_B = ppo.value_loss(value_BT, old_BT, return_BT, mask_BT, clip=config.ppo.value_clip)
     log_ratio_BT = torch.where(mask_BT, logp_BT.detach() - behaviour_BT, 0.0)
+    losses = _sequence_losses(pack.examples, policy_B, value_B, log_ratio_BT, config.ratio_clip)
+    return policy_B + config.ppo.value_coefficient * value_B, losses
+
+
+def _sequence_losses(
+    examples: Sequence[Example], policy_B: Tensor, value_B: Tensor, log_ratio_BT: Tensor, clip: float
+) -> list[SequenceLosses]:
     ratio_BT = log_ratio_BT.exp()
     columns = (
+        [example.trajectory_id for example in examples],
         policy_B.tolist(),
         value_B.tolist(),
-        lengths,
+        [len(example.response_ids) for example in examples],
         ((ratio_BT - 1).abs() > clip).sum(dim=1).tolist(),
         (ratio_BT - 1 - log_ratio_BT).sum(dim=1).tolist(),
     )
-    identities = [example.trajectory_id for example in pack.examples]
-    losses = [SequenceLosses(*row) for row in zip(identities, *columns, strict=True)]
-    return policy_B + settings.value_coefficient * value_B, losses
+    return [SequenceLosses(*row) for row in zip(*columns, strict=True)]
 
 
 def _rows(values: Iterable[Sequence[float]], like: Tensor) -> Tensor:
