@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +15,6 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.stages.conftest import Lab, finished  # noqa: F401  (a fixture)
 from warehouse import Warehouse
 
 PROJECT = Path(__file__).parents[2]
@@ -112,11 +110,9 @@ def until(look: Callable[[], Any], timeout_s: float, *, pause_s: float = 0.3) ->
 
 
 @pytest.fixture(scope="module")
-def server(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:  # noqa: F811
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A running server; afterwards `spo down` must leave nothing behind."""
-    home = tmp_path_factory.mktemp("server")
-    shutil.copytree(finished.home / "models", home / "models")
-    running = Server(home)
+    running = Server(tmp_path_factory.mktemp("server"))
     result = running.spo("up")
     assert result.returncode == 0, result.stdout + result.stderr
     yield running

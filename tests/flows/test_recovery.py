@@ -22,7 +22,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 def fresh(seed: int) -> dict[str, Any]:
     """Parameters of a run that finds nothing done."""
-    overrides = {"problems": {"seed": seed}, "q0": {"samples": SAMPLES, "problems_per_shard": 1}}
+    overrides = {
+        "problems": {"seed": seed},
+        "reference": {"pretrain": {"steps": 40}},
+        "q0": {"samples": SAMPLES, "problems_per_shard": 1},
+    }
     return {"recipe": MICRO, "overrides": overrides}
 
 
