@@ -115,6 +115,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running = Server(tmp_path_factory.mktemp("server"))
     result = running.spo("up")
     assert result.returncode == 0, result.stdout + result.stderr
+    Warehouse.open(running.home / "warehouse").close()
     yield running
     assert running.spo("down").returncode == 0
     until(lambda: not running.processes(), 30)

@@ -32,7 +32,6 @@ def fresh(seed: int) -> dict[str, Any]:
 
 def run_of(server: Server, flow_run_id: str) -> str:
     """Name of the run that a flow run created."""
-    until(lambda: (server.home / "warehouse" / "ledger.sqlite").exists(), 60)
     created = f"SELECT run_id FROM run_events WHERE kind = 'created' AND message = '{flow_run_id}'"
     return str(server.wait_for(created))
 
