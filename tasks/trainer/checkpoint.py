@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # whoever starts trainers reads checkpoints' names without lo
 
 PREFIX = "step-"
 STATE = "trainer.json"
+FORMAT = 2
+"""Raised when a checkpoint holds something else than before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState, referenc
     engine.barrier()
     if engine.rank == 0:
         content = {
+            "format": FORMAT,
             "step": step,
             "replay": dataclasses.asdict(replay),
             "references": dataclasses.asdict(references),
@@ -57,7 +60,7 @@ def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState, referenc
 
 
 def newest(job: TrainJob) -> Checkpoint | None:
-    """The newest complete checkpoint of the run; None when there is none."""
+    """The newest complete checkpoint of the run, or None. Raises ResumeImpossible for one of another format."""
     from tasks.trainer.refresh import References
     from tasks.trainer.replay import ReplayState
 
@@ -65,6 +68,11 @@ def newest(job: TrainJob) -> Checkpoint | None:
     if not folders:
         return None
     content = json.loads((folders[-1] / STATE).read_text(encoding="utf-8"))
+    if content.get("format") != FORMAT:
+        raise ResumeImpossible(
+            f"checkpoint {folders[-1]} was written by another version of this project; resume with that version, or "
+            f"move {job.checkpoints} away to train from the beginning"
+        )
     replay = content["replay"]
     state = ReplayState(
         cursors={name: (int(epoch), int(used)) for name, (epoch, used) in replay["cursors"].items()},

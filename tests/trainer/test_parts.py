@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from tasks.trainer import atomic, guards, weights
-from tasks.trainer.errors import NonFinite, ReferenceDrift
+from tasks.trainer import atomic, checkpoint, guards, weights
+from tasks.trainer.errors import NonFinite, ReferenceDrift, ResumeImpossible
 from tasks.trainer.examples import Examples, reward_of
 from tasks.trainer.packing import lay_out
 from tasks.trainer.policy import Policy
@@ -158,3 +159,22 @@ def test_a_folder_appears_complete_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [building.name]
     atomic.finish_folder(building, tmp_path / "step-2")
     assert [path.name for path in tmp_path.iterdir()] == ["step-2"]
+
+
+def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, reference: Path) -> None:
+    job = make_job(tmp_path, reference, config())
+    folder = job.checkpoints / "step-00000002"
+    folder.mkdir(parents=True)
+    (folder / checkpoint.STATE).write_text('{"step": 2, "replay": {}}', encoding="utf-8")
+    with pytest.raises(ResumeImpossible, match="another version"):
+        checkpoint.newest(job)
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_refused_with_its_size(tmp_path: Path, reference: Path) -> None:
+    job = make_job(tmp_path, reference, config())
+    engine = SimpleNamespace(state_bytes=1 << 60, rank=0)
+    error = checkpoint._no_room(job, engine, 4)  # type: ignore[arg-type]
+    assert error is not None
+    assert f"{(1 << 60) >> 20} MiB" in str(error)
+    engine.state_bytes = 1
+    assert checkpoint._no_room(job, engine, 4) is None  # type: ignore[arg-type]
