@@ -141,6 +141,7 @@ def discoveries(histories: Histories) -> Section | None:
             "different correct programs": len(history.discovered),
             "never written by pi_0": sum(row["new"] for row in history.discovered),
             "on problems": len({row["problem_id"] for row in history.discovered if row["new"]}),
+            "of them not among people's either": sum(row["new"] and not row["human"] for row in history.discovered),
         }
         for history in found
     ]
@@ -150,6 +151,7 @@ def discoveries(histories: Histories) -> Section | None:
             row["problem_id"],
             row["program"],
             f"first with the weights of step {row['step']}, {_times(row['times'])}"
+            + (", also among people's programs" if row["human"] else "")
             + (f", {history.run_id}" if len(found) > 1 else ""),
             unfolded=number == 0,
         )

@@ -113,9 +113,11 @@ WITH found AS (
     SELECT problem_id, normal_hash, any_value(text) AS program, count(*) AS times, min(step) AS step
     FROM trajectories WHERE run_id = ? AND source = 'online' AND reward = 0 GROUP BY problem_id, normal_hash
 ), known AS (
-    SELECT DISTINCT problem_id, normal_hash FROM trajectories WHERE source IN ('reference', 'pivotal_rollout')
+    SELECT problem_id, normal_hash, bool_or(source <> 'human') AS by_pi_0, bool_or(source = 'human') AS by_people
+    FROM trajectories WHERE source IN ('reference', 'pivotal_rollout', 'human') GROUP BY problem_id, normal_hash
 )
-SELECT found.*, known.normal_hash IS NULL AS new FROM found LEFT JOIN known USING (problem_id, normal_hash)
+SELECT found.*, NOT coalesce(by_pi_0, false) AS new, coalesce(by_people, false) AS human
+FROM found LEFT JOIN known USING (problem_id, normal_hash)
 ORDER BY new DESC, step, problem_id
 """
 
@@ -157,7 +159,7 @@ class RunHistory:
     q0: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
     """Samples and successes of pi_0 per training problem."""
     discovered: Sequence[Mapping[str, Any]] = ()
-    """Different correct online programs: problem_id, program, times, step, new."""
+    """Different correct online programs: problem_id, program, times, step, new (to pi_0), human (people's too)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

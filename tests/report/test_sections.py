@@ -43,8 +43,8 @@ def history(name: str, *points: Point, a_config: RunConfig | None = None, curve:
         ],
         q0={"p0": (800, 8)},
         discovered=[
-            {"problem_id": "p0", "program": "print('a <b>')", "times": 1, "step": 20, "new": True},
-            {"problem_id": "p1", "program": "print(2)", "times": 3, "step": 0, "new": False},
+            {"problem_id": "p0", "program": "print('a <b>')", "times": 1, "step": 20, "new": True, "human": True},
+            {"problem_id": "p1", "program": "print(2)", "times": 3, "step": 0, "new": False, "human": False},
         ],
         fingerprints={"reference policy": "abc"},
     )
@@ -64,6 +64,7 @@ def test_one_run_shows_every_part_the_issue_names() -> None:
         assert f'id="chart-{name}"' in text
     assert 'id="chart-reward_by_temperature"' in text
     assert "print(&#39;a &lt;b&gt;&#39;)" in text
+    assert "first with the weights of step 20, once, also among people&#39;s programs" in text
     assert "print(2)" not in text
     assert "trajectories trained on" in text
     assert "1 min 23 s" in text

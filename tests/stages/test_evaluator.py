@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks import training
+from tasks import material as materials
+from tasks import policy_scores, runs, training
+from tasks.policy_scores import Candidate
+from tasks.stage import Context
 from tasks.trainer.job import TrainJob
 from tests.stages.conftest import Lab
 
@@ -70,3 +73,23 @@ def test_training_goes_on_without_an_evaluator_that_cannot_run(
     assert results["train"].manifest["policies"][-1]["step"] == 2
     warning = lab.value(f"SELECT message FROM run_events WHERE run_id = '{run_id}' AND kind = 'warning' LIMIT 1")
     assert "ended with status 1" in warning
+
+
+def test_more_samples_draw_the_difference_and_asking_again_draws_nothing(finished: Lab, tmp_path: Path) -> None:
+    shutil.copytree(finished.home, tmp_path / "home")
+    lab = Lab(tmp_path / "home")
+    with lab.store() as store:
+        config = runs.load_config(store, "micro-1")
+        more = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"samples": 12})})
+        context = Context("micro-1", more, store, lab.home)
+        material = materials.load(context, "evaluation")
+        reference = Candidate(material.policy_id, material.reference, 0)
+        with materials.open_sampler(context, reference.folder, more.evaluate.behaviour) as sampler:
+            drawn = [policy_scores.sample_missing(context, material, reference, sampler) for _ in range(2)]
+        counts = policy_scores.counts(context, material, reference.policy_id)
+        different = store.value(
+            "SELECT count(DISTINCT (problem_id, seed)) FROM eval_samples WHERE policy_id = ?", [reference.policy_id]
+        )
+    assert drawn == [4 * 2, 0]
+    assert [n for n, _ in counts.values()] == [12] * 4
+    assert different == 4 * 12
