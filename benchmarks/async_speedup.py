@@ -4,14 +4,17 @@
 
 The same recipe (`tiny`, every trajectory online, one worker, one trainer) in four modes: weights published every 10
 steps, weights published every step, strict alternation (sample a batch, train on it, publish, sample the next), and
-the same with two threads for whoever's turn it is. Every measurement starts from a copy of one prepared warehouse; the
-first steps, during which processes start, are left out. A measurement in the folder is not repeated.
+the same with two threads for whoever's turn it is. CPU seconds stand beside the clock's, since only they compare
+on a machine that does other work too. Every measurement starts from a copy of one prepared warehouse; the first steps,
+during which processes start, are left out. A measurement in the folder is not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import os
 import shutil
 import statistics
@@ -19,6 +22,8 @@ import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from flows.pipeline import MODULES
 from flows.settings import RECIPES
@@ -109,19 +114,38 @@ def measure(prepared: Path, home: Path, seed: int, mode: str, steps: int) -> dic
     shutil.rmtree(home, ignore_errors=True)
     shutil.copytree(prepared, home)
     os.environ["OMP_NUM_THREADS"] = str(MODES[mode].get("engine.threads", 1))
-    at: dict[int, float] = {}
-    changes = MODES[mode] | {"seed": seed, "train.steps": steps}
-    context = started(home, mode, changes)
+    context = started(home, mode, MODES[mode] | {"seed": seed, "train.steps": steps})
     with Warehouse.open(home / "warehouse") as store:
         job = training.make_job(Context(context.run_id, context.config, store, home))
+    at: dict[int, dict[str, float]] = {}
 
     def clock(line: dict[str, Any]) -> None:
-        at.setdefault(line.get("done", 0), time.monotonic())
+        if "done" in line:
+            at[line["done"]] = {"total": time.monotonic()} | {
+                f"{child.name.split('-')[0]} CPU": cpu_seconds(child) for child in (run.trainer, *run.workers)
+            }
 
-    launch.run_training(job.write(job.run_dir / "job.json"), clock)
+    run = launch.Run(job, job.write(job.run_dir / "job.json"), clock)
+    run.supervise(lambda: False)
+    found = {name: at[steps][name] - at[SKIPPED][name] for name in at[steps]}
+    found |= parts(home, context.run_id, found["total"])
     thousands = (steps - SKIPPED) * job.train.batch_size / 1000
-    total = at[steps] - at[SKIPPED]
-    return {part: value / thousands for part, value in ({"total": total} | parts(home, context.run_id, total)).items()}
+    return {name: value / thousands for name, value in found.items()}
+
+
+def cpu_seconds(child: launch.Child) -> float:
+    """CPU seconds of a process of the run and of all below it, the sandbox's included, so far."""
+    assert child.process is not None
+    try:
+        root = psutil.Process(child.process.pid)
+        below = root.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return math.nan
+    total = 0.0
+    for process in (root, *below):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])
+    return total
 
 
 def parts(home: Path, run_id: str, total: float) -> dict[str, float]:
