@@ -27,7 +27,10 @@ from warehouse import Warehouse
 
 WORK = ("q0", "corpus", "pivotal", "train", "evaluate")
 """Stages that sample, judge, train or evaluate."""
-FIRST_WEIGHTS = "SELECT min(created_at) FROM policies WHERE run_id = ? AND step = 0 AND kind <> 'reference'"
+WEIGHTS = """
+-- When were the first and the last weights of a run published?
+SELECT min(created_at) AS first, max(created_at) AS last FROM policies WHERE run_id = ? AND kind <> 'reference'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def account(api: str, home: Path, began: float, ended: float) -> tuple[dict[str,
     with Warehouse.open(home / "warehouse", read_only=True) as store:
         run_id = store.value("SELECT run_id FROM run_events WHERE kind = 'created' AND message = ?", [flow["id"]])
         spans = stages(store, run_id, tasks)
-        weights = store.value(FIRST_WEIGHTS, [run_id])
+        weights = store.rows(WEIGHTS, [run_id])[0]
     return itemise(flow, spans, weights, began, ended), spans
 
 
@@ -94,7 +97,7 @@ def stages(store: Warehouse, run_id: str, tasks: list[dict[str, Any]]) -> list[S
 
 
 def itemise(
-    flow: dict[str, Any], spans: list[Span], weights: datetime | None, began: float, ended: float
+    flow: dict[str, Any], spans: list[Span], weights: dict[str, datetime], began: float, ended: float
 ) -> dict[str, float]:
     """Seconds of everything that is not sampling, judging, training or evaluation."""
     created, started, over = (moment(flow[name]) for name in ("created", "start_time", "end_time"))
@@ -106,7 +109,8 @@ def itemise(
         "run created, first stage begins": (spans[0].start - started).total_seconds(),
         "between stages": sum(gaps),
         "in the stages' tasks, outside their bodies": sum(span.seconds - span.body_s for span in spans),
-        "trainer and rollout workers start": 0.0 if weights is None else (weights - train.start).total_seconds(),
+        "trainer and rollout workers start": (weights["first"] - train.start).total_seconds(),
+        "trainer and rollout workers end": (train.end - weights["last"]).total_seconds(),
         "last stage to the end of the flow": (over - spans[-1].end).total_seconds(),
         "end seen, result shown": ended - over.timestamp(),
     }
