@@ -64,7 +64,7 @@ class Server:
 
         return str(httpx.get(f"{self.api}/flow_runs/{flow_run_id}", timeout=60).raise_for_status().json()["state_type"])
 
-    def wait(self, flow_run_id: str, *states: str, timeout_s: float = 240) -> str:
+    def wait(self, flow_run_id: str, *states: str, timeout_s: float = 600) -> str:
         """The state of a flow run once it is one of `states` (by default any final one)."""
         return until(lambda: (s := self.state(flow_run_id)) in (states or CALM) and s, timeout_s)
 
@@ -73,7 +73,7 @@ class Server:
         with Warehouse.open(self.home / "warehouse", read_only=True) as store:
             return store.value(sql)
 
-    def wait_for(self, sql: str, timeout_s: float = 240) -> Any:
+    def wait_for(self, sql: str, timeout_s: float = 600) -> Any:
         """The first value of a query once it is true."""
         with Warehouse.open(self.home / "warehouse", read_only=True) as store:
             return until(lambda: store.value(sql), timeout_s, pause_s=0.1)
@@ -118,4 +118,4 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     Warehouse.open(running.home / "warehouse").close()
     yield running
     assert running.spo("down").returncode == 0
-    until(lambda: not running.processes(), 30)
+    until(lambda: not running.processes(), 60)

@@ -17,7 +17,7 @@ from tests.stages.conftest import MICRO
 PROBLEMS, SAMPLES, STEPS, ONLINE_PER_STEP, EVALUATED, EVALUATION_SAMPLES = 6, 120, 4, 8, 4, 10
 STAGES = "prepare q0 corpus pivotal train evaluate report"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def fresh(seed: int) -> dict[str, Any]:
