@@ -418,7 +418,8 @@ class TrainConfig(Section):
     beta: float = PAPER_BETA
     """Temperature of the soft objective, in reward units (5)."""
     clip_epsilon: float = Field(default=0.1, gt=0)
-    """Bound on the distance of a clipped prediction from 0, in nats (3.1.1; the paper gives no value)."""
+    """Bound on the distance of a clipped prediction from 0, in nats (3.1.1; the paper gives none). A failure's slope
+    is at most 1/(e^epsilon - 1); purely online training wants 0.7, where that is 1 (docs/training.md)."""
     sigmoid_scale: float = Field(default=1.0, gt=0)
     """Factor on log units inside the sigmoid of advantage regression (3.1.1)."""
     ratio_clip: float = Field(default=0.2, gt=0)
