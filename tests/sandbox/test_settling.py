@@ -63,7 +63,7 @@ def test_a_program_that_gets_no_processor_for_a_while_is_not_called_asleep():
 
 
 def test_a_starved_compiler_is_no_verdict_about_the_program():
-    long_to_compile = "x = [" + "1 + 2 * 3 ** 4, " * 60_000 + "]\na, b = map(int, input().split()); print(a + b)"
+    long_to_compile = "x = [" + "1 + 2 * 3 ** 4, " * 120_000 + "]\na, b = map(int, input().split()); print(a + b)"
     with Judge(workers=1, backend_options={"outer": "none"}) as judge:
         judge.judge([Submission("pass", sums(1))])
         suite = sums(1, limits=Limits(cpu_s=5, compile_cpu_s=10))
