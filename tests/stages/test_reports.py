@@ -9,7 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli import app
 from tasks import report, run_history
 from tasks.comparison import NothingToCompare, compare
 from tasks.runs import UnknownRun
@@ -90,3 +92,25 @@ def test_what_cannot_be_compared_says_why(finished: Lab) -> None:
             compare(store, finished.home, "micro-1@3", "micro-1")
         with pytest.raises(UnknownRun, match="micro-1"):
             compare(store, finished.home, "micro-1", "no-such-run")
+
+
+def test_the_commands_write_the_pages_and_print_the_table(
+    finished: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(finished.home))
+    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
+    commands = {
+        "report": ["report", "micro-1", "--out", str(tmp_path / "report")],
+        "compare": ["compare", "micro-1@0", "micro-1"],
+        "list": ["show"],
+    }
+    printed = {name: CliRunner().invoke(app, words) for name, words in commands.items()}
+    assert [(name, result.exit_code) for name, result in printed.items() if result.exit_code] == []
+    assert (tmp_path / "report" / "report.html").is_file()
+    assert "8 figures beside it" in printed["report"].output
+    assert len(re.findall(r"^pass@(?:1|10) ", printed["compare"].output, flags=re.MULTILINE)) == 2
+    trajectory = printed["list"].output.splitlines()[1].split()[0]
+    page = tmp_path / "one.html"
+    shown = CliRunner().invoke(app, ["show", trajectory, "--no-values", "--out", str(page)])
+    assert shown.exit_code == 0
+    assert 'class="program"' in page.read_text(encoding="utf-8")
