@@ -94,8 +94,8 @@ class ProblemsConfig(ProblemFiles):
     training. Problems of theirs that cannot be judged still cost training problems like them their place."""
     train: PositiveInt = 48
     """Number of training problems (miniature), or the most to take from the file."""
-    evaluation: PositiveInt = 32
-    """Number of evaluation problems, disjoint from the training problems."""
+    evaluation: int = Field(default=32, ge=0)
+    """Number of evaluation problems, disjoint from the training problems; 0 where nothing is to be evaluated."""
     seed: int = 0
     """Seed of the generator and of the split."""
     max_prompt_tokens: PositiveInt = 512

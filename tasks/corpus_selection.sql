@@ -1,10 +1,11 @@
--- Which trajectories does this run's offline corpus consist of?
--- Of the current prompts, judged by the current suites, correct (if asked for), not this run's own,
--- one per normalised program and problem, at most `cap` per problem, sources taking turns.
-WITH candidates AS (
+-- What became of every response that a run's offline corpus could take, for the prompts of some problems?
+-- Of the current prompts, judged by the current suites, not this run's own online responses. `status` says why one is
+-- left out before near duplicates and the cap are looked at; `text` is there for the candidates alone.
+WITH responses AS (
     SELECT
-        t.trajectory_id, t.problem_id, t.normal_hash, t.reward,
+        t.trajectory_id, t.problem_id, t.normal_hash, t.reward, t.verdict, t.text, len(t.token_ids) AS tokens,
         CASE
+            WHEN t.source = 'reference' AND t.policy_start <> $policy_id THEN 'other_model'
             WHEN t.source <> 'online' THEN t.source
             WHEN json_extract_string(r.config_json, '$.train.algorithm') = 'ppo' THEN 'prior_ppo'
             ELSE 'prior_spo'
@@ -13,24 +14,31 @@ WITH candidates AS (
     LEFT JOIN runs r ON r.run_id = t.run_id AND t.source = 'online'
     WHERE list_contains($prompt_ids, t.prompt_id)
       AND list_contains($suite_hashes, t.suite_hash)
-      AND t.reward IS NOT NULL
-      AND (t.reward = 0 OR NOT $correct_only)
       AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
+      AND (t.verdict IS DISTINCT FROM $too_long OR t.max_response_tokens = $limit)
       -- a pin leaves out what others found later; Q0's samples and known programs do not depend on when they were stored
-      AND ($pin IS NULL OR t.snapshot_id <= $pin OR t.source IN ('reference', 'human'))
+      AND ($pin IS NULL OR t.snapshot_id <= $pin OR t.source IN ('reference', 'human') OR t.run_id = $run_id)
+    QUALIFY row_number() OVER (PARTITION BY t.trajectory_id ORDER BY t.reward DESC NULLS LAST, t.snapshot_id) = 1
 ),
-distinct_programs AS (
-    SELECT * FROM candidates
+filtered AS (
+    SELECT *,
+        list_position(['human', 'prior_spo', 'prior_ppo', 'other_model', 'reference', 'pivotal_rollout'], source) AS rank,
+        CASE
+            WHEN verdict = $too_long OR tokens > $max_tokens THEN 'too long'
+            WHEN reward IS NULL THEN 'no verdict'
+            WHEN reward < 0 AND $correct_only THEN 'not correct'
+        END AS filter
+    FROM responses
     WHERE list_contains($sources, source)
-    QUALIFY row_number() OVER (
-        PARTITION BY problem_id, normal_hash, reward
-        ORDER BY list_position(['human', 'prior_spo', 'prior_ppo', 'other_model', 'reference'], source), trajectory_id
-    ) = 1
-),
-turns AS (
-    SELECT *, row_number() OVER (PARTITION BY problem_id, source ORDER BY trajectory_id) AS turn FROM distinct_programs
 )
-SELECT trajectory_id, problem_id, source
-FROM turns
-QUALIFY row_number() OVER (PARTITION BY problem_id ORDER BY turn, source, trajectory_id) <= $cap
-ORDER BY problem_id, trajectory_id
+SELECT
+    trajectory_id, problem_id, source, reward,
+    CASE
+        WHEN filter IS NOT NULL THEN filter
+        WHEN row_number() OVER (PARTITION BY problem_id, normal_hash, reward, filter ORDER BY rank, trajectory_id) > 1
+            THEN 'duplicate'
+        ELSE 'candidate'
+    END AS status,
+    CASE WHEN status = 'candidate' THEN text END AS text
+FROM filtered
+ORDER BY problem_id, rank, trajectory_id

@@ -43,7 +43,7 @@ def body(context: Context) -> dict[str, Any]:
     pairs: list[Overlap] = []
     if config.problems.source != "miniature":  # whose splits are disjoint by construction
         kept, prompts, pairs = _decontaminated(kept, prompts, report, left_out)
-    _check(kept, report, left_out)
+    _check(kept, report, left_out, config)
     batch = f"problems/{fingerprint([*kept, *report.unjudgeable])}"
     store = context.warehouse
     store.append(batch, problems_module.rows([*kept, *report.unjudgeable]), run_id=context.run_id)
@@ -179,8 +179,8 @@ def prompt_id(token_ids: list[int]) -> str:
     return hashlib.sha256(",".join(map(str, token_ids)).encode()).hexdigest()[:32]
 
 
-def _check(kept: list[Problem], report: ReadReport, left_out: dict[str, int]) -> None:
-    for split in ("train", "evaluation"):
+def _check(kept: list[Problem], report: ReadReport, left_out: dict[str, int], config: RunConfig) -> None:
+    for split in ("train", "evaluation") if config.problems.evaluation else ("train",):
         if not any(problem.split == split for problem in kept):
             reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "none left out"
             raise NoUsableProblems(

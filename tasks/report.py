@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tasks import corpus_figures, run_history
 from tasks import report_sections as sections
 from tasks import report_tables as tables
-from tasks import run_history
 from tasks.report_page import Report, write_report
 from tasks.run_history import RunHistory
 from tasks.stage import Context, Stage
@@ -24,6 +25,8 @@ def body(context: Context) -> dict[str, Any]:
     history = run_history.read(context.warehouse, context.home, context.run_id)
     subtitle = context.manifest("evaluate")["described"]
     report = assemble([history], subtitle, context.warehouse.location)
+    *parts, settings = report.sections
+    report = replace(report, sections=[*parts, *corpus_figures.sections(context), settings])
     page, *pictures = write_report(report, context.run_dir / "report")
     return {
         "rows": 0,
@@ -74,4 +77,4 @@ def described(histories: Sequence[RunHistory]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-STAGE = Stage(name="report", version=2, sections=(), inputs=inputs, body=body)
+STAGE = Stage(name="report", version=3, sections=(), inputs=inputs, body=body)

@@ -176,8 +176,8 @@ class Sampler:
             row |= {"source": source, "worker": worker, "step": step}
             row |= {"policy_start": policy, "policy_end": self.engine.policy_id}
             row["trajectory_id"] = _trajectory_id(row)
-            verdict_row = _verdict_row(draft, judgement) if judgement is not None and is_new else None
-            yield Judged(draft.assignment, draft.sample, row, verdict_row)
+            verdict = verdict_row(draft.program_hash, draft.suite, judgement) if judgement and is_new else None
+            yield Judged(draft.assignment, draft.sample, row, verdict)
 
     def _suite(self, problem: Problem) -> Suite:
         if problem.unjudgeable_reason:
@@ -362,11 +362,12 @@ def drawn_temperature(behaviour: BehaviourConfig, seed: int) -> float:
     return low + (high - low) * (derived_seed(seed, "temperature") / 2**63)
 
 
-def _verdict_row(draft: _Draft, judgement: Judgement) -> Row:
+def verdict_row(program_hash: str, suite: Suite, judgement: Judgement) -> Row:
+    """A judgement as a row of `verdicts`."""
     return {
-        "program_hash": draft.program_hash,
-        "suite_hash": draft.suite.suite_id,
-        "limits": json.dumps(asdict(draft.suite.limits), sort_keys=True),
+        "program_hash": program_hash,
+        "suite_hash": suite.suite_id,
+        "limits": json.dumps(asdict(suite.limits), sort_keys=True),
         "sandbox_version": sandbox.VERSION,
         "verdict": str(judgement.verdict),
         "tests_passed": judgement.passed,

@@ -30,7 +30,7 @@ class Thresholds:
 
     words: int = 5
     """Length of an n-gram."""
-    containment: float = 0.5
+    containment: float = 0.45
     """Share of the shorter statement's telling n-grams that the other one holds, too."""
     fewest_ngrams: int = 20
     """A statement with fewer telling n-grams is not compared: short ones are alike by chance."""

@@ -148,9 +148,15 @@ def template_for(config: ReferenceConfig, tokenizer: Any) -> Template:
 
 def encode_response(template: Template, tokenizer: Any, program: str) -> list[int]:
     """`program` as a complete response: token ids up to and including the end token, or the stop mark's last token."""
-    ids = _ids(tokenizer, template.response_from_program(program), special=False)
-    if template.stop_mark is None:
-        return [*ids, int(tokenizer.eos_token_id)]
+    return encode_text(template, tokenizer, template.response_from_program(program), ended=True)
+
+
+def encode_text(template: Template, tokenizer: Any, text: str, *, ended: bool) -> list[int]:
+    """A response that was written elsewhere, as token ids; `ended`: with the end token, or up to the stop mark."""
+    mark = template.stop_mark
+    if mark is None or not ended:
+        return [*_ids(tokenizer, text, special=False), *([int(tokenizer.eos_token_id)] if ended else [])]
+    ids = _ids(tokenizer, text if mark in text else f"{text.rstrip()}\n{mark}", special=False)
     length = complete_length(template, tokenizer, ids)
     return ids if length is None else ids[:length]
 

@@ -83,11 +83,11 @@ def test_decontamination_keeps_the_others_in_order_and_reports_each_pair() -> No
 
 def test_shared_tests_alone_are_a_reason_unless_they_are_trivial() -> None:
     random = Random(1)
-    one, other = invented(random, "one"), invented(random, "other")
+    one, other, *rest = (invented(random, str(number)) for number in range(8))
     same = replace(other, hidden_tests=one.hidden_tests)
-    assert [overlap.reason for overlap in overlaps([one], [same])] == ["tests"]
+    assert [overlap.reason for overlap in overlaps([one, *rest], [same])] == ["tests"]
     trivial = tuple(TestCase(f"{n}\n", "1\n") for n in range(6))
-    assert overlaps([replace(one, hidden_tests=trivial)], [replace(other, hidden_tests=trivial)]) == []
+    assert overlaps([replace(one, hidden_tests=trivial), *rest], [replace(other, hidden_tests=trivial)]) == []
 
 
 def test_short_statements_are_not_alike_because_they_share_phrases() -> None:

@@ -1,0 +1,34 @@
+"""What the report says of the corpus and of soft values."""
+
+from __future__ import annotations
+
+from tasks.config import PAPER_BETA
+from tasks.corpus_figures import FATES, soft_values, source_flow
+from tasks.drawing import svg
+
+FLOW = {
+    "human": {"came in": 10, "judged": 9, "correct": 6, "kept": 4, "duplicate": 2, "not correct": 3, "too long": 1},
+    "reference": {"came in": 100, "judged": 100, "correct": 0, "not correct": 100},
+}
+
+
+def test_the_flow_names_every_source_and_what_became_of_it() -> None:
+    text = svg(source_flow(FLOW))
+    for word in ("human", "reference", "kept", "duplicate", "not correct", "too long"):
+        assert word in text
+    assert "near duplicate" not in text
+    assert "10 came in, 4 kept" in source_flow(FLOW).alt
+
+
+def test_the_fates_are_all_that_can_become_of_a_response() -> None:
+    assert all(sum(fates.get(fate, 0) for fate in FATES) == fates["came in"] for fates in FLOW.values())
+
+
+def test_soft_values_are_drawn_with_their_intervals_and_without_samples_left_out() -> None:
+    chart = soft_values([(100, 0), (100, 50), (0, 0), (400, 400)], PAPER_BETA)
+    assert "3 prompts" in chart.alt
+    assert "<svg" in svg(chart)
+
+
+def test_a_corpus_of_nothing_can_be_drawn() -> None:
+    assert "<svg" in svg(source_flow({"human": {}}))
