@@ -65,7 +65,7 @@ def model(options: argparse.Namespace) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    made = LlamaForCausalLM(
+    made: Any = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=options.vocabulary,
             hidden_size=options.hidden,
