@@ -535,6 +535,7 @@ class TrainConfig(Section):
                 self.behaviour.temperature == (1.0, 1.0) and self.behaviour.top_p == 1
             ),
             "behaviour.weights = 'latest'": self.behaviour.weights == "latest",
+            "max_batches_ahead above 0 (workers stay with the nominee for many steps)": self.max_batches_ahead > 0,
             "a multiple of model_update_interval": self.reference_refresh_interval % self.model_update_interval == 0,
         }
         missing = [need for need, met in needs.items() if not met]

@@ -144,6 +144,7 @@ def test_a_run_repeated_from_its_records_changes_its_reference_at_the_same_step(
         ({"behaviour": {"temperature": [0.1, 0.8]}}, "temperature"),
         ({"reference_refresh_interval": 3}, "multiple of model_update_interval"),
         ({"lora": {}}, "no lora"),
+        ({"max_batches_ahead": 0, "model_update_interval": 1}, "max_batches_ahead above 0"),
         ({"sources": {"online": {"share": 0.5}, "pivotal": {"share": 0.5}}}, "pivotal"),
     ],
 )
