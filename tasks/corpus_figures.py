@@ -155,7 +155,7 @@ def source_flow(flow: Mapping[str, Mapping[str, int]]) -> Chart:
             left.annotate(f" {flow[source].get('came in', 0):,}", (1.0, place), va="center", fontsize=8.5)
             _draw_rate(right, place, flow[source], theme)
         left.set_title("What became of the responses")
-        right.set_title("Correct, of those judged")
+        right.set_title("Correct")
         for axes in (left, right):
             axes.set_xlim(0, 1.12 if axes is left else 1.02)
             axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -238,3 +238,34 @@ def test_prompts_without_a_success_are_topped_up_and_flagged(with_models: Lab) -
     assert lab.value(f"SELECT count(*) FROM {per_prompt} WHERE k = 0") == len(manifest["without_success"]) > 0
     flag = lab.value("SELECT message FROM run_events WHERE kind = 'without_success'")
     assert manifest["without_success"][0] in flag
+
+
+def test_a_later_runs_corpus_holds_what_an_earlier_run_found_online(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    with lab.store() as store:
+        row = store.rows("SELECT * FROM trajectories WHERE source = 'human' AND reward = 0 LIMIT 1")[0]
+        columns = ("problem_id", "prompt_id", "suite_hash", "token_ids", "finish_reason", "reward", "verdict")
+        found = {name: row[name] for name in columns} | {"trajectory_id": "found", "source": "online"}
+        found |= {"text": "unheard_of = [n ** 3 for n in range(99)]\nprint(sum(unheard_of))", "normal_hash": "new"}
+        store.append("rollout/micro-1/9/0", {"trajectories": [found]}, run_id="micro-1")
+    judged = lab.value(VERDICTS)
+    results = lab.run(lab.start("second"), "prepare", "q0", "corpus")
+    assert results["q0"].skipped
+    assert lab.value("SELECT source FROM corpus WHERE trajectory_id = 'found' AND run_id = 'micro-2'") == "prior_spo"
+    assert lab.value(VERDICTS) == judged
+
+
+@pytest.mark.slow
+def test_a_whole_second_run_samples_no_q0_and_judges_no_program_twice(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    counted = lab.value("SELECT sum(n) FROM reference_counts")
+    results = lab.run(lab.start("second"))
+    assert results["q0"].skipped
+    assert lab.value("SELECT sum(n) FROM reference_counts") == counted
+    twice = "SELECT count(*) - count(DISTINCT (program_hash, suite_hash)) FROM verdicts WHERE run_id = 'micro-2'"
+    assert lab.value(twice) == 0
+    known = (
+        "SELECT count(*) FROM verdicts n JOIN verdicts o USING (program_hash, suite_hash) "
+        "WHERE n.run_id = 'micro-2' AND o.run_id = 'micro-1'"
+    )
+    assert lab.value(known) == 0
