@@ -103,7 +103,7 @@ def test_the_same_run_again_skips_every_stage(copied: Callable[[], Lab]) -> None
 def test_a_second_run_samples_no_q0_judges_nothing_known_and_learns_from_the_first(copied: Callable[[], Lab]) -> None:
     lab = copied()
     verdicts = lab.value("SELECT count(*) FROM verdicts")
-    results = lab.run(lab.start("second"), "prepare", "q0", "corpus")
+    results = lab.run(lab.start("second", {"corpus.near_duplicates": 1}), "prepare", "q0", "corpus")
     assert results["q0"].skipped
     assert not results["corpus"].skipped
     assert not any(results["corpus"].manifest["added"].values())

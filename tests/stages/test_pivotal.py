@@ -140,8 +140,9 @@ def test_searched_trajectories_and_rollouts_are_sources_of_training_each_with_it
 def test_rollouts_of_an_earlier_search_serve_a_corpus_that_wants_them(finished: Lab, tmp_path: Path) -> None:
     lab = Lab(tmp_path / "home")
     shutil.copytree(finished.home, lab.home)
-    plain = lab.run(lab.start("plain"), "prepare", "q0", "corpus")["corpus"].manifest
-    run_id = lab.start("more", {"corpus.sources": ["reference", "human", "prior_spo", "pivotal_rollout"]})
+    exact = {"corpus.near_duplicates": 1}
+    plain = lab.run(lab.start("plain", exact), "prepare", "q0", "corpus")["corpus"].manifest
+    run_id = lab.start("more", exact | {"corpus.sources": ["reference", "human", "prior_spo", "pivotal_rollout"]})
     manifest = lab.run(run_id, "prepare", "q0", "corpus")["corpus"].manifest
     new = lab.value(
         "SELECT count(DISTINCT (problem_id, normal_hash)) FROM trajectories r WHERE source = 'pivotal_rollout' AND "
