@@ -53,7 +53,7 @@ def main() -> None:
     show("all", found)
     for n in sorted({row["n"] for row in chosen}):
         show(f"{n} stored rollouts", [(row, k) for row, k in found if row["n"] == n])
-    show("before or at a pivotal token", [(row, k) for row, k in found if row["pivotal"]])
+    show("after a pivotal token", [(row, k) for row, k in found if row["pivotal"]])
 
 
 def estimate(context: Context, rows: Sequence[dict[str, Any]], rollouts: int) -> list[tuple[int, int]]:
