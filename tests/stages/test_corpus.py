@@ -160,14 +160,26 @@ def test_another_model_is_sampled_here_when_it_has_no_address(with_models: Lab) 
 
 def test_correct_programs_of_runs_with_other_prompts_are_retokenized_once(copied: Callable[[], Lab]) -> None:
     lab = copied()
+    with lab.store() as store:
+        row = store.rows("SELECT * FROM trajectories WHERE source = 'human' AND reward = 0 LIMIT 1")[0]
+        found = online(row, text=row["text"] + "\nunheard_of = 1", normal_hash="new")
+        store.append("rollout/micro-1/9/0", {"trajectories": [found]}, run_id="micro-1")
     overrides = {"reference.template": "few_shot", "problems.max_prompt_tokens": 4096, "corpus.reference_samples": 0}
+    overrides |= {"corpus.near_duplicates": 1, "corpus.reference_logprobs": False}
     first = lab.run(lab.start("few", overrides), "prepare", "corpus")["corpus"].manifest
     assert first["added"]["retokenized"] > 0
-    assert first["per_source"]["other_model"] > 0
+    assert first["per_source"]["prior_spo"] > 0
+    assert lab.value("SELECT count(*) FROM trajectories WHERE parent_trajectory_id = 'found' AND reward = 0") == 1
     message = lab.value("SELECT message FROM run_events WHERE kind = 'retokenized' ORDER BY created_at DESC LIMIT 1")
     assert f"{first['added']['retokenized']} responses of runs with another tokenizer or template" in message
     again = lab.run(lab.start("few again", overrides | {"corpus.per_problem": 5}), "prepare", "corpus")["corpus"]
     assert again.manifest["added"]["retokenized"] == 0
+
+
+def online(row: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A row of `trajectories` as if an earlier run had sampled it online; its id is `found`."""
+    columns = ("problem_id", "prompt_id", "suite_hash", "token_ids", "finish_reason", "reward", "verdict")
+    return {name: row[name] for name in columns} | {"trajectory_id": "found", "source": "online"} | changes
 
 
 def test_samples_of_pi_0_at_q0s_settings_count_for_q0_wherever_they_are_drawn(with_models: Lab) -> None:
@@ -226,7 +238,7 @@ def test_adaptive_q0_broken_in_the_middle_repeats_no_sample_and_keeps_the_total(
     assert lab.value("SELECT sum(n) FROM reference_counts") == 6 * 24
     assert lab.value("SELECT count(DISTINCT (prompt_id, seed)) FROM trajectories") == 6 * 24
     per_prompt = "SELECT sum(n) AS n FROM reference_counts GROUP BY problem_id"
-    assert lab.value(f"SELECT max(n) FROM ({per_prompt})") > 24
+    assert lab.value(f"SELECT min(n) FROM ({per_prompt})") >= 24 / 4
 
 
 def test_prompts_without_a_success_are_topped_up_and_flagged(with_models: Lab) -> None:
@@ -244,9 +256,8 @@ def test_a_later_runs_corpus_holds_what_an_earlier_run_found_online(copied: Call
     lab = copied()
     with lab.store() as store:
         row = store.rows("SELECT * FROM trajectories WHERE source = 'human' AND reward = 0 LIMIT 1")[0]
-        columns = ("problem_id", "prompt_id", "suite_hash", "token_ids", "finish_reason", "reward", "verdict")
-        found = {name: row[name] for name in columns} | {"trajectory_id": "found", "source": "online"}
-        found |= {"text": "unheard_of = [n ** 3 for n in range(99)]\nprint(sum(unheard_of))", "normal_hash": "new"}
+        text = "unheard_of = [n ** 3 for n in range(99)]\nprint(sum(unheard_of))"
+        found = online(row, text=text, normal_hash="new")
         store.append("rollout/micro-1/9/0", {"trajectories": [found]}, run_id="micro-1")
     judged = lab.value(VERDICTS)
     results = lab.run(lab.start("second"), "prepare", "q0", "corpus")
