@@ -385,7 +385,7 @@ class AdapterConfig(Section):
 
     rank: PositiveInt = 16
     """Rank of an adapter."""
-    alpha: float = Field(default=32.0, gt=0)
+    alpha: PositiveInt = 32
     """Scale: an adapter's product is multiplied by alpha / rank."""
     modules: tuple[str, ...] = ("all-linear",)
     """Names of the linear layers that get one; `all-linear`: all but the output head."""

@@ -18,7 +18,7 @@ from tasks.trainer.reference import Reference
 from tests.trainer.conftest import config, examples
 from tests.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
 
-TRAIN = config(lora={"rank": 4, "alpha": 8.0}).train
+TRAIN = config(lora={"rank": 4, "alpha": 8}).train
 PACK = lay_out(examples(6))
 
 
