@@ -109,6 +109,7 @@ def test_a_killed_run_continues_exactly(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_run_killed_five_times_at_random_moments_continues_exactly(
     stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
 ) -> None:
