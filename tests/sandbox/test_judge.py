@@ -142,7 +142,7 @@ def test_without_early_exit_every_test_is_reported():
 
 
 @pytest.mark.parametrize("mode", ["test", "batch"])
-def test_a_suite_that_wants_every_test_run_gets_it_from_a_judge_that_stops_early(mode):
+def test_a_suite_that_wants_every_test_run_gets_it_from_a_judge_that_stops_early(mode: Literal["test", "batch"]):
     program = "a, b = map(int, input().split())\nprint(a + b if a % 2 else -1)"
     whole = replace(sums(6), suite_id="whole", every_test=True)
     with Judge(workers=1, mode=mode) as judge:
