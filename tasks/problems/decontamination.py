@@ -85,7 +85,7 @@ def overlaps(
     tests = [[_tests(problem, limits) for problem in problems] for problems in (train, evaluation)]
     shared_grams, shared_tests = _shared(*telling), _shared(*tests)
     found: list[Overlap] = []
-    for i, j in sorted({*shared_grams, *shared_tests, *_near_duplicates(*texts, limits)}):
+    for i, j in sorted({*shared_grams, *shared_tests, *_near_duplicates(texts[0], texts[1], limits)}):
         smaller = min(len(telling[0][i]), len(telling[1][j]))
         containment = shared_grams[i, j] / smaller if smaller >= limits.fewest_ngrams else 0.0
         jaccard = similarity(texts[0][i], texts[1][j])

@@ -44,7 +44,7 @@ def hosts(lines: Sequence[str]) -> list[Host]:
     found: list[Host] = []
     for line in lines:
         name, *settings = line.split()
-        slots = dict(setting.partition("=")[::2] for setting in settings)
+        slots = {key: value for key, _, value in (setting.partition("=") for setting in settings)}
         if set(slots) - {"slots"} or not slots.get("slots", "1").isdigit():
             raise TrainerError(f"train.hosts: cannot read {line!r}; write it as in a hostfile: `name slots=8`")
         found.append(Host(name, int(slots.get("slots", "1"))))
