@@ -59,7 +59,8 @@ def up(say: Say) -> None:
 def _up(say: Say) -> None:
     state = _read_state()
     if not _alive(state.get("server")):
-        state = _start_server(say)
+        state = dict[str, Any](server=_start_server(say), worker=state.get("worker"))  # it outlives a killed server
+        _write_state(state)
     _await_health(state["server"])
     if not _alive(state.get("worker")):
         state["worker"] = _start(
@@ -124,6 +125,7 @@ def environment() -> dict[str, str]:
 
 
 def _start_server(say: Say) -> dict[str, Any]:
+    """The server's process, once it answers; it is in the state from its first moment."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -135,10 +137,10 @@ def _start_server(say: Say) -> dict[str, Any]:
             ) from None
     say(f"starting the Prefect server on port {port()} ...")
     started = _start(["server", "start", "--host", "127.0.0.1", "--port", str(port())], "server")
-    _write_state({"server": started})
+    _write_state({"server": started, "worker": _read_state().get("worker")})
     _await_health(started)
     say("server is healthy")
-    return {"server": started}
+    return started
 
 
 def _await_health(server: dict[str, Any]) -> None:

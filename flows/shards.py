@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,16 +44,20 @@ def divided(work: Mapping[str, int], most: int) -> list[dict[str, int]]:
     return parts
 
 
-@task(
-    name="part",
-    task_run_name="{number} of {count}",
-    persist_result=False,
-    cache_policy=NO_CACHE,
-)
-def do_part(
-    part: Part, work: dict[str, int], number: int, count: int, place: tuple[str, str, str], pin: int | None
-) -> int:
-    """Do `work` on the node that this runs on; `place` is (run, warehouse, SPO_HOME).
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a part needs to know on another machine; it is pickled."""
+
+    part: Part
+    run_id: str
+    warehouse: str
+    home: str
+    pin: int | None
+
+
+@task(name="part", task_run_name="{number} of {count}", persist_result=False, cache_policy=NO_CACHE)
+def do_part(errand: Errand, work: dict[str, int], number: int, count: int) -> int:
+    """Do `work` on the node that this runs on.
 
     It is not retried by itself: the amounts are those that were missing when the stage began. The stage is, and then
     counts anew.
@@ -62,40 +68,59 @@ def do_part(
     from tasks.stage import Context
     from warehouse import Warehouse
 
-    run_id, location, folder = place
     node = ray.get_runtime_context().get_node_id()
     get_run_logger().info("part %d of %d, %d units on node %s", number, count, len(work), node)
-    with Warehouse.open(location) as store:
-        context = Context(run_id, runs.load_config(store, run_id), store, Path(folder), pin=pin)
-        with part(context) as draw:
+    with Warehouse.open(errand.warehouse) as store:
+        config = runs.load_config(store, errand.run_id)
+        context = Context(errand.run_id, config, store, Path(errand.home), pin=errand.pin)
+        with errand.part(context) as draw:
             return draw(work, 0)
+
+
+_REPORT: ContextVar[Callable[[int, int, int], None]] = ContextVar("report")
+"""Called as (samples of a part, its number, parts). Not an argument: Prefect sends those of the flow to every node."""
+
+
+@flow(name="spo-shards", flow_run_name="shards of {errand.run_id}", validate_parameters=False, persist_result=False)
+def fan_out(errand: Errand, parts: list[dict[str, int]], options: dict[str, float]) -> int:
+    """Samples drawn by all parts, each a Prefect task with `options` (CPUs, GPUs) of the cluster."""
+    from prefect_ray.context import remote_options
+
+    with remote_options(**options):
+        futures = [do_part.submit(errand, work, number, len(parts)) for number, work in enumerate(parts, start=1)]
+    drawn = 0
+    for number, future in enumerate(futures, start=1):
+        done: int = future.result()
+        drawn += done
+        _REPORT.get()(done, number, len(parts))
+    return drawn
 
 
 def _on_ray(settings: ShardsConfig) -> Spread:
     try:
         from prefect_ray import RayTaskRunner
-        from prefect_ray.context import remote_options
     except ImportError as error:
         raise RayMissing(f'shards.runner = "ray" needs `pip install .[ray]` ({error}); or set it to "here"') from error
 
     @contextmanager
     def spread(part: Part, context: Context) -> Generator[Draw]:
-        place = (context.run_id, warehouse_location(), str(home()))
+        errand = Errand(part, context.run_id, warehouse_location(), str(home()), context.pin)
+        options = {"num_cpus": settings.cpus, "num_gpus": settings.gpus}
         runner: Any = RayTaskRunner(address=settings.address)
 
-        @flow(name="spo-shards", flow_run_name=f"shards of {context.run_id}", task_runner=runner)
-        def fan_out(parts: list[dict[str, int]], done_before: int, total: int) -> int:
-            with remote_options(num_cpus=settings.cpus, num_gpus=settings.gpus):
-                futures = [
-                    do_part.submit(part, work, number, len(parts), place, context.pin)
-                    for number, work in enumerate(parts, start=1)
-                ]
-            done = done_before
-            for number, future in enumerate(futures, start=1):
-                done += future.result()
-                context.progress(done, total, "samples", f"shard {number} of {len(parts)}, on Ray")
-            return done - done_before
+        def draw(work: Mapping[str, int], done: int) -> int:
+            total, so_far = done + sum(work.values()), [done]
 
-        yield lambda work, done: fan_out(divided(work, settings.tasks), done, done + sum(work.values()))
+            def report(samples: int, number: int, parts: int) -> None:
+                so_far[0] += samples
+                context.progress(so_far[0], total, "samples", f"shard {number} of {parts}, on Ray")
+
+            reset = _REPORT.set(report)
+            try:
+                return fan_out.with_options(task_runner=runner)(errand, divided(work, settings.tasks), options)
+            finally:
+                _REPORT.reset(reset)
+
+        yield draw
 
     return spread
