@@ -78,7 +78,14 @@ def do_part(errand: Errand, work: dict[str, int], number: int, count: int) -> in
 
 
 _REPORT: ContextVar[Callable[[int, int, int], None]] = ContextVar("report")
-"""Called as (samples of a part, its number, parts). Not an argument: Prefect sends those of the flow to every node."""
+
+
+def _report(samples: int, number: int, parts: int) -> None:
+    """Tell whoever started the flow in this process that a part has drawn its samples.
+
+    Neither an argument nor a closure: Prefect pickles the flow and its arguments for every node.
+    """
+    _REPORT.get()(samples, number, parts)
 
 
 @flow(name="spo-shards", flow_run_name="shards of {errand.run_id}", validate_parameters=False, persist_result=False)
@@ -92,7 +99,7 @@ def fan_out(errand: Errand, parts: list[dict[str, int]], options: dict[str, floa
     for number, future in enumerate(futures, start=1):
         done: int = future.result()
         drawn += done
-        _REPORT.get()(done, number, len(parts))
+        _report(done, number, len(parts))
     return drawn
 
 
