@@ -51,6 +51,10 @@ class Board:
         self._started: dict[str, float] = {}
         self._marks: list[tuple[float, int]] = []
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Nothing: Prefect pickles the arguments of the task around a part that travels, and a board stays here."""
+        return type(None), ()
+
     def start(self, stage: str) -> None:
         """`stage` begins."""
         self._started[stage] = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -78,3 +79,7 @@ def test_durations_are_for_people(seconds: float, text: str) -> None:
 def test_a_line_describes_itself() -> None:
     line = Line("q0", done=800, total=6400, unit="samples", rate=53.1, remaining_s=105)
     assert boards.describe(line) == "q0: 800/6400 samples, 53.1/s, 1 min 45 s left"
+
+
+def test_a_board_stays_behind_when_prefect_sends_a_tasks_arguments_to_another_machine() -> None:
+    assert pickle.loads(pickle.dumps({"board": make([], []), "stage": "q0"})) == {"board": None, "stage": "q0"}
