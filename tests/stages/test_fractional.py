@@ -18,6 +18,8 @@ from tasks.trainer.values import prompt_values
 from tasks.training import make_job
 from tests.stages.conftest import Lab
 
+pytestmark = pytest.mark.slow  # every test of every program, endless loops included
+
 OVERRIDES: dict[str, Any] = {
     "pivotal": {"trajectories": 0},
     "corpus": {"correct_only": False},
