@@ -28,7 +28,7 @@ import psutil
 from flows.pipeline import MODULES
 from flows.settings import RECIPES
 from tasks import config, runs, training
-from tasks.estimators import student_quantile
+from tasks.estimators import mean_interval
 from tasks.stage import Context, run_stage
 from tasks.trainer import launch
 from warehouse import Warehouse
@@ -179,11 +179,8 @@ def report(found: list[dict[str, dict[str, float]]]) -> None:
 
 def interval(values: list[float]) -> str:
     """Mean and 95% interval over seeds."""
-    mean = statistics.mean(values)
-    if len(values) < 2:
-        return f"{mean:.2f}"
-    reach = student_quantile(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
-    return f"{mean:.2f} ({mean - reach:.2f} to {mean + reach:.2f})"
+    mean, low, high = mean_interval(values)
+    return f"{mean:.2f}" if len(values) < 2 else f"{mean:.2f} ({low:.2f} to {high:.2f})"
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ python benchmarks/learning.py --seeds 3 --home /tmp/learning
 from __future__ import annotations
 
 import argparse
-import math
 import shutil
-import statistics
 import time
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 from flows.pipeline import MODULES
 from flows.settings import RECIPES, STAGES
 from tasks import config, runs
-from tasks.estimators import student_quantile
+from tasks.estimators import mean_interval
 from tasks.stage import Context, run_stage
 from warehouse import Warehouse
 
@@ -35,10 +33,9 @@ def main() -> None:
     for name in names:
         differences = [100 * one[name]["difference"] for one in found]
         after = " ".join(f"{100 * one[name]['after']:.1f}" for one in found)
-        mean = statistics.mean(differences)
-        reach = student_quantile(0.975, len(found) - 1) * statistics.stdev(differences) / math.sqrt(len(found))
+        mean, low, high = mean_interval(differences)
         before = 100 * found[0][name]["before"]
-        print(f"| {name} | {before:.1f} | {after} | {mean:+.1f} | {mean - reach:+.1f} to {mean + reach:+.1f} |")
+        print(f"| {name} | {before:.1f} | {after} | {mean:+.1f} | {low:+.1f} to {high:+.1f} |")
 
 
 def one_seed(recipe: str, seed: int, home: Path) -> dict[str, Any]:

@@ -59,8 +59,7 @@ def up(say: Say) -> None:
 def _up(say: Say) -> None:
     state = _read_state()
     if not _alive(state.get("server")):
-        state = dict[str, Any](server=_start_server(say), worker=state.get("worker"))  # it outlives a killed server
-        _write_state(state)
+        state = _start_server(say, worker=state.get("worker"))  # which outlives a killed server
     _await_health(state["server"])
     if not _alive(state.get("worker")):
         state["worker"] = _start(
@@ -124,8 +123,8 @@ def environment() -> dict[str, str]:
     }
 
 
-def _start_server(say: Say) -> dict[str, Any]:
-    """The server's process, once it answers; it is in the state from its first moment."""
+def _start_server(say: Say, *, worker: dict[str, Any] | None) -> dict[str, Any]:
+    """The state with a new server, once it answers; it is written from the server's first moment."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -137,10 +136,11 @@ def _start_server(say: Say) -> dict[str, Any]:
             ) from None
     say(f"starting the Prefect server on port {port()} ...")
     started = _start(["server", "start", "--host", "127.0.0.1", "--port", str(port())], "server")
-    _write_state({"server": started, "worker": _read_state().get("worker")})
+    state: dict[str, Any] = {"server": started, "worker": worker}
+    _write_state(state)
     _await_health(started)
     say("server is healthy")
-    return started
+    return state
 
 
 def _await_health(server: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ Impossible counts (k > n, negative, n = 0 where nothing is known) and parameters
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -272,6 +273,17 @@ def student_quantile(probability: float, freedom: int) -> float:
     """Quantile of Student's t with `freedom` degrees, through the beta quantile (DLMF 8.17.21)."""
     x = beta_quantile(2 * min(probability, 1 - probability), freedom / 2, 0.5)
     return math.copysign(math.sqrt(freedom * (1 - x) / x), probability - 0.5)
+
+
+def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
+    """Mean and its two-sided Student interval; the ends are nan for a single value, all are for none."""
+    if not values:
+        return math.nan, math.nan, math.nan
+    mean = statistics.mean(values)
+    if len(values) == 1:
+        return mean, math.nan, math.nan
+    reach = student_quantile((1 + level) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return mean, mean - reach, mean + reach
 
 
 def diversity(normal_hashes: Sequence[str], correct: Sequence[bool]) -> Diversity:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tasks import figures
-from tasks.estimators import student_quantile
+from tasks.estimators import mean_interval
 from tasks.figures import Measure, Series
 from tasks.report_page import Report, Section, Table, write_report
 from tasks.stage import finished
@@ -47,17 +46,6 @@ class ArmResult:
     def interval(self, measure: str, level: float = 0.95) -> tuple[float, float, float]:
         """Mean over seeds, and the ends of its Student interval (nan with fewer than two seeds)."""
         return mean_interval([found[measure] for found in self.measures if measure in found], level)
-
-
-def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """Mean and its two-sided Student interval; the ends are nan for a single value, all are for none."""
-    if not values:
-        return math.nan, math.nan, math.nan
-    mean = statistics.mean(values)
-    if len(values) == 1:
-        return mean, math.nan, math.nan
-    reach = student_quantile((1 + level) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return mean, mean - reach, mean + reach
 
 
 def collect(store: Warehouse, label: str, run_ids: Sequence[str]) -> ArmResult:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.study_report import ArmResult, describe, markdown, mean_interval, write
+from tasks.estimators import mean_interval
+from tasks.study_report import ArmResult, describe, markdown, write
 
 
 def arm(label: str, *finals: float) -> ArmResult:
