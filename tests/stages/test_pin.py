@@ -9,14 +9,24 @@ from warehouse import Warehouse
 
 def add(store: Warehouse, name: str, run_id: str, source: str) -> int:
     """A correct trajectory; the snapshot that shows it."""
-    row = trajectory(name, source=source, prompt_id="q", suite_hash="s", normal_hash=name)
+    row = trajectory(name, source=source, policy_start="p", prompt_id="q", suite_hash="s", normal_hash=name)
     return store.append(name, {"trajectories": [row]}, run_id=run_id)
 
 
 def selected(store: Warehouse, pin: int | None) -> list[str]:
-    wanted = {"prompt_ids": ["q"], "suite_hashes": ["s"], "correct_only": True, "cap": 9, "pin": pin}
-    sources = ["prior_spo", "reference", "human"]
-    rows = store.rows(SELECTION, {**wanted, "run_id": "third", "sources": sources})
+    wanted = {
+        "prompt_ids": ["q"],
+        "suite_hashes": ["s"],
+        "correct_only": True,
+        "run_id": "third",
+        "policy_id": "p",
+        "sources": ["prior_spo", "reference", "human"],
+        "limit": 99,
+        "max_tokens": 99,
+        "too_long": "too_long",
+        "pin": pin,
+    }
+    rows = store.rows(SELECTION, wanted)
     return sorted(row["trajectory_id"] for row in rows)
 
 

@@ -187,7 +187,7 @@ def test_a_corpus_made_anew_at_a_pin_has_nothing_that_was_found_later(copied: Ca
     )
     pin = lab.value("SELECT snapshot_out FROM stages WHERE stage = 'corpus' AND run_id = 'micro-1'")
     for name, at in (("newest", None), ("pinned", pin)):
-        run_id = lab.start(name, {"corpus": {"per_problem": 50}})
+        run_id = lab.start(name, {"corpus": {"per_problem": 500, "correct_only": False}})
         results = lab.run(run_id, "prepare", "q0", "corpus", pin=at)
         assert not results["corpus"].skipped
         assert (lab.value(found_later.format(run_id)) > 0) is (at is None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,11 +33,14 @@ def test_every_stage_of_a_finished_run_is_fresh(finished: Lab) -> None:
 
 def test_a_run_whose_checkpoint_is_gone_is_stale_from_training_on(copied: Callable[[], Lab]) -> None:
     lab = copied()
-    text = lab.value("SELECT manifest_json FROM stages WHERE stage = 'train'")
-    for kept in json.loads(text)["policies"]:
+    run_id = lab.start("short", {"train.steps": 2})
+    results = lab.run(run_id, *STAGES[: STAGES.index("train") + 1])
+    assert states(lab, run_id)["train"] == "fresh"
+    for kept in results["train"].manifest["policies"]:
+        assert Path(kept["path"]).is_relative_to(lab.home)
         shutil.rmtree(kept["path"])
-    assert states(lab, "micro-1")["train"] == "stale"
-    assert states(lab, "micro-1")["pivotal"] == "fresh"
+    assert states(lab, run_id)["train"] == "stale"
+    assert states(lab, run_id)["pivotal"] == "fresh"
 
 
 def test_online_trajectories_of_another_run_make_the_corpus_and_what_follows_stale(copied: Callable[[], Lab]) -> None:

@@ -25,7 +25,8 @@ OVERRIDES: dict[str, Any] = {
 USED = """
 SELECT b.step AS step, t.policy_start AS behaviour, p.step AS sampled_at
 FROM (SELECT step, unnest(trajectory_ids) AS trajectory_id FROM train_batches WHERE run_id = ?) b
-JOIN trajectories t USING (trajectory_id) JOIN policies p ON p.policy_id = t.policy_start AND p.run_id = t.run_id
+JOIN trajectories t USING (trajectory_id) JOIN policies p
+  ON p.policy_id = t.policy_start AND (p.run_id = t.run_id OR p.kind = 'reference')
 """
 
 

@@ -20,7 +20,7 @@ from tests.stages.conftest import Lab
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHARTS = {
     *("learning_curve", "learning_by_cost", "diversity", "training", "source_mix", "reward_by_temperature"),
-    *("q0_histogram", "stage_time"),
+    *("q0_histogram", "soft_values", "source_flow", "stage_time"),
 }
 
 
