@@ -152,7 +152,9 @@ def _compare(definition: Study, name: str, found: Mapping[str, Sequence[str]], b
     labels = {arm: definition.arms[arm].label for arm in found}
     groups = [(group.title, group.text, [arm for arm in group.arms if found.get(arm)]) for group in definition.groups]
     with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
-        arms = {arm: study_report.collect(store, labels[arm], run_ids) for arm, run_ids in found.items() if run_ids}
+        arms = {
+            arm: study_report.collect(store, home(), labels[arm], run_ids) for arm, run_ids in found.items() if run_ids
+        }
     folder = home() / "studies" / Path(name).stem
     page = study_report.write(definition.title, arms, groups, folder)
     board.end("compare", "done", str(page))

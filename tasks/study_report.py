@@ -9,22 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks import figures
+from tasks import figures, run_history
 from tasks.estimators import mean_interval
 from tasks.figures import Measure, Series
 from tasks.report_page import Report, Section, Table, write_report
+from tasks.run_history import Point
 from tasks.stage import finished
 from warehouse import Warehouse
 
-DIVERSITY = """
--- How diverse are the samples of a policy at the evaluation settings (means over problems)?
-SELECT avg(distinct_correct) AS "distinct correct", avg(duplicate_share) AS "duplicates", avg(entropy) AS "entropy"
-FROM (
-    SELECT problem_id, count(DISTINCT normal_hash) FILTER (reward = 0) AS distinct_correct,
-           1 - count(DISTINCT normal_hash) / count(*) AS duplicate_share, avg(entropy) AS entropy
-    FROM eval_samples WHERE policy_id = ? AND sampling = ? GROUP BY problem_id
-)
-"""
 COST = """
 -- What did training cost?
 SELECT (SELECT max(seconds) FROM stages WHERE run_id = $run AND stage = 'train' AND status = 'completed') AS "train s",
@@ -48,7 +40,7 @@ class ArmResult:
         return mean_interval([found[measure] for found in self.measures if measure in found], level)
 
 
-def collect(store: Warehouse, label: str, run_ids: Sequence[str]) -> ArmResult:
+def collect(store: Warehouse, home: Path, label: str, run_ids: Sequence[str]) -> ArmResult:
     """What the warehouse knows of an arm's runs, which must have been evaluated."""
     curves: list[dict[str, dict[int, float]]] = []
     measures: list[dict[str, float]] = []
@@ -60,22 +52,26 @@ def collect(store: Warehouse, label: str, run_ids: Sequence[str]) -> ArmResult:
         for point in evaluation["curve"]:
             curve.setdefault(f"pass@{point['k']}", {})[int(point["step"])] = float(point["value"])
         curves.append(curve)
-        measures.append(_measures(store, run_id, evaluation, curve))
+        measures.append(_measures(store, run_history.read(store, home, run_id).points, run_id, curve))
     return ArmResult(label, curves, measures)
 
 
 def _measures(
-    store: Warehouse, run_id: str, evaluation: Mapping[str, Any], curve: Mapping[str, Mapping[int, float]]
+    store: Warehouse, points: Sequence[Point], run_id: str, curve: Mapping[str, Mapping[int, float]]
 ) -> dict[str, float]:
-    policies = [point["policy_id"] for point in sorted(evaluation["curve"], key=lambda point: point["step"])]
     found: dict[str, float] = {}
     for name, values in curve.items():
         found[name] = values[max(values)]
         found[f"{name} gain"] = values[max(values)] - values[min(values)]
-    found |= _numbers(store.rows(DIVERSITY, [policies[-1], evaluation["sampling"]])[0])
-    before = _numbers(store.rows(DIVERSITY, [policies[0], evaluation["sampling"]])[0])
-    found |= {f"{name} of pi_0": value for name, value in before.items()}
+    found |= _diversity(points[-1])
+    found |= {f"{name} of pi_0": value for name, value in _diversity(points[0]).items()}
     return found | _numbers(store.rows(COST, {"run": run_id})[0])
+
+
+def _diversity(point: Point) -> dict[str, float]:
+    return _numbers(
+        {"distinct correct": point.distinct_correct, "duplicates": point.duplicates, "entropy": point.entropy}
+    )
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:

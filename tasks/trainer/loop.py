@@ -15,7 +15,7 @@ from tasks.trainer.algorithm import Update
 from tasks.trainer.batch import Example
 from tasks.trainer.errors import GuardTripped, Interrupted, ReferenceDrift
 from tasks.trainer.job import TrainJob
-from tasks.trainer.metrics import Figures, summarize
+from tasks.trainer.metrics import Figures, peak_memory_mb, summarize
 from tasks.trainer.session import Session, open_session
 
 PACE_STEPS = 50
@@ -98,6 +98,7 @@ def record(session: Session, batch: Sequence[Example], update: Update, figures: 
     by_id = {(r.source, r.trajectory_id): r for r in update.records}
     records = [by_id[example.source, example.trajectory_id] for example in batch]
     figures = summarize(records) | update.figures | figures
+    figures["peak_memory_mb"] = peak_memory_mb()
     figures["tokens_per_s"] = sum(example.length for example in batch) / figures["seconds"]
     state = desk.replay.state()
     desk.recorder.record(session.step, records, figures, desk.store.add(update.computed), state.watermark)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import importlib
 import math
+import resource
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from tasks.trainer.errors import TrainerError
 from tasks.trainer.job import TrainJob
@@ -106,6 +111,17 @@ class Recorder:
         self.flush()
         for writer in self._writers:
             writer.close()
+
+
+def peak_memory_mb() -> float:
+    """Most memory this process has held so far, in MB: of the GPU if it uses one, else resident in main memory."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e6
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    # not ru_maxrss, which on Linux begins at the peak of the process that started this one
+    with Path("/proc/self/status").open(encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
 def step_batch_id(run_id: str, step: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.trainer.errors import TrainerError
-from tasks.trainer.metrics import Recorder, open_trackers
+from tasks.trainer.metrics import Recorder, open_trackers, peak_memory_mb
 from tests.trainer.conftest import RUN, config, make_job
 from warehouse import Warehouse
 
@@ -74,3 +74,11 @@ def test_tensorboard_files_are_always_written_and_a_warning_is_one_event(tmp_pat
     assert events == [{"stage": "train", "kind": "warning", "message": "step 1: odd"}]
     found = EventAccumulator(str(job.run_dir / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in found.Scalars("train/loss")] == [(1, 0.25)]
+
+
+def test_peak_memory_counts_what_was_held_and_given_back() -> None:
+    before = peak_memory_mb()
+    block = bytearray(b"x") * (300 << 20)
+    del block
+    assert before > 10
+    assert peak_memory_mb() > before + 100
