@@ -48,6 +48,8 @@ class Study(Section):
 
     title: str
     seeds: PositiveInt = 3
+    first_seed: int = Field(default=0, ge=0)
+    """A search for settings takes other seeds than the comparison that uses what it found."""
     overrides: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Fields of every arm's recipe to change; an arm's own overrides win over these."""
     arms: dict[str, Arm] = Field(min_length=1)
@@ -60,6 +62,10 @@ class Study(Section):
                 if name not in self.arms:
                     raise ValueError(f"group {group.title!r} names the arm {name!r}; there are {', '.join(self.arms)}")
         return self
+
+    def seed_numbers(self, seeds: int | None) -> range:
+        """The seeds of every arm: `seeds` of them instead of the study's own number."""
+        return range(self.first_seed, self.first_seed + (seeds or self.seeds))
 
     def config(self, arm: str, seed: int) -> configuration.RunConfig:
         """The configuration of one run."""
@@ -102,7 +108,7 @@ def study(study: str = "quick", seeds: int | None = None, arms: list[str] | None
     chosen = list(arms or definition.arms)
     if unknown := [arm for arm in chosen if arm not in definition.arms]:
         raise InvalidConfig(f"study {study!r} has no arm {unknown[0]!r}; it has {', '.join(definition.arms)}")
-    work = [(arm, seed) for seed in range(seeds or definition.seeds) for arm in chosen]
+    work = [(arm, seed) for seed in definition.seed_numbers(seeds) for arm in chosen]
     lines = [f"{arm} {seed}" for arm, seed in work]
     board = Board([*lines, "compare"], Publisher(get_run_context().flow_run.id, f"study {study}"), Log())  # type: ignore[union-attr]
     found: dict[str, list[str]] = {arm: [] for arm in chosen}

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from warehouse.errors import WarehouseBusy
+from warehouse.errors import StorageLost, WarehouseBusy, WarehouseMissing
 from warehouse.files import write_durably
 from warehouse.intents import DataFile, Intent, reach
 
@@ -82,6 +82,18 @@ def lock_file(folder: Path, name: str) -> Path:
     return folder / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"
 
 
+@contextmanager
+def _damage_explained(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise
+        raise StorageLost(
+            f"{folder / 'ledger.sqlite'} is damaged ({error}): restore it, or the whole folder, from a backup"
+        ) from error
+
+
 class FolderLedger:
     """The ledger of a warehouse in a folder; for processes of one machine."""
 
@@ -95,22 +107,27 @@ class FolderLedger:
             self._database = sqlite3.connect(
                 address, uri=True, timeout=30, isolation_level=None, check_same_thread=False
             )
+            with _damage_explained(folder):
+                made = self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
+            if made is None:  # its creator was killed, or is at it
+                raise WarehouseMissing(f"the warehouse at {folder} is empty: run the pipeline first")
             return
         for path in (self._refused, self._locks):
             path.mkdir(parents=True, exist_ok=True)
         self._database = sqlite3.connect(
             folder / "ledger.sqlite", timeout=30, isolation_level=None, check_same_thread=False
         )
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = NORMAL")
-        self._database.executescript(
-            """
-            CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-            CREATE TABLE IF NOT EXISTS batches (
-                batch_id TEXT PRIMARY KEY, run_id TEXT NOT NULL, snapshot INTEGER NOT NULL, files TEXT NOT NULL
-            ) WITHOUT ROWID;
-            """
-        )
+        with _damage_explained(folder):
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")
+            self._database.executescript(
+                """
+                CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+                CREATE TABLE IF NOT EXISTS batches (
+                    batch_id TEXT PRIMARY KEY, run_id TEXT NOT NULL, snapshot INTEGER NOT NULL, files TEXT NOT NULL
+                ) WITHOUT ROWID;
+                """
+            )
 
     def close(self) -> None:
         self._database.close()

@@ -58,6 +58,13 @@ def test_the_same_arm_and_seed_is_the_same_run_until_its_configuration_changes(t
     assert first != origin("rates", "slow", changed.config("slow", 0))
 
 
+def test_a_search_takes_other_seeds_than_the_comparison(tmp_path: Path) -> None:
+    text = SMALL.replace("seeds = 2", "seeds = 2\nfirst_seed = 100")
+    assert list(load(write(tmp_path, text)).seed_numbers(None)) == [100, 101]
+    assert list(load(write(tmp_path, text)).seed_numbers(1)) == [100]
+    assert list(load(write(tmp_path, SMALL)).seed_numbers(3)) == [0, 1, 2]
+
+
 def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownRecipe, match=r"no study 'nothing'.*known studies: "):
         load("nothing")

@@ -8,7 +8,7 @@ import pytest
 
 import warehouse
 from tests.warehouse.conftest import trajectories, trajectory
-from warehouse import InvalidRows, NewerSchema, UnknownTable, Warehouse, WarehouseBusy, WarehouseMissing
+from warehouse import InvalidRows, NewerSchema, StorageLost, UnknownTable, Warehouse, WarehouseBusy, WarehouseMissing
 from warehouse.verification import verify
 
 
@@ -157,6 +157,22 @@ def test_read_only_opening_never_creates(tmp_path: Path) -> None:
     with pytest.raises(WarehouseMissing):
         warehouse.open(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_warehouse_whose_creator_was_killed_is_empty_to_readers_and_made_by_the_next_writer(tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").touch()
+    with pytest.raises(WarehouseMissing, match="is empty: run the pipeline first"):
+        Warehouse.open(tmp_path, read_only=True)
+    with Warehouse.open(tmp_path) as store:
+        assert store.value("SELECT count(*) FROM trajectories") == 0
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_damaged_ledger_is_named_and_left_as_it_is(tmp_path: Path, read_only: bool) -> None:
+    (tmp_path / "ledger.sqlite").write_bytes(b"no database " * 400)
+    with pytest.raises(StorageLost, match=r"ledger\.sqlite is damaged .*restore it"):
+        Warehouse.open(tmp_path, read_only=read_only)
+    assert (tmp_path / "ledger.sqlite").read_bytes() == b"no database " * 400
 
 
 def test_a_newer_warehouse_is_refused_and_left_as_it_was(location: str) -> None:
