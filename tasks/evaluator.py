@@ -1,9 +1,9 @@
 """`python -m tasks.evaluator JOB.json`: evaluates a run's kept weights while the run still trains.
 
 The train stage starts it beside the rollout workers when `evaluate.during_training` is set. It follows the weights that
-the trainer publishes and does for each kept policy what the stage `evaluate` would do, with the lowest priority on the
-processor and no more processes than `sandbox.workers`; training never waits for it. When training ends it is stopped,
-and the stage samples what is missing.
+the trainer publishes and does for each kept policy what the stage `evaluate` would do, with a low priority and no more
+processes than `sandbox.workers`; training never waits for it. When training ends it is stopped, and the stage samples
+what is missing.
 
 Exit status: 0 stopped, 2 cannot go on (its last line says why), else a crash.
 """
@@ -34,8 +34,6 @@ from tasks.trainer.session import Stop
 from warehouse import Warehouse
 
 POLL_S = 1.0
-NICENESS = 15
-"""Added to the process's priority and inherited by its sandbox: evaluation takes what training leaves."""
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -77,7 +75,6 @@ def announce(context: Context, material: Material, candidate: Candidate) -> dict
 
 def main(argv: list[str]) -> int:
     """Follow the job of the file `argv[0]`."""
-    os.nice(NICENESS)
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
 

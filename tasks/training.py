@@ -20,6 +20,8 @@ from tasks.trainer import launch, weights
 from tasks.trainer.job import CountsFilter, TrainJob
 
 EVALUATOR = "tasks.evaluator"
+NICENESS = 15
+"""Added to the evaluator's priority from its first instruction and inherited by its sandbox: it takes what is left."""
 """Module of the process that evaluates kept weights while training goes on."""
 
 
@@ -40,7 +42,7 @@ def body(context: Context) -> dict[str, Any]:
     """Train to the last step, resuming from the newest complete checkpoint of this run."""
     job = make_job(context)
     job_file = job.write(job.run_dir / "job.json")
-    beside = {"evaluator": [sys.executable, "-m", EVALUATOR, str(job_file)]} if _evaluates(context) else {}
+    beside = {"evaluator": evaluator_command(job_file)} if context.config.evaluate.during_training else {}
     secrets = context.warehouse.place.credentials()
     launch.run_training(job_file, _relay(context), beside=beside, secrets=secrets)
     kept = weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
@@ -53,8 +55,9 @@ def body(context: Context) -> dict[str, Any]:
     }
 
 
-def _evaluates(context: Context) -> bool:
-    return context.config.evaluate.during_training
+def evaluator_command(job_file: Path) -> list[str]:
+    """What starts the evaluator of a job."""
+    return ["nice", "-n", str(NICENESS), sys.executable, "-m", EVALUATOR, str(job_file)]
 
 
 def _relay(context: Context) -> Callable[[dict[str, Any]], None]:

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,8 +40,7 @@ def test_it_draws_what_the_stage_draws_and_leaves_the_stage_nothing_to_do(
     finished: Lab, unevaluated: tuple[Lab, Path]
 ) -> None:
     lab, job = unevaluated
-    command = [sys.executable, "-m", "tasks.evaluator", str(job)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(training.evaluator_command(job), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     lines = [json.loads(process.stdout.readline()) for _ in range(3)]
     niceness = os.getpriority(os.PRIO_PROCESS, process.pid)
@@ -55,8 +53,9 @@ def test_it_draws_what_the_stage_draws_and_leaves_the_stage_nothing_to_do(
 
 
 def test_it_ends_with_the_process_that_started_it(unevaluated: tuple[Lab, Path]) -> None:
-    command = [sys.executable, "-m", "tasks.evaluator", str(unevaluated[1])]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        training.evaluator_command(unevaluated[1]), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(60) == 0
