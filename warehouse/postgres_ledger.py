@@ -58,7 +58,13 @@ class PostgresLedger:
 
     def _connect(self) -> psycopg.Connection[Any]:
         try:
-            connection = psycopg.connect(self._address, password=self._password, autocommit=True, connect_timeout=10)
+            connection = psycopg.connect(
+                self._address,
+                password=self._password,
+                autocommit=True,
+                connect_timeout=10,
+                client_encoding="utf8",  # without it a database in SQL_ASCII answers in bytes
+            )
             connection.execute(_FORGET_THE_DEAD)
             return connection
         except psycopg.OperationalError as error:

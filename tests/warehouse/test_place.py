@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tests.warehouse.conftest import GUARDED, trajectories
+from tests.warehouse.conftest import GUARDED, trajectories, trajectory
 from warehouse import StorageLost, UnsafeStorage, Warehouse, WarehouseError
 from warehouse.place import file_system, parse, refuse_network_folder
 from warehouse.postgres_ledger import PostgresLedger
@@ -131,3 +131,16 @@ def test_the_server_notices_within_a_minute_that_a_lock_holder_has_vanished(post
             }
             session.close()
     assert figures["idle"] + figures["interval"] * figures["count"] <= 60
+
+
+@pytest.mark.postgres
+def test_a_database_without_an_encoding_serves_as_any_other(postgres: str, tmp_path: Path) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    location = f"{postgres.removesuffix('/postgres')}/plain?schema=spo&data={tmp_path}"
+    with Warehouse.open(location) as store:
+        store.append("b", {"trajectories": [trajectory("t", text="größer")]}, run_id="r")
+    with Warehouse.open(location) as store:
+        assert store.value("SELECT text FROM trajectories") == "größer"
