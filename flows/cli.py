@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from datetime import datetime
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -140,6 +141,8 @@ def _table(rows: list[dict[str, Any]], limit: int) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="seconds")
     text = "" if value is None else str(value)
     return text if len(text) <= 200 else text[:197] + "..."
 
