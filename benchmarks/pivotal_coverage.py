@@ -19,7 +19,7 @@ from typing import Any
 from tasks import material as materials
 from tasks import runs
 from tasks.estimators import beta_interval, difference_p_value
-from tasks.material import REFERENCE_BEHAVIOUR
+from tasks.evidence import REFERENCE_BEHAVIOUR
 from tasks.rollout import Assignment, Sampler
 from tasks.stage import Context
 from warehouse import Warehouse

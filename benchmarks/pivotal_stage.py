@@ -21,6 +21,7 @@ from typing import Any
 from tasks import config, pivotal, runs
 from tasks import material as materials
 from tasks.estimators import difference_p_value
+from tasks.evidence import REFERENCE_BEHAVIOUR
 from tasks.pivotal_search import Ledger, Rule, examine
 from tasks.stage import Context, run_stage
 from warehouse import Warehouse
@@ -79,7 +80,7 @@ def search(home: Path, most: int, *, at_once: bool) -> tuple[float, float, int, 
         searches = planned.searches[:most]
         ledger, rule = Ledger(), Rule.from_config(context.config.pivotal, difference_p_value)
         groups = [searches] if at_once else [[one] for one in searches]
-        with materials.open_sampler(context, material.reference, materials.REFERENCE_BEHAVIOUR) as sampler:
+        with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
             began = time.monotonic(), time.process_time()
             paid = sum(
                 pivotal.advance(context, material, pivotal.Plan(group, planned.tokens), ledger, rule, sampler)

@@ -146,7 +146,7 @@ def sample_reference(context: Context, material: Material) -> int:
                 unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
                 counts = materials.evidence(context, material, judged)
                 batch = {"reference_counts": counts, **tables(judged)}
-                context.warehouse.append(prefix + unit, batch, run_id=context.run_id)
+                context.warehouse.append(materials.unspoilt(context, prefix + unit), batch, run_id=context.run_id)
     return done
 
 

@@ -13,14 +13,12 @@ from tasks.config import BehaviourConfig
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.randomness import derived_seed
+from tasks.evidence import own_rollouts, reference_counts, reference_sampling
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem, Split
 from tasks.problems.prompt import template_for
-from tasks.rollout import Assignment, Judged, KnownVerdicts, Sampler, sampling_label
+from tasks.rollout import Assignment, Judged, KnownVerdicts, Sampler
 from tasks.stage import Context, StageError
-
-REFERENCE_BEHAVIOUR = BehaviourConfig(weights="reference", temperature=(1.0, 1.0), top_p=1.0)
-"""pi_0 itself: temperature 1, the whole vocabulary. Anything else estimates another policy's value."""
 
 MOST_UNSCORED = 0.1
 """Share of a batch that may stay without verdict because of the sandbox itself."""
@@ -31,7 +29,8 @@ UNSCORED = (
 )
 COUNTS = (
     "SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts "
-    "WHERE reference = ? AND sampling = ? AND template_id = ? AND list_contains(?, suite_hash) GROUP BY problem_id"
+    "WHERE reference = ? AND sampling = ? AND template_id = ? AND list_contains(?, suite_hash) "
+    "AND NOT starts_with(batch_id, ?) GROUP BY problem_id"
 )
 
 
@@ -106,13 +105,17 @@ class SandboxFailing(StageError):
 
 def sampling(context: Context) -> str:
     """Label of Q0's way of sampling, part of the identity of its counts."""
-    return sampling_label(REFERENCE_BEHAVIOUR, context.config.engine.max_response_tokens)
+    return reference_sampling(context.config.engine.max_response_tokens)
 
 
 def counts(context: Context, material: Material) -> dict[str, tuple[int, int]]:
-    """Samples and successes of pi_0 per problem so far, over all runs; (0, 0) where there are none."""
+    """Samples and successes of pi_0 per problem so far, over all runs, without what this run's own workers drew.
+
+    (0, 0) where there are none.
+    """
     found: dict[str, tuple[int, int]] = dict.fromkeys(material.prompts, (0, 0))
-    parameters = [material.policy_id, sampling(context), material.template_id, material.suites]
+    own = own_rollouts(context.run_id)
+    parameters = [material.policy_id, sampling(context), material.template_id, material.suites, own]
     for row in context.warehouse.rows(COUNTS, parameters):
         if row["problem_id"] in found:
             found[row["problem_id"]] = (int(row["n"]), int(row["k"]))
@@ -120,34 +123,13 @@ def counts(context: Context, material: Material) -> dict[str, tuple[int, int]]:
 
 
 def evidence(context: Context, material: Material, judged: Iterable[Judged]) -> list[dict[str, Any]]:
-    """Rows of `reference_counts` for what was drawn from pi_0 itself: nothing for other weights or other sampling.
-
-    Every stage appends them with its samples, in one batch, so that all of them sharpen the soft values.
-    """
-    tally: dict[tuple[str, str], list[int]] = {}
-    for item in judged:
-        row = item.row
-        if row["reward"] is not None and _of_reference(row, context, material):
-            n_k = tally.setdefault((row["problem_id"], row["suite_hash"]), [0, 0])
-            n_k[0] += 1
-            n_k[1] += row["reward"] == 0
-    return [
-        {
-            "problem_id": problem_id,
-            "reference": material.policy_id,
-            "sampling": sampling(context),
-            "template_id": material.template_id,
-            "suite_hash": suite_hash,
-            "n": n,
-            "k": k,
-        }
-        for (problem_id, suite_hash), (n, k) in tally.items()
-    ]
-
-
-def _of_reference(row: dict[str, Any], context: Context, material: Material) -> bool:
-    sampled = (row["policy_start"], row["temperature"], row["top_p"], row["max_response_tokens"], row["prefix_tokens"])
-    return sampled == (material.policy_id, 1.0, 1.0, context.config.engine.max_response_tokens, 0)
+    """Rows of `reference_counts` for those of the samples that were drawn from pi_0 in Q0's way."""
+    return reference_counts(
+        judged,
+        reference=material.policy_id,
+        template_id=material.template_id,
+        max_response_tokens=context.config.engine.max_response_tokens,
+    )
 
 
 @contextmanager
@@ -189,3 +171,13 @@ def scored(judged: Iterable[Judged]) -> list[Judged]:
 def shards(problem_ids: Sequence[str], size: int) -> list[list[str]]:
     """`problem_ids` in order, `size` at a time."""
     return [list(problem_ids[start : start + size]) for start in range(0, len(problem_ids), size)]
+
+
+def unspoilt(context: Context, batch_id: str) -> str:
+    """The batch id, or one with a number behind it while batches of that name are quarantined: what was put aside is
+    drawn again, and could not be appended under its old name."""
+    name, number = batch_id, 0
+    while context.warehouse.value("SELECT count(*) FROM quarantine WHERE bad_batch_id = ?", [name]):
+        number += 1
+        name = f"{batch_id}/again-{number}"
+    return name

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from tasks import material as materials
 from tasks.engines import checkpoint as checkpoints
 from tasks.estimators import difference_p_value
-from tasks.material import REFERENCE_BEHAVIOUR, Material, SandboxFailing, counts, sampling
+from tasks.evidence import REFERENCE_BEHAVIOUR
+from tasks.material import Material, SandboxFailing, counts, sampling
 from tasks.pivotal_search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
 from tasks.rollout import Assignment, Sampler, tables
 from tasks.stage import Context, Stage
@@ -174,7 +175,7 @@ def _estimate(
         }
         for node, (n, k) in zip(nodes, tally, strict=True)
     ]
-    batch = f"pivotal/{material.policy_id}/{unit}"
+    batch = materials.unspoilt(context, f"pivotal/{material.policy_id}/{unit}")
     context.warehouse.append(batch, {"token_values": rows, **tables(judged)}, run_id=context.run_id)
     for node, (n, k) in zip(nodes, tally, strict=True):
         ledger.absorb(node.prefix, n, k)

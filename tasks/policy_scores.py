@@ -118,7 +118,7 @@ def _append(
     verdicts = [item.verdict_row for item in judged if item.verdict_row is not None]
     work = [(a.prompt_id, a.problem.suite_hash, context.config.evaluate.samples, a.n) for a in asked]
     unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
-    batch = f"eval/{candidate.policy_id}/{label}/{unit}"
+    batch = materials.unspoilt(context, f"eval/{candidate.policy_id}/{label}/{unit}")
     counts = materials.evidence(context, material, judged)
     context.warehouse.append(
         batch, {"eval_samples": rows, "verdicts": verdicts, "reference_counts": counts}, run_id=context.run_id

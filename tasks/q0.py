@@ -16,7 +16,8 @@ from tasks import allocation, runs
 from tasks import material as materials
 from tasks.allocation import Plan
 from tasks.estimators import Counts, soft_value_interval
-from tasks.material import REFERENCE_BEHAVIOUR, UNSCORED, Material, counts, sampling
+from tasks.evidence import REFERENCE_BEHAVIOUR
+from tasks.material import UNSCORED, Material, counts, sampling
 from tasks.rollout import Judged, Progress, Sampler, tables
 from tasks.stage import Context, Draw, Stage
 
@@ -94,7 +95,8 @@ def _append(context: Context, material: Material, work: list[tuple[str, int, int
     suites = [material.prompts[p].problem.suite_hash for p, _, _ in work]
     unit = hashlib.sha256(repr([work, suites, material.template_id]).encode()).hexdigest()[:24]
     rows = {"reference_counts": materials.evidence(context, material, judged), **tables(judged)}
-    context.warehouse.append(_prefix(context, material) + unit, rows, run_id=context.run_id)
+    batch = materials.unspoilt(context, _prefix(context, material) + unit)
+    context.warehouse.append(batch, rows, run_id=context.run_id)
 
 
 def _manifest(context: Context, material: Material, before: dict[str, Counts], sampled: int) -> dict[str, Any]:

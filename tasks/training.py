@@ -20,9 +20,9 @@ from tasks.trainer import launch, weights
 from tasks.trainer.job import CountsFilter, TrainJob
 
 EVALUATOR = "tasks.evaluator"
+"""Module of the process that evaluates kept weights while training goes on."""
 NICENESS = 15
 """Added to the evaluator's priority from its first instruction and inherited by its sandbox: it takes what is left."""
-"""Module of the process that evaluates kept weights while training goes on."""
 
 
 def inputs(context: Context) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.canary import check_drift
 from tasks.engines.protocol import EngineError
+from tasks.evidence import own_rollouts, reference_counts
 from tasks.problems.prompt import template_for
 from tasks.rollout import Judged, KnownVerdicts, Sampler, tables
 from tasks.trainer import weights
@@ -114,7 +115,8 @@ class Worker:
             "passed": sum(item.row["reward"] == 0 for item in judged),
             "seconds": {part: round(value, 3) for part, value in asdict(self.seconds).items()},
         }
-        self.warehouse.append(name, tables(judged) | self.records(figures), run_id=self.job.run_id)
+        rows = tables(judged) | self.records(figures) | {"reference_counts": self.evidence(judged)}
+        self.warehouse.append(name, rows, run_id=self.job.run_id)
         self.seconds, self.drifts = Seconds(), {}
         self.report(figures)
         if any(item.row["verdict"] == Verdict.infra for item in judged):
@@ -131,6 +133,13 @@ class Worker:
         self.seconds.sample = self.sampler.sampling_s - before
         self.seconds.judge = time.monotonic() - began - self.seconds.sample
         return judged
+
+    def evidence(self, judged: list[Judged]) -> list[dict[str, Any]]:
+        """What the batch says of Q0: counts of what was drawn from pi_0 in Q0's way, for later runs."""
+        counts, limit = self.job.counts, self.job.config.engine.max_response_tokens
+        return reference_counts(
+            judged, reference=counts.reference, template_id=counts.template_id, max_response_tokens=limit
+        )
 
     def records(self, figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """The rows that describe a batch: an event, and how far the engine was from the trainer."""
@@ -152,7 +161,7 @@ class Worker:
 
 def batch_id(run_id: str, index: int, sequence: int | None = None) -> str:
     """Batch id of a worker's batch; without `sequence` the prefix of all of them."""
-    return f"rollout/{run_id}/{index}/" + ("" if sequence is None else f"{sequence:08d}")
+    return f"{own_rollouts(run_id)}{index}/" + ("" if sequence is None else f"{sequence:08d}")
 
 
 def canary_drift(sampler: Sampler, published: weights.Published, job: TrainJob) -> float:

@@ -162,6 +162,23 @@ def test_q0_broken_in_the_middle_repeats_nothing_and_loses_nothing(
     assert kept == first
 
 
+def test_samples_put_into_quarantine_are_drawn_again(with_models: Lab) -> None:
+    lab = with_models
+    run_id = lab.start("spoilt")
+    lab.run(run_id, "prepare", "q0")
+    before = lab.value("SELECT string_agg(trajectory_id, ',' ORDER BY trajectory_id) FROM trajectories")
+    for _ in range(2):
+        batch = lab.value("SELECT max(batch_id) FROM reference_counts")
+        with lab.store() as store:
+            store.append(
+                f"quarantine/{batch}", {"quarantine": [{"bad_batch_id": batch, "reason": "a test"}]}, run_id=run_id
+            )
+        assert lab.value("SELECT sum(n) FROM reference_counts") == (PROBLEMS - 2) * SAMPLES
+        assert lab.run(run_id, "q0", force=True)["q0"].rows == 2 * SAMPLES
+        assert lab.value("SELECT sum(n) FROM reference_counts") == PROBLEMS * SAMPLES
+    assert lab.value("SELECT string_agg(trajectory_id, ',' ORDER BY trajectory_id) FROM trajectories") == before
+
+
 def test_a_stage_whose_input_is_missing_says_what_to_run(with_models: Lab) -> None:
     run_id = with_models.start("hasty")
     with pytest.raises(StageInputMissing, match="spo/prepare"):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from flows.settings import STAGES
+from tasks import material as materials
+from tasks import runs
+from tasks.stage import Context
 from tests.stages.conftest import Lab
 
 OVERRIDES: dict[str, Any] = {
@@ -53,3 +58,15 @@ def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[La
         assert found[step, "value_loss"] > 0
         assert {(step, "explained_variance"), (step, "entropy"), (step, "kl")} <= set(found)
     assert abs(found[1, "kl"]) == 0
+
+
+def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained: tuple[Lab, str]) -> None:
+    lab, run_id = trained
+    assert lab.value(f"SELECT sum(n) FROM reference_counts WHERE starts_with(batch_id, 'rollout/{run_id}/')") == 8
+    assert all(result.skipped for result in lab.run(run_id, *STAGES[: STAGES.index("train") + 1]).values())
+    with lab.store() as store:
+        for asking, known in ((run_id, 6 * 24), ("later", 6 * 24 + 8)):
+            context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
+            material = materials.load(context, "train")
+            counts = materials.counts(replace(context, run_id=asking), material)
+            assert sum(n for n, _ in counts.values()) == known
