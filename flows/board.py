@@ -85,6 +85,7 @@ class Board:
         line = self.lines[stage]
         line.state, line.note, line.remaining_s = state, note, None
         line.seconds = time.monotonic() - self._started.get(stage, time.monotonic())
+        line.rate = line.done / line.seconds if line.seconds > 0 else 0.0
         self.log(f"{stage}: {state} in {duration(line.seconds)}; {note}")
         self._push(force=True)
 
@@ -92,7 +93,16 @@ class Board:
         now = time.monotonic()
         if force or now - self._published >= PUBLISH_EVERY_S:
             self._published = now
-            self._publish([asdict(line) for line in self.lines.values()])
+            self._publish([_row(line) for line in self.lines.values()])
+
+
+def _row(line: Line) -> dict[str, Any]:
+    """The line as a row of the table, with figures that a person can read."""
+    return asdict(line) | {
+        "rate": float(f"{line.rate:.3g}"),
+        "seconds": round(line.seconds, 1),
+        "remaining_s": None if line.remaining_s is None else round(line.remaining_s, 1),
+    }
 
 
 class OneLine:
@@ -204,9 +214,10 @@ def shard(note: str) -> str | None:
 
 def describe(line: Line) -> str:
     """One log line: `q0: 800/6400 samples, 53.1/s, 1 min 45 s left`."""
+    rate = f", {line.rate:.1f}/s" if line.rate else ""
     left = "" if line.remaining_s is None else f", {duration(line.remaining_s)} left"
     note = f" ({line.note})" if line.note else ""
-    return f"{line.stage}: {line.done}/{line.total} {line.unit}, {line.rate:.1f}/s{left}{note}"
+    return f"{line.stage}: {line.done}/{line.total} {line.unit}{rate}{left}{note}"
 
 
 def duration(seconds: float) -> str:

@@ -58,6 +58,20 @@ def test_the_end_of_a_stage_is_published_at_once_and_logged(clock: list[float]) 
     assert logged == ["q0: skipped in 0.1 s; done before"]
 
 
+def test_an_ended_stage_shows_its_mean_rate_and_figures_for_people(clock: list[float]) -> None:
+    published: list[Any] = []
+    logged: list[str] = []
+    board = make(published, logged)
+    board.start("q0")
+    clock[0] += 2
+    board.progress("q0", 10, 70, "samples", "")
+    clock[0] += 1.00049
+    board.progress("q0", 70, 70, "samples", "")
+    board.end("q0", "done", "70 samples")
+    assert (published[-1][0]["rate"], published[-1][0]["seconds"]) == (23.3, 3.0)
+    assert logged[0] == "q0: 10/70 samples"
+
+
 def test_publishing_is_throttled(clock: list[float]) -> None:
     published: list[Any] = []
     board = make(published, [])
