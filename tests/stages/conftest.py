@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 from flows.pipeline import MODULES
 from flows.settings import STAGES
+from sandbox import Judge, Judgement, Submission
 from tasks import config, runs
 from tasks.stage import Context, StageResult, run_stage
 from warehouse import Warehouse
@@ -51,6 +52,31 @@ class Lab:
         """First value of a query."""
         with self.store() as store:
             return store.value(sql)
+
+
+@contextmanager
+def judge_broken_at(call: int) -> Iterator[None]:
+    """Judging fails at its n-th call from now on, as when the machine goes away; expects that it did."""
+    judge_stream, calls = Judge.judge_stream, 0
+
+    def failing(self: Judge, submissions: Iterable[Submission]) -> Iterator[Judgement]:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise OSError("the machine went away")
+        return judge_stream(self, submissions)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Judge, "judge_stream", failing)
+        with pytest.raises(OSError, match="went away"):
+            yield
+
+
+def trained_with(lab: Lab, overrides: dict[str, Any]) -> tuple[Lab, str]:
+    """The lab after another run in it, up to training; that run's name."""
+    run_id = lab.start("trained", overrides)
+    lab.run(run_id, *STAGES[: STAGES.index("train") + 1])
+    return lab, run_id
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 
 from tasks import other_models
 from tasks.other_models import Answer, OtherModelError, Question
-from tests.stages.conftest import Lab
+from tests.stages.conftest import Lab, judge_broken_at
 
 ONLY_FILES = {"corpus.reference_samples": 0, "corpus.sources": ["other_model"], "corpus.reference_logprobs": False}
 VERDICTS = "SELECT count(*) FROM verdicts"
@@ -213,25 +213,11 @@ def test_log_probabilities_of_what_training_drew_from_the_corpus_were_computed_o
     assert finished.value("SELECT count(*) - count(DISTINCT (trajectory_id, fingerprint)) FROM reference_logprobs") == 0
 
 
-def test_adaptive_q0_broken_in_the_middle_repeats_no_sample_and_keeps_the_total(
-    with_models: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sandbox import Judge
-
-    lab, judge_stream, calls = with_models, Judge.judge_stream, 0
-
-    def failing(self: Judge, submissions: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == 6:
-            raise OSError("the machine went away")
-        return judge_stream(self, submissions)  # type: ignore[arg-type]
-
+def test_adaptive_q0_broken_in_the_middle_repeats_no_sample_and_keeps_the_total(with_models: Lab) -> None:
+    lab = with_models
     run_id = prepared(lab, {"q0.adaptive": True, "q0.narrow_nats": 1e-6})
-    with monkeypatch.context() as patch:
-        patch.setattr(Judge, "judge_stream", failing)
-        with pytest.raises(OSError, match="went away"):
-            lab.run(run_id, "q0")
+    with judge_broken_at(6):
+        lab.run(run_id, "q0")
     known = lab.value("SELECT sum(n) FROM reference_counts")
     assert 0 < known < 6 * 24
     assert lab.run(run_id, "q0")["q0"].rows == 6 * 24 - known

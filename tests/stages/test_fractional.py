@@ -16,7 +16,7 @@ from tasks.stage import Context
 from tasks.trainer.examples import Examples
 from tasks.trainer.values import prompt_values
 from tasks.training import make_job
-from tests.stages.conftest import Lab
+from tests.stages.conftest import Lab, trained_with
 
 pytestmark = pytest.mark.slow  # every test of every program, endless loops included
 
@@ -31,10 +31,7 @@ PARTIAL = "reward = -1 AND tests_passed BETWEEN 1 AND tests_total - 1"
 @pytest.fixture
 def trained(copied: Callable[[], Lab]) -> tuple[Lab, str]:
     """A home with a finished binary run, and a run with fractional rewards trained after it."""
-    lab = copied()
-    run_id = lab.start("fractional", OVERRIDES)
-    lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
-    return lab, run_id
+    return trained_with(copied(), OVERRIDES)
 
 
 def test_fractional_rewards_reach_the_objectives_from_programs_judged_by_every_test(trained: tuple[Lab, str]) -> None:

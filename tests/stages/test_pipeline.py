@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import Judge
 from tasks.stage import StageInputMissing
-from tests.stages.conftest import Lab
+from tests.stages.conftest import Lab, judge_broken_at
 
 PROBLEMS, SAMPLES, EVALUATED, EVALUATION_SAMPLES = 6, 24, 4, 10
 
@@ -130,24 +129,12 @@ def test_a_higher_target_samples_only_the_difference(copied: Callable[[], Lab]) 
     )
 
 
-def test_q0_broken_in_the_middle_repeats_nothing_and_loses_nothing(
-    with_models: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab, judge_stream, calls = with_models, Judge.judge_stream, 0
-
-    def failing(self: Judge, submissions: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            raise OSError("the machine went away")
-        return judge_stream(self, submissions)  # type: ignore[arg-type]
-
+def test_q0_broken_in_the_middle_repeats_nothing_and_loses_nothing(with_models: Lab) -> None:
+    lab = with_models
     run_id = lab.start("broken")
     lab.run(run_id, "prepare")
-    with monkeypatch.context() as patch:
-        patch.setattr(Judge, "judge_stream", failing)
-        with pytest.raises(OSError, match="went away"):
-            lab.run(run_id, "q0")
+    with judge_broken_at(2):
+        lab.run(run_id, "q0")
     assert lab.value("SELECT sum(n) FROM reference_counts") == 2 * SAMPLES
     first = lab.value("SELECT string_agg(trajectory_id, ',' ORDER BY trajectory_id) FROM trajectories")
     assert lab.value("SELECT count(*) FROM run_events WHERE kind = 'failed' AND stage = 'q0'") == 1

@@ -12,7 +12,7 @@ from flows.settings import STAGES
 from tasks import material as materials
 from tasks import runs
 from tasks.stage import Context
-from tests.stages.conftest import Lab
+from tests.stages.conftest import Lab, trained_with
 
 OVERRIDES: dict[str, Any] = {
     "train": {
@@ -38,10 +38,7 @@ JOIN trajectories t USING (trajectory_id) JOIN policies p
 @pytest.fixture
 def trained(copied: Callable[[], Lab]) -> tuple[Lab, str]:
     """A home with a PPO run trained by the stages."""
-    lab = copied()
-    run_id = lab.start("ppo", OVERRIDES)
-    lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
-    return lab, run_id
+    return trained_with(copied(), OVERRIDES)
 
 
 def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[Lab, str]) -> None:
