@@ -102,21 +102,23 @@ def test_the_same_run_again_skips_every_stage(copied: Callable[[], Lab]) -> None
 def test_a_second_run_samples_no_q0_judges_nothing_known_and_learns_from_the_first(copied: Callable[[], Lab]) -> None:
     lab = copied()
     verdicts = lab.value("SELECT count(*) FROM verdicts")
-    results = lab.run(lab.start("second", {"corpus.near_duplicates": 1}), "prepare", "q0", "corpus")
+    everything = {"corpus.near_duplicates": 1, "corpus.correct_only": False, "corpus.per_problem": 1000}
+    run_id = lab.start("second", everything)  # the miniature policy may have written nothing correct
+    results = lab.run(run_id, "prepare", "q0", "corpus")
     assert results["q0"].skipped
     assert not results["corpus"].skipped
     assert not any(results["corpus"].manifest["added"].values())
     assert lab.value("SELECT count(*) FROM verdicts") == verdicts
-    online_correct = lab.value(
-        "SELECT count(DISTINCT normal_hash) FROM trajectories WHERE source = 'online' AND reward = 0"
+    different = "count(DISTINCT (t.problem_id, t.normal_hash, t.reward))"
+    found = lab.value(
+        f"SELECT {different} FROM corpus c JOIN trajectories t USING (trajectory_id) "
+        f"WHERE c.run_id = '{run_id}' AND c.source = 'prior_spo' AND t.run_id = 'micro-1' AND t.source = 'online'"
     )
-    if online_correct:
-        selectable = lab.value(
-            "SELECT count(*) FROM trajectories o WHERE source = 'online' AND reward = 0 AND NOT EXISTS (SELECT 1 FROM "
-            "trajectories t WHERE t.source IN ('reference', 'human') AND t.normal_hash = o.normal_hash "
-            "AND t.problem_id = o.problem_id AND t.reward = 0)"
-        )
-        assert (results["corpus"].manifest["per_source"].get("prior_spo", 0) > 0) or selectable == 0
+    written = lab.value(
+        f"SELECT {different} FROM trajectories t WHERE source = 'online' AND reward IS NOT NULL "
+        "AND (problem_id, normal_hash) NOT IN (SELECT (problem_id, normal_hash) FROM trajectories WHERE source = 'human')"
+    )
+    assert found == results["corpus"].manifest["per_source"]["prior_spo"] == written > 0
 
 
 def test_a_higher_target_samples_only_the_difference(copied: Callable[[], Lab]) -> None:
