@@ -116,7 +116,8 @@ def test_a_second_run_samples_no_q0_judges_nothing_known_and_learns_from_the_fir
     )
     written = lab.value(
         f"SELECT {different} FROM trajectories t WHERE source = 'online' AND reward IS NOT NULL "
-        "AND (problem_id, normal_hash) NOT IN (SELECT (problem_id, normal_hash) FROM trajectories WHERE source = 'human')"
+        "AND (problem_id, normal_hash) NOT IN "
+        "(SELECT (problem_id, normal_hash) FROM trajectories WHERE source = 'human')"
     )
     assert found == results["corpus"].manifest["per_source"]["prior_spo"] == written > 0
 
