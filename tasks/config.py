@@ -202,6 +202,9 @@ class Q0Config(Section):
     """Prompts that stay without one success: `drop` them from training, or `keep` them with `prior`."""
     prior: float = 0.5
     """Pseudo-successes added to kept prompts without a success (Jeffreys); half a success in n + 1 samples."""
+    count_rollouts: bool = True
+    """Use what other runs' rollout workers drew from pi_0 in Q0's way, too. Off where runs are compared: a later run's
+    samples would change what an earlier one is trained on when it is resumed."""
 
 
 class OtherModelConfig(Section):

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tasks.config import BehaviourConfig
+from tasks.config import BehaviourConfig, Q0Config
 from tasks.rollout import Judged, sampling_label
 
 REFERENCE_BEHAVIOUR = BehaviourConfig(weights="reference", temperature=(1.0, 1.0), top_p=1.0)
 """pi_0 itself (section 3.1.3): temperature 1, the whole vocabulary. Anything else estimates another policy's value."""
+
+ROLLOUTS = "rollout/"
+"""Prefix of the batches of all rollout workers."""
 
 
 def reference_sampling(max_response_tokens: int) -> str:
@@ -50,6 +53,11 @@ def reference_counts(
     ]
 
 
-def own_rollouts(run_id: str) -> str:
+def rollout_batches(run_id: str) -> str:
     """Prefix of the batches that the rollout workers of a run append."""
-    return f"rollout/{run_id}/"
+    return f"{ROLLOUTS}{run_id}/"
+
+
+def not_counted(q0: Q0Config, run_id: str) -> str:
+    """Prefix of the batches whose counts the run does not use: its own workers', or all workers'."""
+    return rollout_batches(run_id) if q0.count_rollouts else ROLLOUTS

@@ -13,7 +13,7 @@ from tasks.config import BehaviourConfig
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.randomness import derived_seed
-from tasks.evidence import own_rollouts, reference_counts, reference_sampling
+from tasks.evidence import not_counted, reference_counts, reference_sampling
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem, Split
 from tasks.problems.prompt import template_for
@@ -114,8 +114,8 @@ def counts(context: Context, material: Material) -> dict[str, tuple[int, int]]:
     (0, 0) where there are none.
     """
     found: dict[str, tuple[int, int]] = dict.fromkeys(material.prompts, (0, 0))
-    own = own_rollouts(context.run_id)
-    parameters = [material.policy_id, sampling(context), material.template_id, material.suites, own]
+    left_out = not_counted(context.config.q0, context.run_id)
+    parameters = [material.policy_id, sampling(context), material.template_id, material.suites, left_out]
     for row in context.warehouse.rows(COUNTS, parameters):
         if row["problem_id"] in found:
             found[row["problem_id"]] = (int(row["n"]), int(row["k"]))

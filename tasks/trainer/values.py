@@ -6,15 +6,15 @@ import json
 import math
 
 from tasks.estimators import soft_value
-from tasks.evidence import own_rollouts
+from tasks.evidence import not_counted
 from tasks.trainer import atomic
 from tasks.trainer.errors import MissingReferenceValues
 from tasks.trainer.job import TrainJob
 from warehouse import Warehouse
 
 COUNTS = """
--- How often did pi_0 solve each training problem, over all runs, with the problem's present tests? What this run's own
--- workers drew is left out.
+-- How often did pi_0 solve each training problem, over all runs, with the problem's present tests? What rollout
+-- workers drew is left out for their own run, or for all.
 SELECT problem_id, sum(n) AS n, sum(k) AS k
 FROM reference_counts
 WHERE reference = ? AND sampling = ? AND template_id = ? AND NOT starts_with(batch_id, ?)
@@ -67,8 +67,8 @@ def smoothed_value(n: int, k: int, job: TrainJob) -> float | None:
 
 
 def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
-    own = own_rollouts(job.run_id)
-    key = (job.counts.reference, job.counts.sampling, job.counts.template_id, own, job.problems_batch)
+    left_out = not_counted(job.config.q0, job.run_id)
+    key = (job.counts.reference, job.counts.sampling, job.counts.template_id, left_out, job.problems_batch)
     found = {str(row["problem_id"]): (int(row["n"]), int(row["k"])) for row in warehouse.rows(COUNTS, key)}
     values = {problem: smoothed_value(n, k, job) for problem, (n, k) in found.items() if n > 0}
     return {problem: value for problem, value in values.items() if value is not None}

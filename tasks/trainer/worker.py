@@ -25,7 +25,7 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.canary import check_drift
 from tasks.engines.protocol import EngineError
-from tasks.evidence import own_rollouts, reference_counts
+from tasks.evidence import reference_counts, rollout_batches
 from tasks.problems.prompt import template_for
 from tasks.rollout import Judged, KnownVerdicts, Sampler, tables
 from tasks.trainer import weights
@@ -161,7 +161,7 @@ class Worker:
 
 def batch_id(run_id: str, index: int, sequence: int | None = None) -> str:
     """Batch id of a worker's batch; without `sequence` the prefix of all of them."""
-    return f"{own_rollouts(run_id)}{index}/" + ("" if sequence is None else f"{sequence:08d}")
+    return f"{rollout_batches(run_id)}{index}/" + ("" if sequence is None else f"{sequence:08d}")
 
 
 def canary_drift(sampler: Sampler, published: weights.Published, job: TrainJob) -> float:

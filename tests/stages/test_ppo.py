@@ -67,3 +67,8 @@ def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained
             material = materials.load(context, "train")
             counts = materials.counts(replace(context, run_id=asking), material)
             assert sum(n for n, _ in counts.values()) == known
+        isolated = context.config.model_copy(
+            update={"q0": context.config.q0.model_copy(update={"count_rollouts": False})}
+        )
+        counts = materials.counts(replace(context, run_id="later", config=isolated), material)
+        assert sum(n for n, _ in counts.values()) == 6 * 24
