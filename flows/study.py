@@ -111,15 +111,17 @@ def study(study: str = "quick", seeds: int | None = None, arms: list[str] | None
     work = [(arm, seed) for seed in definition.seed_numbers(seeds) for arm in chosen]
     lines = [f"{arm} {seed}" for arm, seed in work]
     board = Board([*lines, "compare"], Publisher(get_run_context().flow_run.id, f"study {study}"), Log())  # type: ignore[union-attr]
-    found: dict[str, list[str]] = {arm: [] for arm in chosen}
+    found: dict[str, dict[int, str]] = {arm: {} for arm in chosen}
+    stopped: dict[str, list[int]] = {arm: [] for arm in chosen}
     failed: list[str] = []
     for line, (arm, seed) in zip(lines, work, strict=True):
         run_id = _run(study, arm, definition.config(arm, seed))
         if _one(board, line, run_id):
-            found[arm].append(run_id)
+            found[arm][seed] = run_id
         else:
+            stopped[arm].append(seed)
             failed.append(f"{line} (run {run_id})")
-    _compare(definition, study, found, board)
+    _compare(definition, study, found, stopped, board)
     if failed:
         raise StudyIncomplete(f"{len(failed)} of {len(work)} runs failed: {', '.join(failed)}; the study again retries")
 
@@ -150,17 +152,22 @@ def _one(board: Board, line: str, run_id: str) -> bool:
     return True
 
 
-def _compare(definition: Study, name: str, found: Mapping[str, Sequence[str]], board: Board) -> None:
+def _compare(
+    definition: Study,
+    name: str,
+    found: Mapping[str, Mapping[int, str]],
+    stopped: Mapping[str, Sequence[int]],
+    board: Board,
+) -> None:
     from tasks import study_report
     from warehouse import Warehouse
 
     board.start("compare")
-    labels = {arm: definition.arms[arm].label for arm in found}
-    groups = [(group.title, group.text, [arm for arm in group.arms if found.get(arm)]) for group in definition.groups]
     with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
         arms = {
-            arm: study_report.collect(store, home(), labels[arm], run_ids) for arm, run_ids in found.items() if run_ids
+            arm: study_report.collect(store, home(), definition.arms[arm].label, runs, stopped[arm])
+            for arm, runs in found.items()
         }
-    folder = home() / "studies" / Path(name).stem
-    page = study_report.write(definition.title, arms, groups, folder)
+    groups = [(group.title, group.text, [arm for arm in group.arms if arm in arms]) for group in definition.groups]
+    page = study_report.write(definition.title, arms, groups, home() / "studies" / Path(name).stem)
     board.end("compare", "done", str(page))

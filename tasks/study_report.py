@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +30,35 @@ class ArmResult:
     """One arm: a curve and final measures per seed."""
 
     label: str
+    seeds: Sequence[int]
+    """Of the runs that ended well, in the order of `curves` and `measures`."""
     curves: Sequence[Mapping[str, Mapping[int, float]]]
     """Per seed: `pass@k` by optimizer step."""
     measures: Sequence[Mapping[str, float]]
     """Per seed: name to value; a measure that is unknown is absent."""
+    stopped: Sequence[int] = ()
+    """Seeds whose training was stopped by its guards: they have no measures, so the table must say that they were."""
 
     def interval(self, measure: str, level: float = 0.95) -> tuple[float, float, float]:
         """Mean over seeds, and the ends of its Student interval (nan with fewer than two seeds)."""
         return mean_interval([found[measure] for found in self.measures if measure in found], level)
 
+    def against(self, other: ArmResult, measure: str, level: float = 0.95) -> tuple[float, float, float]:
+        """This arm's value minus the other's, paired by seed: the runs of a seed share Q0 and corpus."""
+        mine, theirs = (
+            {seed: found[measure] for seed, found in zip(arm.seeds, arm.measures, strict=True) if measure in found}
+            for arm in (self, other)
+        )
+        return mean_interval([mine[seed] - theirs[seed] for seed in mine if seed in theirs], level)
 
-def collect(store: Warehouse, home: Path, label: str, run_ids: Sequence[str]) -> ArmResult:
-    """What the warehouse knows of an arm's runs, which must have been evaluated."""
+
+def collect(
+    store: Warehouse, home: Path, label: str, run_ids: Mapping[int, str], stopped: Sequence[int] = ()
+) -> ArmResult:
+    """What the warehouse knows of an arm's runs by seed, which must have been evaluated."""
     curves: list[dict[str, dict[int, float]]] = []
     measures: list[dict[str, float]] = []
-    for run_id in run_ids:
+    for run_id in run_ids.values():
         evaluation = finished(store, "evaluate", run_id=run_id)
         if evaluation is None:
             raise LookupError(f"run {run_id!r} has no finished evaluation; run spo/evaluate -p run={run_id}")
@@ -53,7 +67,7 @@ def collect(store: Warehouse, home: Path, label: str, run_ids: Sequence[str]) ->
             curve.setdefault(f"pass@{point['k']}", {})[int(point["step"])] = float(point["value"])
         curves.append(curve)
         measures.append(_measures(store, run_history.read(store, home, run_id).points, run_id, curve))
-    return ArmResult(label, curves, measures)
+    return ArmResult(label, list(run_ids), curves, measures, stopped)
 
 
 def _measures(
@@ -89,16 +103,19 @@ def write(title: str, arms: Mapping[str, ArmResult], groups: Groups, folder: Pat
         Section(heading, text, charts=_charts(number, members), tables=[_table(members)])
         for number, (heading, text, members) in enumerate(shown)
     ]
-    seeds = max((len(arm.measures) for arm in arms.values()), default=0)
+    seeds = max((len(arm.seeds) + len(arm.stopped) for arm in arms.values()), default=0)
     report = Report(title, f"{len(arms)} arms, {seeds} seed(s); 95% Student intervals over seeds.", sections=sections)
     page, *_ = write_report(report, folder)
     (folder / "study.md").write_text(markdown(title, shown), encoding="utf-8")
-    raw = {arm.label: {"curves": list(arm.curves), "measures": list(arm.measures)} for arm in arms.values()}
+    raw = {arm.label: asdict(arm) for arm in arms.values()}
     (folder / "study.json").write_text(json.dumps(raw, indent=1), encoding="utf-8")
     return page
 
 
-def _charts(number: int, members: Sequence[ArmResult]) -> list[figures.Chart]:
+def _charts(number: int, arms: Sequence[ArmResult]) -> list[figures.Chart]:
+    members = [arm for arm in arms if arm.measures]
+    if not members:
+        return []
     names = [name for name in ("pass@1", "pass@10") if all(name in arm.measures[0] for arm in members)]
     curves = {name: [_series(arm, name) for arm in members] for name in names}
     finals = {name: [_measure(arm, name) for arm in members] for name in names}
@@ -133,9 +150,29 @@ def _columns(members: Sequence[ArmResult]) -> list[str]:
 
 
 def _table(members: Sequence[ArmResult]) -> Table:
-    columns = _columns(members)
-    rows = [{"arm": arm.label, **{name: describe(name, *arm.interval(name)) for name in columns}} for arm in members]
-    return Table("At the end of training", ("arm", *columns), rows, note="Mean over seeds, 95% interval in brackets.")
+    first = members[0]
+    measures = _columns(members)
+    compared = max((name for name in measures if name.startswith("pass@") and name[5:].isdigit()), key=_k, default="")
+    difference = f"{compared} against {first.label}"
+    rows = [
+        {"arm": arm.label, "seeds": _seeds(arm)}
+        | {name: describe(name, *arm.interval(name)) for name in measures}
+        | ({difference: describe(compared, *arm.against(first, compared))} if compared and arm is not first else {})
+        for arm in members
+    ]
+    columns = ["arm", "seeds", *measures]
+    if compared and len(members) > 1:
+        columns.insert(columns.index(compared) + 1, difference)
+    return Table("At the end of training", columns, rows, note="Mean over seeds, 95% interval in brackets.")
+
+
+def _k(name: str) -> int:
+    return int(name.removeprefix("pass@"))
+
+
+def _seeds(arm: ArmResult) -> str:
+    done = str(len(arm.seeds))
+    return f"{done}; {len(arm.stopped)} stopped by the guards" if arm.stopped else done
 
 
 def markdown(title: str, shown: Sequence[tuple[str, str, Sequence[ArmResult]]]) -> str:

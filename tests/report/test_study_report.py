@@ -15,7 +15,7 @@ from tasks.study_report import ArmResult, describe, markdown, write
 def arm(label: str, *finals: float) -> ArmResult:
     curves = [{"pass@1": {0: 0.1, 10: final}, "pass@10": {0: 0.4, 10: final + 0.2}} for final in finals]
     measures = [{"pass@1": final, "pass@10": final + 0.2, "distinct correct": 2.0} for final in finals]
-    return ArmResult(label, curves, measures)
+    return ArmResult(label, list(range(len(finals))), curves, measures)
 
 
 def test_the_interval_over_seeds_is_students() -> None:
@@ -48,7 +48,24 @@ def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None
     assert (tmp_path / "final_0.png").is_file()
 
 
-def test_markdown_has_a_row_for_each_arm() -> None:
-    text = markdown("A study", [("Figure 1", "", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.25)])])
-    assert "| SPO | 60.0 [35.2, 84.8] | 80.0 [55.2, 104.8] | 2.00 [2.00, 2.00] |" in text
-    assert "| PPO | 25.0 | 45.0 | 2.00 |" in text
+def test_markdown_has_a_row_for_each_arm_and_its_difference_to_the_first_by_seed() -> None:
+    text = markdown("A study", [("Figure 1", "", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.45, 0.5, 0.55)])])
+    assert "| arm | seeds | pass@1 | pass@10 | pass@10 against SPO | distinct correct |" in text
+    assert "| SPO | 3 | 60.0 [35.2, 84.8] | 80.0 [55.2, 104.8] |  | 2.00 [2.00, 2.00] |" in text
+    assert "| PPO | 3 | 50.0 [37.6, 62.4] | 70.0 [57.6, 82.4] | -10.0 [-22.4, 2.4] | 2.00 [2.00, 2.00] |" in text
+
+
+def test_a_difference_takes_only_the_seeds_that_both_arms_have() -> None:
+    one = ArmResult("one", [0, 2], [], [{"pass@10": 0.5}, {"pass@10": 0.9}])
+    other = ArmResult("other", [1, 2], [], [{"pass@10": 0.1}, {"pass@10": 0.4}])
+    assert one.against(other, "pass@10")[0] == pytest.approx(0.5)
+
+
+def test_arms_that_the_guards_stopped_are_shown_as_such(tmp_path: Path) -> None:
+    whole, none = arm("SPO", 0.5, 0.6), ArmResult("squared", [], [], [], stopped=[0, 1])
+    some = ArmResult("reverse", [1], whole.curves[:1], whole.measures[:1], stopped=[0])
+    text = markdown("A study", [("Losses", "", [whole, none, some])])
+    assert "| squared | 0; 2 stopped by the guards |" in text
+    assert "| reverse | 1; 1 stopped by the guards | 50.0 |" in text
+    page = write("A study", {"a": whole, "b": none, "c": some}, [("Losses", "", ["a", "b", "c"])], tmp_path)
+    assert "2 stopped by the guards" in page.read_text(encoding="utf-8")
