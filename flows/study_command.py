@@ -25,7 +25,7 @@ def study(
 ) -> None:
     """Compare ways of training over several seeds; stopped or failed, the same command continues."""
     from flows import embedded, watching
-    from flows.study import load
+    from flows.study_definition import load
 
     definition = load(name)
     if not embedded.usable():

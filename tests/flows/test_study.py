@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.board import Board, OneLine
-from flows.study import STUDIES, load, origin
+from flows.study_definition import STUDIES, load, origin
 from tasks.config import InvalidConfig, UnknownRecipe
 
 SMALL = """

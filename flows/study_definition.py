@@ -1,0 +1,89 @@
+"""What a study compares: arms (a recipe each, with overrides) and groups of arms to show together, read from TOML.
+
+It imports nothing of Prefect, whose settings are fixed by its first import: commands read studies before they choose a
+server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from flows.settings import RECIPES
+from tasks import config as configuration
+from tasks.config import InvalidConfig, PositiveInt, Section, UnknownRecipe
+
+STUDIES = Path(__file__).parent / "studies"
+
+
+class Arm(Section):
+    """One way of training that is compared with others."""
+
+    recipe: str
+    label: str
+    overrides: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class Group(Section):
+    """Arms that one table and one picture show together."""
+
+    title: str
+    arms: tuple[str, ...]
+    text: str = ""
+
+
+class Study(Section):
+    """Arms, each run once per seed, and the groups in which they are compared."""
+
+    title: str
+    seeds: PositiveInt = 3
+    first_seed: int = Field(default=0, ge=0)
+    """A search for settings takes other seeds than the comparison that uses what it found."""
+    overrides: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Fields of every arm's recipe to change; an arm's own overrides win over these."""
+    arms: dict[str, Arm] = Field(min_length=1)
+    groups: tuple[Group, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _groups_name_arms(self) -> Study:
+        for group in self.groups:
+            for name in group.arms:
+                if name not in self.arms:
+                    raise ValueError(f"group {group.title!r} names the arm {name!r}; there are {', '.join(self.arms)}")
+        return self
+
+    def seed_numbers(self, seeds: int | None) -> range:
+        """The seeds of every arm: `seeds` of them instead of the study's own number."""
+        return range(self.first_seed, self.first_seed + (seeds or self.seeds))
+
+    def config(self, arm: str, seed: int) -> configuration.RunConfig:
+        """The configuration of one run."""
+        tree: dict[str, Any] = {}
+        for overrides in (self.overrides, self.arms[arm].overrides, {"seed": seed}):
+            configuration.merge(tree, overrides)
+        return configuration.load(self.arms[arm].recipe, tree, folder=RECIPES)
+
+
+def load(name: str) -> Study:
+    """The study `name` (in flows/studies, or the path of a TOML file). Raises UnknownRecipe or InvalidConfig."""
+    path = Path(name) if name.endswith(".toml") else STUDIES / f"{name}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in STUDIES.glob("*.toml")))
+        raise UnknownRecipe(f"no study {name!r} ({path} does not exist); known studies: {known}")
+    try:
+        found = Study.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise InvalidConfig(f"{path}: {error}") from error
+    for arm in found.arms:
+        found.config(arm, 0)
+    return found
+
+
+def origin(name: str, arm: str, config: configuration.RunConfig) -> str:
+    """What the run of an arm and seed is known by: another configuration is another run."""
+    digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
+    return f"study/{Path(name).stem}/{arm}/{config.seed}/{digest}"
