@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 from prefect import flow
 from prefect.context import get_run_context
@@ -41,10 +42,12 @@ def study(study: str = "quick", seeds: int | None = None, arms: list[str] | None
     failed: list[str] = []
     for line, (arm, seed) in zip(lines, work, strict=True):
         run_id = _run(study, arm, definition.config(arm, seed))
-        if _one(board, line, run_id):
+        ended = _one(board, line, run_id)
+        if ended == "done":
             found[arm][seed] = run_id
-        else:
+        elif ended == "stopped":
             stopped[arm].append(seed)
+        else:
             failed.append(f"{line} (run {run_id})")
     _compare(definition, study, found, stopped, board)
     if failed:
@@ -63,18 +66,18 @@ def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
         return runs.create(store, config, origin=origin(name, arm, config))
 
 
-def _one(board: Board, line: str, run_id: str) -> bool:
-    """Whether the run ended well; training that is stopped by its guards is a result, and the others get their turn."""
-    from tasks.trainer.errors import TrainerError
+def _one(board: Board, line: str, run_id: str) -> Literal["done", "stopped", "failed"]:
+    """How the run ended: training that its guards stopped is a result; what failed leaves the others their turn."""
+    from tasks.trainer.errors import StoppedByGuards, TrainerError
 
     board.start(line)
     try:
         execute_stages(STAGES[:-1], run_id, OneLine(board, line))
     except TrainerError as error:
         board.end(line, "failed", f"{run_id}: {type(error).__name__}: {error}"[:300])
-        return False
+        return "stopped" if isinstance(error, StoppedByGuards) else "failed"
     board.end(line, "done", run_id)
-    return True
+    return "done"
 
 
 def _compare(

@@ -86,3 +86,12 @@ class ProcessDied(TrainerError):
 
 class Refused(ProcessDied):
     """The trainer itself said why it does not go on; trying again would not help."""
+
+
+class StoppedByGuards(Refused):
+    """The trainer's process ended with `GuardTripped`: what this way of training came to, no fault of the machine."""
+
+
+def is_guard(kind: str) -> bool:
+    """Whether the error class of this name is one of the guards'."""
+    return kind in {found.__name__ for found in (GuardTripped, *GuardTripped.__subclasses__())}

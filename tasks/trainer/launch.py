@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tasks.trainer import checkpoint
-from tasks.trainer.errors import CANNOT_GO_ON, STOPPED, Interrupted, ProcessDied, Refused
+from tasks.trainer.errors import CANNOT_GO_ON, STOPPED, Interrupted, ProcessDied, Refused, StoppedByGuards, is_guard
 from tasks.trainer.job import TrainJob
 
 POLL_S = 0.2
@@ -51,6 +51,8 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     crashes: int = 0
     last_error: str = ""
+    last_kind: str = ""
+    """Class of the last error."""
     gone: bool = False
     """Whether it was given up."""
 
@@ -177,14 +179,16 @@ class Run:
             name, line = self.lines.get()
             child = next(c for c in (self.trainer, *self.workers, *self.helpers) if c.name == name)
             if "error" in line:
-                child.last_error = f"{line.get('kind', 'error')}: {line['error']}"
+                child.last_kind = str(line.get("kind", "error"))
+                child.last_error = f"{child.last_kind}: {line['error']}"
             else:
                 child.crashes = 0
             self.on_line(line)
 
     def _trainer_ended(self, status: int) -> None:
         if self.trainer.last_error:
-            raise Refused(f"the trainer stopped: {self.trainer.last_error}")
+            kind = StoppedByGuards if is_guard(self.trainer.last_kind) else Refused
+            raise kind(f"the trainer stopped: {self.trainer.last_error}")
         if status == STOPPED:
             raise Interrupted(f"the trainer of run {self.job.run_id!r} was asked to stop; it can be resumed")
         self._restart(self.trainer, status)
