@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
+from rich.table import Table
 
 from flows.settings import home
 
@@ -36,8 +37,21 @@ def study(
     console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
     state = watching.watch(watching.submit("spo/study", parameters), console)
     folder = home() / "studies" / Path(name).stem
-    if (folder / "study.md").is_file():
-        console.print(Markdown((folder / "study.md").read_text(encoding="utf-8")))
+    if (folder / "study.json").is_file():
+        _show(json.loads((folder / "study.json").read_text(encoding="utf-8")))
         console.print(f"Page       {folder / 'report.html'}", highlight=False, soft_wrap=True)
     if state != "COMPLETED":
         raise StudyFailed(f"the study ended as {state}; `spo study {name}` continues it; logs: {home() / 'logs'}")
+
+
+def _show(found: dict[str, Any]) -> None:
+    """The tables; long cells are wrapped, since a cut figure is worse than a tall row."""
+    for group in found["groups"]:
+        console.rule(group["title"])
+        if group["text"]:
+            console.print(group["text"], highlight=False)
+        for each in group["tables"]:
+            table = Table(*each["columns"], title=each["title"], caption=each["note"], show_lines=False)
+            for row in each["rows"]:
+                table.add_row(*(str(row.get(name, "")) for name in each["columns"]))
+            console.print(table)

@@ -24,6 +24,9 @@ SELECT (SELECT max(seconds) FROM stages WHERE run_id = $run AND stage = 'train' 
        (SELECT max(value) FROM train_steps WHERE run_id = $run AND name = 'peak_memory_mb') AS "peak MB"
 """
 
+BEFORE = " of pi_0"
+"""Ends the name of a measure of the reference policy, with which every run begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
@@ -76,9 +79,9 @@ def _measures(
     found: dict[str, float] = {}
     for name, values in curve.items():
         found[name] = values[max(values)]
-        found[f"{name} gain"] = values[max(values)] - values[min(values)]
+        found[f"{name}{BEFORE}"] = values[min(values)]
     found |= _diversity(points[-1])
-    found |= {f"{name} of pi_0": value for name, value in _diversity(points[0]).items()}
+    found |= {f"{name}{BEFORE}": value for name, value in _diversity(points[0]).items()}
     return found | _numbers(store.rows(COST, {"run": run_id})[0])
 
 
@@ -99,15 +102,23 @@ Groups = Sequence[tuple[str, str, Sequence[str]]]
 def write(title: str, arms: Mapping[str, ArmResult], groups: Groups, folder: Path) -> Path:
     """Write `report.html`, the pictures, `study.md` and `study.json` into `folder`; returns the page."""
     shown = [(heading, text, [arms[name] for name in names]) for heading, text, names in groups if names]
+    tables = [_tables(members) for _, _, members in shown]
     sections = [
-        Section(heading, text, charts=_charts(number, members), tables=[_table(members)])
+        Section(heading, text, charts=_charts(number, members), tables=tables[number])
         for number, (heading, text, members) in enumerate(shown)
     ]
     seeds = max((len(arm.seeds) + len(arm.stopped) for arm in arms.values()), default=0)
     report = Report(title, f"{len(arms)} arms, {seeds} seed(s); 95% Student intervals over seeds.", sections=sections)
     page, *_ = write_report(report, folder)
     (folder / "study.md").write_text(markdown(title, shown), encoding="utf-8")
-    raw = {arm.label: asdict(arm) for arm in arms.values()}
+    raw = {
+        "title": title,
+        "arms": {name: asdict(arm) for name, arm in arms.items()},
+        "groups": [
+            {"title": heading, "text": text, "tables": [asdict(table) for table in found]}
+            for (heading, text, _), found in zip(shown, tables, strict=True)
+        ],
+    }
     (folder / "study.json").write_text(json.dumps(raw, indent=1), encoding="utf-8")
     return page
 
@@ -144,26 +155,40 @@ def _measure(arm: ArmResult, name: str) -> Measure:
     return Measure(arm.label, mean, mean if math.isnan(low) else low, mean if math.isnan(high) else high)
 
 
-def _columns(members: Sequence[ArmResult]) -> list[str]:
+def _tables(members: Sequence[ArmResult]) -> list[Table]:
+    """What came out, with pi_0 as the first row, and what it cost."""
+    first, before = members[0], _before(members)
     names = dict.fromkeys(name for arm in members for found in arm.measures for name in found)
-    return [name for name in names if not name.endswith("of pi_0")]
+    passes = sorted((name for name in names if name.startswith("pass@") and not name.endswith(BEFORE)), key=_k)
+    results = [*passes, *(name for name in ("distinct correct", "duplicates") if name in names)]
+    differences = {f"{passes[-1]} against {other.label}": other for other in (before, first)} if passes else {}
 
+    def row(arm: ArmResult) -> dict[str, str]:
+        found = {"arm": arm.label, "seeds": "" if arm is before else _seeds(arm)}
+        found |= {name: describe(name, *arm.interval(name)) for name in results}
+        others = {column: other for column, other in differences.items() if arm is not before and arm is not other}
+        return found | {
+            column: describe(passes[-1], *arm.against(other, passes[-1])) for column, other in others.items()
+        }
 
-def _table(members: Sequence[ArmResult]) -> Table:
-    first = members[0]
-    measures = _columns(members)
-    compared = max((name for name in measures if name.startswith("pass@") and name[5:].isdigit()), key=_k, default="")
-    difference = f"{compared} against {first.label}"
-    rows = [
-        {"arm": arm.label, "seeds": _seeds(arm)}
-        | {name: describe(name, *arm.interval(name)) for name in measures}
-        | ({difference: describe(compared, *arm.against(first, compared))} if compared and arm is not first else {})
-        for arm in members
+    note = "Mean over seeds, 95% interval in brackets."
+    columns = ("arm", "seeds", *passes, *differences, *results[len(passes) :])
+    costs = [name for name in ("entropy", "train s", "online trajectories", "peak MB") if name in names]
+    spent = [{"arm": arm.label} | {name: describe(name, *arm.interval(name)) for name in costs} for arm in members]
+    return [
+        Table("At the end of training", columns, [row(arm) for arm in (before, *members)], note=note),
+        Table("Entropy and cost", ("arm", *costs), spent, note="Of training alone, per run."),
     ]
-    columns = ["arm", "seeds", *measures]
-    if compared and len(members) > 1:
-        columns.insert(columns.index(compared) + 1, difference)
-    return Table("At the end of training", columns, rows, note="Mean over seeds, 95% interval in brackets.")
+
+
+def _before(members: Sequence[ArmResult]) -> ArmResult:
+    """The reference policy by seed, from the first arm that has the seed."""
+    found: dict[int, dict[str, float]] = {}
+    for arm in members:
+        for seed, measures in zip(arm.seeds, arm.measures, strict=True):
+            begun = {name.removesuffix(BEFORE): value for name, value in measures.items() if name.endswith(BEFORE)}
+            found.setdefault(seed, begun)
+    return ArmResult("pi_0", list(found), [], list(found.values()))
 
 
 def _k(name: str) -> int:
@@ -179,10 +204,11 @@ def markdown(title: str, shown: Sequence[tuple[str, str, Sequence[ArmResult]]]) 
     """The tables as Markdown."""
     parts = [f"# {title}"]
     for heading, text, members in shown:
-        table = _table(members)
-        rows = ["| " + " | ".join(str(row.get(name, "")) for name in table.columns) + " |" for row in table.rows]
-        head = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
-        parts.append("\n".join([f"## {heading}", "", *([text, ""] if text else []), *head, *rows]))
+        parts.append("\n\n".join([f"## {heading}", *([text] if text else [])]))
+        for table in _tables(members):
+            rows = ["| " + " | ".join(str(row.get(name, "")) for name in table.columns) + " |" for row in table.rows]
+            head = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
+            parts.append("\n".join([*head, *rows]))
     return "\n\n".join(parts) + "\n"
 
 

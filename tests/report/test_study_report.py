@@ -14,7 +14,9 @@ from tasks.study_report import ArmResult, describe, markdown, write
 
 def arm(label: str, *finals: float) -> ArmResult:
     curves = [{"pass@1": {0: 0.1, 10: final}, "pass@10": {0: 0.4, 10: final + 0.2}} for final in finals]
-    measures = [{"pass@1": final, "pass@10": final + 0.2, "distinct correct": 2.0} for final in finals]
+    before = {"pass@1 of pi_0": 0.1, "pass@10 of pi_0": 0.4, "distinct correct of pi_0": 1.0}
+    after = [{"pass@1": final, "pass@10": final + 0.2, "distinct correct": 2.0, "train s": 60.0} for final in finals]
+    measures = [found | before for found in after]
     return ArmResult(label, list(range(len(finals))), curves, measures)
 
 
@@ -43,16 +45,22 @@ def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None
     assert "Nothing ran" not in text
     assert "SPO" in text
     raw = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))
-    assert [found["pass@1"] for found in raw["SPO"]["measures"]] == [0.5, 0.6, 0.7]
+    assert [found["pass@1"] for found in raw["arms"]["a"]["measures"]] == [0.5, 0.6, 0.7]
     assert (tmp_path / "curves_0.png").is_file()
     assert (tmp_path / "final_0.png").is_file()
 
 
-def test_markdown_has_a_row_for_each_arm_and_its_difference_to_the_first_by_seed() -> None:
+def test_markdown_has_a_row_for_pi_0_and_each_arm_with_its_differences_by_seed() -> None:
     text = markdown("A study", [("Figure 1", "", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.45, 0.5, 0.55)])])
-    assert "| arm | seeds | pass@1 | pass@10 | pass@10 against SPO | distinct correct |" in text
-    assert "| SPO | 3 | 60.0 [35.2, 84.8] | 80.0 [55.2, 104.8] |  | 2.00 [2.00, 2.00] |" in text
-    assert "| PPO | 3 | 50.0 [37.6, 62.4] | 70.0 [57.6, 82.4] | -10.0 [-22.4, 2.4] | 2.00 [2.00, 2.00] |" in text
+    head = "| arm | seeds | pass@1 | pass@10 | pass@10 against pi_0 | pass@10 against SPO | distinct correct |"
+    assert head in text
+    assert "| pi_0 |  | 10.0 [10.0, 10.0] | 40.0 [40.0, 40.0] |  |  | 1.00 [1.00, 1.00] |" in text
+    spo = "| SPO | 3 | 60.0 [35.2, 84.8] | 80.0 [55.2, 104.8] | 40.0 [15.2, 64.8] |  | 2.00 [2.00, 2.00] |"
+    assert spo in text
+    ppo = "| PPO | 3 | 50.0 [37.6, 62.4] | 70.0 [57.6, 82.4] | 30.0 [17.6, 42.4] | -10.0 [-22.4, 2.4] |"
+    assert ppo in text
+    assert "| arm | train s |" in text
+    assert "| PPO | 60.00 [60.00, 60.00] |" in text
 
 
 def test_a_difference_takes_only_the_seeds_that_both_arms_have() -> None:
