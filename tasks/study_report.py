@@ -20,6 +20,8 @@ from warehouse import Warehouse
 COST = """
 -- What did training cost?
 SELECT (SELECT max(seconds) FROM stages WHERE run_id = $run AND stage = 'train' AND status = 'completed') AS "train s",
+       (SELECT sum(seconds) FROM (SELECT any_value(value) AS seconds FROM train_steps
+                                  WHERE run_id = $run AND name = 'wait_s' GROUP BY step)) AS "waiting s",
        (SELECT count(*) FROM trajectories WHERE run_id = $run AND source = 'online') AS "online trajectories",
        (SELECT max(value) FROM train_steps WHERE run_id = $run AND name = 'peak_memory_mb') AS "peak MB"
 """
@@ -173,11 +175,16 @@ def _tables(members: Sequence[ArmResult]) -> list[Table]:
 
     note = "Mean over seeds, 95% interval in brackets."
     columns = ("arm", "seeds", *passes, *differences, *results[len(passes) :])
-    costs = [name for name in ("entropy", "train s", "online trajectories", "peak MB") if name in names]
+    costs = [name for name in ("entropy", "train s", "waiting s", "online trajectories", "peak MB") if name in names]
     spent = [{"arm": arm.label} | {name: describe(name, *arm.interval(name)) for name in costs} for arm in members]
     return [
         Table("At the end of training", columns, [row(arm) for arm in (before, *members)], note=note),
-        Table("Entropy and cost", ("arm", *costs), spent, note="Of training alone, per run."),
+        Table(
+            "Entropy and cost",
+            ("arm", *costs),
+            spent,
+            note="Of training alone, per run; waiting: the trainer for rollouts, part of its time.",
+        ),
     ]
 
 
