@@ -93,15 +93,15 @@ class ProximalPolicyOptimization:
         parts = shares(batch, stored, self.config, engine.world) if engine.rank == 0 else None
         found = engine.gather(estimate(engine, reference, engine.scatter(parts), self.config))
         targets = self._targets(found)
-        losses: list[SequenceLosses] = []
+        losses: list[list[SequenceLosses]] = []
         norms: list[float] = []
         rate = engine.learning_rate
         for minibatch in self._minibatches(engine, batch, step):
             divided = [(s, known(s, targets)) for s in shares(minibatch, {}, self.config, engine.world)]
             share, towards = engine.scatter(divided if engine.rank == 0 else None)
-            losses += accumulate(engine, share, towards, self.config)
+            losses.append(accumulate(engine, share, towards, self.config))
             norms.append(engine.step())
-        everything = [one for part in engine.gather(losses) for one in part]
+        everything = [one for update in zip(*engine.gather(losses), strict=True) for part in update for one in part]
         if engine.rank:
             return Update()
         figures = {"learning_rate": rate, "grad_norm": sum(norms) / len(norms), "updates": float(len(norms))}
