@@ -176,7 +176,7 @@ def _print_changes(console: Console, lines: list[Line], shown: dict[str, str]) -
             continue
         shown[line.stage] = mark
         if line.state == "running":
-            text = describe(line) if line.total else f"{line.stage}: started"
+            text = describe(line) if line.total else f"{line.stage}: started {line.note}".rstrip()
         else:
             text = f"{line.stage}: {line.state} in {duration(line.seconds)}; {line.note}"
         console.print(text, highlight=False, soft_wrap=True)
