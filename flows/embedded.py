@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -207,11 +207,14 @@ def _alive(record: dict[str, Any] | None) -> psutil.Process | None:
 
 
 def _stop(process: psutil.Process) -> None:
-    family = [process, *process.children(recursive=True)]
-    process.terminate()
+    family = [process]
+    with suppress(psutil.NoSuchProcess):
+        family += process.children(recursive=True)
+        process.terminate()
     _, left = psutil.wait_procs(family, timeout=STOP_TIMEOUT_S)
     for survivor in left:
-        survivor.kill()
+        with suppress(psutil.NoSuchProcess):  # it ended as it was given up
+            survivor.kill()
     psutil.wait_procs(left, timeout=5)
 
 
