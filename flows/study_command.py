@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from flows.settings import home
 
@@ -45,13 +45,14 @@ def study(
 
 
 def _show(found: dict[str, Any]) -> None:
-    """The tables; long cells are wrapped, since a cut figure is worse than a tall row."""
+    """The tables; long cells are folded, since a cut figure is worse than a tall row."""
     for group in found["groups"]:
         console.rule(group["title"])
         if group["text"]:
             console.print(group["text"], highlight=False)
         for each in group["tables"]:
-            table = Table(*each["columns"], title=each["title"], caption=each["note"], show_lines=False)
+            columns = [Column(name, overflow="fold") for name in each["columns"]]
+            table = Table(*columns, title=each["title"], caption=each["note"])
             for row in each["rows"]:
                 table.add_row(*(str(row.get(name, "")) for name in each["columns"]))
             console.print(table)

@@ -158,34 +158,48 @@ def _measure(arm: ArmResult, name: str) -> Measure:
 
 
 def _tables(members: Sequence[ArmResult]) -> list[Table]:
-    """What came out, with pi_0 as the first row, and what it cost."""
+    """What came out, how diverse it is, both with pi_0 as the first row, and what it cost."""
     first, before = members[0], _before(members)
     names = dict.fromkeys(name for arm in members for found in arm.measures for name in found)
     passes = sorted((name for name in names if name.startswith("pass@") and not name.endswith(BEFORE)), key=_k)
-    results = [*passes, *(name for name in ("distinct correct", "duplicates") if name in names)]
+    diversity = [name for name in ("distinct correct", "duplicates", "entropy") if name in names]
+    costs = [name for name in ("train s", "waiting s", "online trajectories", "peak MB") if name in names]
     differences = {f"{passes[-1]} against {other.label}": other for other in (before, first)} if passes else {}
 
-    def row(arm: ArmResult) -> dict[str, str]:
-        found = {"arm": arm.label, "seeds": "" if arm is before else _seeds(arm)}
-        found |= {name: describe(name, *arm.interval(name)) for name in results}
+    def intervals(arm: ArmResult, measures: Sequence[str]) -> dict[str, str]:
+        return {"arm": arm.label} | {name: describe(name, *arm.interval(name)) for name in measures}
+
+    def result(arm: ArmResult) -> dict[str, str]:
         others = {column: other for column, other in differences.items() if arm is not before and arm is not other}
-        return found | {
-            column: describe(passes[-1], *arm.against(other, passes[-1])) for column, other in others.items()
-        }
+        return (
+            intervals(arm, passes)
+            | {"seeds": "" if arm is before else _seeds(arm)}
+            | {column: describe(passes[-1], *arm.against(other, passes[-1])) for column, other in others.items()}
+        )
 
     note = "Mean over seeds, 95% interval in brackets."
-    columns = ("arm", "seeds", *passes, *differences, *results[len(passes) :])
-    costs = [name for name in ("entropy", "train s", "waiting s", "online trajectories", "peak MB") if name in names]
-    spent = [{"arm": arm.label} | {name: describe(name, *arm.interval(name)) for name in costs} for arm in members]
-    return [
-        Table("At the end of training", columns, [row(arm) for arm in (before, *members)], note=note),
+    found = [
         Table(
-            "Entropy and cost",
-            ("arm", *costs),
-            spent,
-            note="Of training alone, per run; waiting: the trainer for rollouts, part of its time.",
-        ),
+            "At the end of training",
+            ("arm", "seeds", *passes, *differences),
+            [result(arm) for arm in (before, *members)],
+            note=note,
+        )
     ]
+    if diversity:
+        rows = [intervals(arm, diversity) for arm in (before, *members)]
+        found.append(Table("Diversity of the samples", ("arm", *diversity), rows, note=note))
+    if costs:
+        rows = [{"arm": arm.label} | {name: _range(name, arm) for name in costs} for arm in members]
+        text = "Mean over seeds, least to most in brackets; waiting: the trainer for rollouts, part of its time."
+        found.append(Table("Cost of training", ("arm", *costs), rows, note=text))
+    return found
+
+
+def _range(measure: str, arm: ArmResult) -> str:
+    """Mean, least and most: what other work on the machine costs has no place in an interval of the mean."""
+    values = [found[measure] for found in arm.measures if measure in found]
+    return describe(measure, sum(values) / len(values), min(values), max(values)) if values else ""
 
 
 def _before(members: Sequence[ArmResult]) -> ArmResult:
@@ -220,10 +234,11 @@ def markdown(title: str, shown: Sequence[tuple[str, str, Sequence[ArmResult]]]) 
 
 
 def describe(measure: str, mean: float, low: float, high: float) -> str:
-    """`61.2 [58.0, 64.4]`; shares in per cent."""
+    """`61.2 [58.0, 64.4]`; shares in per cent; no brackets where there is nothing between them."""
     if math.isnan(mean):
         return ""
     share = measure.startswith("pass@") or measure == "duplicates"
-    form = "{:.1f}" if share else ("{:.0f}" if abs(mean) >= 100 else "{:.2f}")
+    form = "{:.1f}" if share else ("{:.2f}" if measure in {"distinct correct", "entropy"} else "{:.0f}")
     mean, low, high = ((100 if share else 1) * value for value in (mean, low, high))
-    return form.format(mean) + ("" if math.isnan(low) else f" [{form.format(low)}, {form.format(high)}]")
+    bare = math.isnan(low) or math.isclose(low, high)
+    return form.format(mean) + ("" if bare else f" [{form.format(low)}, {form.format(high)}]")
