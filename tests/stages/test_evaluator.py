@@ -47,7 +47,7 @@ def test_it_draws_what_the_stage_draws_and_leaves_the_stage_nothing_to_do(
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
     assert [line["evaluated"] for line in lines] == [0, 2, 4]
-    assert niceness == min(os.nice(0) + 10, 19)
+    assert niceness >= min(os.nice(0) + 10, 19)
     assert lab.value(SAMPLES) == finished.value(SAMPLES)
     assert lab.value("SELECT count(*) FROM run_events WHERE kind = 'evaluated' AND message LIKE '%pass@10%'") == 3
 
