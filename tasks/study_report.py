@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tasks import figures, run_history
@@ -46,7 +47,11 @@ class ArmResult:
 
     def interval(self, measure: str, level: float = 0.95) -> tuple[float, float, float]:
         """Mean over seeds, and the ends of its Student interval (nan with fewer than two seeds)."""
-        return mean_interval([found[measure] for found in self.measures if measure in found], level)
+        return mean_interval(self.values(measure), level)
+
+    def values(self, measure: str) -> list[float]:
+        """Of the seeds where it is known."""
+        return [found[measure] for found in self.measures if measure in found]
 
     def against(self, other: ArmResult, measure: str, level: float = 0.95) -> tuple[float, float, float]:
         """This arm's value minus the other's, paired by seed: the runs of a seed share Q0 and corpus."""
@@ -198,8 +203,8 @@ def _tables(members: Sequence[ArmResult]) -> list[Table]:
 
 def _range(measure: str, arm: ArmResult) -> str:
     """Mean, least and most: what other work on the machine costs has no place in an interval of the mean."""
-    values = [found[measure] for found in arm.measures if measure in found]
-    return describe(measure, sum(values) / len(values), min(values), max(values)) if values else ""
+    values = arm.values(measure)
+    return describe(measure, fmean(values), min(values), max(values)) if values else ""
 
 
 def _before(members: Sequence[ArmResult]) -> ArmResult:
