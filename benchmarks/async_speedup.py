@@ -30,7 +30,7 @@ from flows.settings import RECIPES
 from tasks import config, runs, training
 from tasks.estimators import mean_interval
 from tasks.stage import Context, run_stage
-from tasks.trainer import launch
+from tasks.train import supervisor
 from warehouse import Warehouse
 
 BEFORE = ("prepare", "q0", "corpus", "pivotal")
@@ -125,7 +125,7 @@ def measure(prepared: Path, home: Path, seed: int, mode: str, steps: int) -> dic
                 f"{child.name.split('-')[0]} CPU": cpu_seconds(child) for child in (run.trainer, *run.workers)
             }
 
-    run = launch.Run(job, job.write(job.run_dir / "job.json"), clock)
+    run = supervisor.Run(job, job.write(job.run_dir / "job.json"), clock)
     run.supervise(lambda: False)
     found = {name: at[steps][name] - at[SKIPPED][name] for name in at[steps]}
     found |= parts(home, context.run_id, found["total"])
@@ -133,7 +133,7 @@ def measure(prepared: Path, home: Path, seed: int, mode: str, steps: int) -> dic
     return {name: value / thousands for name, value in found.items()}
 
 
-def cpu_seconds(child: launch.Child) -> float:
+def cpu_seconds(child: supervisor.Child) -> float:
     """CPU seconds of a process of the run and of all below it, the sandbox's included, so far."""
     assert child.process is not None
     try:

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.sampling import SIZES, saved_model
 from tasks.engines.transformers_engine import TransformersEngine
-from tasks.trainer import weights
+from tasks.train.shared import published_weights
 
 LARGER = {"30M": {"hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "vocab_size": 4096}}
 
@@ -29,7 +29,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print("| model | publish: disk | memory | ratio | take up: disk | memory | ratio |\n|---|---|---|---|---|---|---|")
     for name, sizes in (SIZES | LARGER).items():
-        found = [measured(sizes, parent, options.rounds) for parent in (options.disk, weights.SHARED_MEMORY)]
+        found = [measured(sizes, parent, options.rounds) for parent in (options.disk, published_weights.SHARED_MEMORY)]
         cells = [f"{a:.3f} | {b:.3f} | {a / b:.2f}" for a, b in zip(*found, strict=True)]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
@@ -45,11 +45,11 @@ def measured(sizes: dict[str, int], parent: Path, rounds: int) -> tuple[float, f
             with torch.no_grad():
                 model.lm_head.weight.mul_(1.01)
             began = time.monotonic()
-            weights.publish(Path(name), step, model, model.state_dict(), like=Path(like))
-            weights.prune(Path(name), set())
+            published_weights.publish(Path(name), step, model, model.state_dict(), like=Path(like))
+            published_weights.prune(Path(name), set())
             publishing.append(time.monotonic() - began)
             began = time.monotonic()
-            with weights.newest_held(Path(name)) as held:
+            with published_weights.newest_held(Path(name)) as held:
                 assert held is not None
                 engine.refresh(held.folder)
             loading.append(time.monotonic() - began)

@@ -29,20 +29,20 @@ from flows.settings import RECIPES
 from tasks import config as configs
 from tasks import material, prepare, q0, runs
 from tasks.rollout import Sampler
+from tasks.scoring.example import Example
+from tasks.scoring.packing import lay_out, plan
+from tasks.scoring.policy import Policy, load_policy
+from tasks.scoring.reference import Reference
 from tasks.stage import Context, run_stage
-from tasks.trainer import weights
-from tasks.trainer.batch import Example
-from tasks.trainer.examples import Examples
-from tasks.trainer.guards import CollapseWatch
-from tasks.trainer.job import CountsFilter, TrainJob
-from tasks.trainer.metrics import Figures, summarize
-from tasks.trainer.packing import lay_out, plan
-from tasks.trainer.policy import Policy, load_policy
-from tasks.trainer.prompts import Prompts
-from tasks.trainer.reference import Reference
-from tasks.trainer.schedule import warmup_factor
-from tasks.trainer.step import pack_loss
-from tasks.trainer.values import prompt_values
+from tasks.train.rollout_worker.prompt_schedule import Prompts
+from tasks.train.shared import published_weights
+from tasks.train.shared.job import CountsFilter, TrainJob
+from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer.examples import Examples
+from tasks.train.trainer.guards import CollapseWatch
+from tasks.train.trainer.metrics import Figures, summarize
+from tasks.train.trainer.schedule import warmup_factor
+from tasks.train.trainer.spo_step import pack_loss
 from warehouse import Warehouse
 
 EVERY = 10
@@ -104,7 +104,7 @@ class Trial:
 
     def _refresh(self) -> None:
         model = self.policy.causal_lm
-        found = weights.publish(self.folder, 0, model, model.state_dict(), like=self.job.reference)
+        found = published_weights.publish(self.folder, 0, model, model.state_dict(), like=self.job.reference)
         self.sampler.engine.refresh(found.folder)
 
     def _sample(self, step: int) -> list[Example]:

@@ -35,7 +35,7 @@ VARIANTS = ("SPO", STORED, PLAIN, PPO, PADDED)
 
 def data(sequences: int, vocabulary: int) -> list[Any]:
     """Sequences of uneven length: most short, some ten times longer."""
-    from tasks.trainer.batch import Example
+    from tasks.scoring.example import Example
 
     chance = random.Random(0)
 
@@ -84,7 +84,7 @@ def padded_step(options: argparse.Namespace, batch: list[Any]) -> Callable[[], f
     import torch
 
     from tasks.objectives import spo
-    from tasks.trainer.packing import lay_out
+    from tasks.scoring.packing import lay_out
 
     policy, reference = (model(options) for _ in range(2))
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-4)
@@ -141,8 +141,8 @@ class PlainTorch:
 def trainer_parts(options: argparse.Namespace, count: int) -> tuple[Any, Any, Any]:
     """Settings, policy and reference of the trainer."""
     from tasks.config import PPOConfig, SourceConfig, TrainConfig
-    from tasks.trainer.policy import Policy
-    from tasks.trainer.reference import Reference
+    from tasks.scoring.policy import Policy
+    from tasks.scoring.reference import Reference
 
     train = TrainConfig(
         sources={"online": SourceConfig(share=1.0)},
@@ -158,9 +158,9 @@ def our_step(options: argparse.Namespace, batch: list[Any]) -> Callable[[], floa
     """The trainer's own SPO step."""
     import torch
 
-    from tasks.trainer.engine import Engine
-    from tasks.trainer.packing import lay_out
-    from tasks.trainer.step import accumulate, shares
+    from tasks.scoring.packing import lay_out
+    from tasks.train.trainer.deepspeed_engine import Engine
+    from tasks.train.trainer.spo_step import accumulate, shares
 
     train, policy, reference = trainer_parts(options, len(batch))
     device = torch.device(options.device)
@@ -184,9 +184,9 @@ def ppo_step(options: argparse.Namespace, batch: list[Any]) -> Callable[[], floa
     """The trainer's PPO update: evaluation of policy, reference and value model, then one pass over the batch."""
     import torch
 
-    from tasks.trainer.engine import Engine
-    from tasks.trainer.ppo import ProximalPolicyOptimization
-    from tasks.trainer.value_model import ActorCritic, ValueModel
+    from tasks.train.trainer.deepspeed_engine import Engine
+    from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
+    from tasks.train.trainer.value_model import ActorCritic, ValueModel
 
     train, policy, reference = trainer_parts(options, len(batch))
     device = torch.device(options.device)
@@ -202,7 +202,7 @@ def ppo_step(options: argparse.Namespace, batch: list[Any]) -> Callable[[], floa
 
 def packed_trunk(options: argparse.Namespace) -> Any:
     """A second network for the value model, attending within packed sequences."""
-    from tasks.trainer.policy import Policy
+    from tasks.scoring.policy import Policy
 
     return Policy(model(options), layout="packed", chunk=options.chunk).causal_lm.base_model
 

@@ -68,7 +68,7 @@ def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
 
 def _one(board: Board, line: str, run_id: str) -> Literal["done", "stopped", "failed"]:
     """How the run ended: training that its guards stopped is a result; what failed leaves the others their turn."""
-    from tasks.trainer.errors import StoppedByGuards, TrainerError
+    from tasks.train.shared.errors import StoppedByGuards, TrainerError
 
     board.start(line)
     try:

@@ -27,10 +27,10 @@ from tasks.estimators import average_pass_at_k
 from tasks.material import Material
 from tasks.policy_scores import Candidate
 from tasks.stage import Context, StageError
-from tasks.trainer import weights
-from tasks.trainer.errors import CANNOT_GO_ON, TrainerError
-from tasks.trainer.job import TrainJob
-from tasks.trainer.session import Stop
+from tasks.train.shared import published_weights
+from tasks.train.shared.errors import CANNOT_GO_ON, TrainerError
+from tasks.train.shared.job import TrainJob
+from tasks.train.shared.stop import Stop
 from warehouse import Warehouse
 
 POLL_S = 1.0
@@ -56,7 +56,7 @@ def follow(context: Context, job: TrainJob, report: Report, stop: Callable[[], b
 
 def published(job: TrainJob, material: Material) -> list[Candidate]:
     """The reference policy and the kept weights that exist by now, by step."""
-    kept = weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
+    kept = published_weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     return [
         Candidate(material.policy_id, material.reference, 0),
         *(Candidate(found.policy_id, found.folder, found.step) for found in kept),

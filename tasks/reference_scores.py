@@ -66,7 +66,7 @@ def _offline_sequences(context: Context) -> int:
 
 def _drawn(context: Context, material: Material, members: Sequence[dict[str, Any]]) -> list[str]:
     """The members that training will draw: those of problems with a soft value, as many as its batches need."""
-    from tasks.trainer.replay import EpochOrder
+    from tasks.run.epoch_order import EpochOrder
 
     keep = context.config.q0.zero_successes == "keep"
     known = counts(context, material)
@@ -78,7 +78,7 @@ def _drawn(context: Context, material: Material, members: Sequence[dict[str, Any
 def _fingerprint(context: Context, material: Material) -> str:
     import torch
 
-    from tasks.trainer.reference import fingerprint
+    from tasks.scoring.reference import fingerprint
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return fingerprint(material.reference, context.config.train, context.config.reference.dtype, device)
@@ -87,10 +87,10 @@ def _fingerprint(context: Context, material: Material) -> str:
 def _scorer(context: Context, material: Material) -> Callable[[Sequence[dict[str, Any]]], dict[str, list[float]]]:
     import torch
 
-    from tasks.trainer.batch import Example
-    from tasks.trainer.packing import lay_out, plan
-    from tasks.trainer.policy import load_policy
-    from tasks.trainer.reference import Reference
+    from tasks.scoring.example import Example
+    from tasks.scoring.packing import lay_out, plan
+    from tasks.scoring.policy import load_policy
+    from tasks.scoring.reference import Reference
 
     train, dtype = context.config.train, context.config.reference.dtype
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

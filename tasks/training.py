@@ -16,8 +16,9 @@ from typing import Any
 from tasks import material as materials
 from tasks import runs
 from tasks.stage import Context, Stage
-from tasks.trainer import launch, weights
-from tasks.trainer.job import CountsFilter, TrainJob
+from tasks.train import supervisor
+from tasks.train.shared import published_weights
+from tasks.train.shared.job import CountsFilter, TrainJob
 
 EVALUATOR = "tasks.evaluator"
 """Module of the process that evaluates kept weights while training goes on."""
@@ -44,8 +45,8 @@ def body(context: Context) -> dict[str, Any]:
     job_file = job.write(job.run_dir / "job.json")
     beside = {"evaluator": evaluator_command(job_file)} if context.config.evaluate.during_training else {}
     secrets = context.warehouse.place.credentials()
-    launch.run_training(job_file, _relay(context), beside=beside, secrets=secrets)
-    kept = weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
+    supervisor.run_training(job_file, _relay(context), beside=beside, secrets=secrets)
+    kept = published_weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     store = context.warehouse
     used = store.value("SELECT count(*) FROM trajectories WHERE run_id = ? AND source = 'online'", [context.run_id])
     return {
@@ -97,7 +98,7 @@ def _hand_over(context: Context, reference: Path) -> Path | None:
     """The folder in shared memory through which the workers get weights; None: they read what is kept on disk."""
     if context.config.train.hand_over == "disk":
         return None
-    return weights.memory_folder(context.run_dir / "train", reference)
+    return published_weights.memory_folder(context.run_dir / "train", reference)
 
 
 def _usable(manifest: dict[str, Any]) -> bool:

@@ -17,10 +17,10 @@ if importlib.util.find_spec("vllm") is None and os.environ.get("SPO_REQUIRE_VLLM
 
 from sandbox import Judge
 from tasks.engines.protocol import EngineDrift
-from tasks.trainer import weights
-from tasks.trainer.job import TrainJob
-from tasks.trainer.packing import lay_out
-from tasks.trainer.policy import load_policy
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import load_policy
+from tasks.train.shared import published_weights
+from tasks.train.shared.job import TrainJob
 from tests.rollout.test_worker import ONLINE, rows, scored, working
 from tests.trainer.conftest import config, examples, fill, make_job, save_reference, tiny_model
 from warehouse import Warehouse
@@ -34,13 +34,15 @@ def wide_model(seed: int) -> Any:
     return LlamaForCausalLM(settings).eval()
 
 
-def publish(job: TrainJob, step: int, seed: int, *, canaries_of: int) -> weights.Published:
+def publish(job: TrainJob, step: int, seed: int, *, canaries_of: int) -> published_weights.Published:
     """Weights of `seed`, with what the trainer's pass says of the canaries under those of `canaries_of`."""
     other = job.run_dir / f"trainer-{step}"
     wide_model(canaries_of).save_pretrained(other)
     canaries = scored(load_policy(other, job.train, "float32", trained=False))
     model = wide_model(seed)
-    return weights.publish(job.weights, step, model, model.state_dict(), like=job.reference, canaries=canaries)
+    return published_weights.publish(
+        job.weights, step, model, model.state_dict(), like=job.reference, canaries=canaries
+    )
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.trainer.pace import Pace
+from tasks.train.rollout_worker.backpressure import Pace
 from tests.trainer.conftest import RUN, config, fill, make_job, save_reference
 from warehouse import Warehouse
 

@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.trainer import weights
-from tasks.trainer.errors import Interrupted, ProcessDied
-from tasks.trainer.job import TrainJob
-from tasks.trainer.launch import Run, shared_out, worker_command
+from tasks.train.shared import published_weights
+from tasks.train.shared.errors import Interrupted, ProcessDied
+from tasks.train.shared.job import TrainJob
+from tasks.train.supervisor import Run, shared_out, worker_command
 from tests.trainer.conftest import RUN, config, fill, make_job, save_reference
 from warehouse import Warehouse
 
@@ -86,7 +86,7 @@ def assert_accounts_balance(job: TrainJob) -> None:
         mine = sorted({row["batch_id"] for row in rows if row["batch_id"].startswith(f"rollout/{RUN}/{worker}/")})
         assert mine == [f"rollout/{RUN}/{worker}/{number:08d}" for number in range(len(mine))]
         assert all(count == 8 for count in Counter(row["batch_id"] for row in rows).values())
-    newest = weights.latest(job.kept)
+    newest = published_weights.latest(job.kept)
     assert newest is not None
     assert newest.step == job.train.steps
 
@@ -111,7 +111,7 @@ def test_a_killed_worker_and_a_killed_trainer_are_replaced_and_nothing_is_lost_o
 
 def test_two_workers_fill_one_run_and_hand_over_in_memory_leaves_nothing_there(tmp_path: Path, reference: Path) -> None:
     job = job_in(tmp_path, reference, rollout_workers=2, max_batches_ahead=4)
-    memory = weights.memory_folder(job.run_dir, reference)
+    memory = published_weights.memory_folder(job.run_dir, reference)
     job = job.model_copy(update={"weights_dir": memory})
     run = Watched(job, quiet)
     run.supervise(lambda: False)

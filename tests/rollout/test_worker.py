@@ -19,15 +19,15 @@ from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
 from tasks.rollout import KnownVerdicts, Sampler
-from tasks.trainer import weights
-from tasks.trainer.errors import JudgingImpossible
-from tasks.trainer.job import TrainJob
-from tasks.trainer.pace import Pace
-from tasks.trainer.packing import lay_out
-from tasks.trainer.policy import Policy, load_policy
-from tasks.trainer.prompts import Prompts
-from tasks.trainer.session import Stop
-from tasks.trainer.worker import Worker, batch_id
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import Policy, load_policy
+from tasks.train.rollout_worker.backpressure import Pace
+from tasks.train.rollout_worker.prompt_schedule import Prompts
+from tasks.train.rollout_worker.worker import Worker, batch_id
+from tasks.train.shared import published_weights
+from tasks.train.shared.errors import JudgingImpossible
+from tasks.train.shared.job import TrainJob
+from tasks.train.shared.stop import Stop
 from tests.trainer.conftest import RUN, config, examples, fill, make_job, save_reference, tiny_model
 from warehouse import Warehouse
 
@@ -78,9 +78,13 @@ def working(job: TrainJob, judge: Judge, index: int = 0) -> Iterator[Worker]:
     engine.close()
 
 
-def publish(job: TrainJob, step: int, seed: int, canaries: list[weights.Canary] | None = None) -> weights.Published:
+def publish(
+    job: TrainJob, step: int, seed: int, canaries: list[published_weights.Canary] | None = None
+) -> published_weights.Published:
     model = tiny_model(seed)
-    return weights.publish(job.weights, step, model, model.state_dict(), like=job.reference, canaries=canaries or [])
+    return published_weights.publish(
+        job.weights, step, model, model.state_dict(), like=job.reference, canaries=canaries or []
+    )
 
 
 def trained(job: TrainJob, step: int) -> None:
@@ -172,12 +176,15 @@ def test_the_newest_weights_are_taken_between_batches_or_the_reference_kept_as_t
         assert {row["temperature"] for row in rows(job)} == {1.0}
 
 
-def scored(policy: Policy, count: int = 4) -> list[weights.Canary]:
+def scored(policy: Policy, count: int = 4) -> list[published_weights.Canary]:
     """Canaries by the pass that training takes."""
     few = examples(count)
     with torch.no_grad():
         pieces = policy(lay_out(few))[0].split([len(example.response_ids) for example in few])
-    return [weights.Canary(e.prompt_ids, e.response_ids, tuple(p.tolist())) for e, p in zip(few, pieces, strict=True)]
+    return [
+        published_weights.Canary(e.prompt_ids, e.response_ids, tuple(p.tolist()))
+        for e, p in zip(few, pieces, strict=True)
+    ]
 
 
 def test_the_distance_between_engine_and_trainer_is_measured_after_each_refresh(job: TrainJob, judge: Judge) -> None:
@@ -200,7 +207,7 @@ def test_weights_that_are_not_what_the_trainer_holds_are_an_error(job: TrainJob,
     model = tiny_model(1)
     state = {name: value.clone() for name, value in model.state_dict().items()}
     state["model.layers.1.mlp.down_proj.weight"] *= 1.05
-    weights.publish(job.weights, 2, model, state, like=job.reference, canaries=canaries)
+    published_weights.publish(job.weights, 2, model, state, like=job.reference, canaries=canaries)
     with working(job, judge) as worker:
         with pytest.raises(EngineDrift, match=r"off by .* nats on the canary"):
             worker.run()

@@ -15,7 +15,7 @@ from tasks import material as materials
 from tasks import policy_scores, runs, training
 from tasks.policy_scores import Candidate
 from tasks.stage import Context
-from tasks.trainer.job import TrainJob
+from tasks.train.shared.job import TrainJob
 from tests.stages.conftest import Lab
 
 SAMPLES = (

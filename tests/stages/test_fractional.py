@@ -13,8 +13,8 @@ from tasks import runs
 from tasks.problems.problem import from_rows
 from tasks.problems.programs import extract_program
 from tasks.stage import Context
-from tasks.trainer.examples import Examples
-from tasks.trainer.values import prompt_values
+from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer.examples import Examples
 from tasks.training import make_job
 from tests.stages.conftest import Lab, trained_with
 

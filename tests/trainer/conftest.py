@@ -16,8 +16,8 @@ from sandbox import TestCase
 from tasks.config import RunConfig, validate
 from tasks.engines.checkpoint import policy_id
 from tasks.problems.problem import Problem, rows
-from tasks.trainer.batch import Example
-from tasks.trainer.job import CountsFilter, TrainJob
+from tasks.scoring.example import Example
+from tasks.train.shared.job import CountsFilter, TrainJob
 from warehouse import Warehouse
 
 VOCABULARY = 48

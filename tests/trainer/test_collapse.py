@@ -15,13 +15,13 @@ import pytest
 import torch
 
 from tasks.config import GuardConfig, TrainConfig
-from tasks.trainer.batch import Example
-from tasks.trainer.guards import CollapseWatch
-from tasks.trainer.metrics import Figures, summarize
-from tasks.trainer.packing import lay_out
-from tasks.trainer.policy import Policy
-from tasks.trainer.reference import Reference
-from tasks.trainer.step import pack_loss
+from tasks.scoring.example import Example
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import Policy
+from tasks.scoring.reference import Reference
+from tasks.train.trainer.guards import CollapseWatch
+from tasks.train.trainer.metrics import Figures, summarize
+from tasks.train.trainer.spo_step import pack_loss
 from tests.trainer.conftest import END, config, tiny_model
 
 LONGEST, BATCH = 10, 32

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.trainer.batch import Example
-from tasks.trainer.packing import Layout, lay_out, plan
-from tasks.trainer.policy import Policy, full_logprobs
-from tasks.trainer.step import pack_loss, shares
+from tasks.scoring.example import Example
+from tasks.scoring.packing import Layout, lay_out, plan
+from tasks.scoring.policy import Policy, full_logprobs
+from tasks.train.trainer.spo_step import pack_loss, shares
 from tests.trainer.conftest import config, examples, tiny_model
 
 TRAIN = config(
@@ -138,7 +138,7 @@ def test_logprobs_equal_a_full_forward_pass_of_each_sequence_alone() -> None:
 
 
 def test_chunked_gradients_equal_those_of_a_full_softmax() -> None:
-    from tasks.trainer.logprobs import token_logprobs
+    from tasks.scoring.logprobs import token_logprobs
 
     hidden = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(21, 8, dtype=torch.float64, requires_grad=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.trainer.job import TrainJob
-from tasks.trainer.reference import fingerprint
+from tasks.scoring.reference import fingerprint
+from tasks.train.shared.job import TrainJob
 from tests.trainer.conftest import RUN, config, fill, make_job
 from tests.trainer.test_runs import outcome, run, start
 from warehouse import Warehouse

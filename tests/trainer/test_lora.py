@@ -10,11 +10,13 @@ import torch
 
 from tasks.config import InvalidConfig
 from tasks.engines.checkpoint import load_weights
-from tasks.trainer import guards, lora, weights
-from tasks.trainer.errors import TrainerError
-from tasks.trainer.packing import lay_out
-from tasks.trainer.policy import Policy, load_policy
-from tasks.trainer.reference import Reference
+from tasks.scoring import lora
+from tasks.scoring.errors import AdaptersImpossible
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import Policy, load_policy
+from tasks.scoring.reference import Reference
+from tasks.train.shared import published_weights
+from tasks.train.trainer import guards
 from tests.trainer.conftest import config, examples
 from tests.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
 
@@ -62,7 +64,7 @@ def test_gradients_reach_the_adapters_after_the_reference_was_asked(reference: P
 def test_published_weights_are_base_plus_adapter(reference: Path, tmp_path: Path) -> None:
     policy = disturbed(reference)
     state = lora.merged_state(policy.causal_lm, policy.causal_lm.state_dict())
-    published = weights.publish(tmp_path, 3, policy.causal_lm, state, like=reference)
+    published = published_weights.publish(tmp_path, 3, policy.causal_lm, state, like=reference)
     plain = load_weights(published.folder, "float32")
     assert set(plain.state_dict()) == set(load_weights(reference, "float32").state_dict())
     with torch.no_grad():
@@ -73,7 +75,7 @@ def test_published_weights_are_base_plus_adapter(reference: Path, tmp_path: Path
 
 def test_layers_that_the_model_has_not_are_named(reference: Path) -> None:
     train = config(lora={"modules": ["no_such_layer"]}).train
-    with pytest.raises(TrainerError, match="no_such_layer"):
+    with pytest.raises(AdaptersImpossible, match="no_such_layer"):
         load_policy(reference, train, "float32", trained=True)
 
 

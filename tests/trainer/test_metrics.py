@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks.trainer.errors import TrainerError
-from tasks.trainer.metrics import Recorder, open_trackers, peak_memory_mb
+from tasks.train.shared.errors import TrainerError
+from tasks.train.trainer.metrics import Recorder, open_trackers, peak_memory_mb
 from tests.trainer.conftest import RUN, config, make_job
 from warehouse import Warehouse
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.trainer import nodes
-from tasks.trainer.errors import TrainerError
-from tasks.trainer.launch import trainer_command
+from tasks.train import hosts
+from tasks.train.shared.errors import TrainerError
+from tasks.train.supervisor import trainer_command
 from tests.trainer.conftest import config, fill, make_job
 from tests.trainer.test_runs import assert_close, outcome
 
@@ -24,10 +24,10 @@ def free_port() -> int:
 
 
 def test_hosts_are_read_like_a_hostfile() -> None:
-    assert nodes.hosts(["one slots=8", "two"]) == [nodes.Host("one", 8), nodes.Host("two", 1)]
+    assert hosts.hosts(["one slots=8", "two"]) == [hosts.Host("one", 8), hosts.Host("two", 1)]
     for wrong in ("one slots=many", "one gpus=8"):
         with pytest.raises(TrainerError, match="hostfile"):
-            nodes.hosts([wrong])
+            hosts.hosts([wrong])
 
 
 def test_only_the_other_hosts_are_reached_over_the_remote_shell_and_get_no_secret(
@@ -36,7 +36,7 @@ def test_only_the_other_hosts_are_reached_over_the_remote_shell_and_get_no_secre
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     monkeypatch.setenv("SPO_HOME", "/shared/spo")
     job = make_job(tmp_path, reference, config(hosts=("one slots=2", "two slots=2"), rendezvous_port=4711))
-    here, there = (nodes.command(job, tmp_path / "job.json", rank) for rank in (0, 1))
+    here, there = (hosts.command(job, tmp_path / "job.json", rank) for rank in (0, 1))
     assert here[1:3] == ["-m", "torch.distributed.run"]
     assert there[:3] == ["ssh", "-oBatchMode=yes", "two"]
     for words in ("--nnodes 2 --node-rank 1 --nproc-per-node 2", "--master-addr one --master-port 4711"):

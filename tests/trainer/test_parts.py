@@ -10,16 +10,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tasks.trainer import atomic, checkpoint, guards, weights
-from tasks.trainer.errors import NonFinite, ReferenceDrift, ResumeImpossible
-from tasks.trainer.examples import Examples, reward_of
-from tasks.trainer.packing import lay_out
-from tasks.trainer.policy import Policy
-from tasks.trainer.reference import Reference, ReferenceStore
-from tasks.trainer.replay import EpochOrder, Replay, ReplayState
-from tasks.trainer.schedule import warmup_factor
-from tasks.trainer.step import not_finite, pack_loss
-from tasks.trainer.values import prompt_values
+from tasks.run.epoch_order import EpochOrder
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import Policy
+from tasks.scoring.reference import Reference, ReferenceStore
+from tasks.train.shared import atomic, published_weights
+from tasks.train.shared.errors import NonFinite, ReferenceDrift, ResumeImpossible
+from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer import checkpoint, guards
+from tasks.train.trainer.examples import Examples, reward_of
+from tasks.train.trainer.replay import Replay
+from tasks.train.trainer.schedule import warmup_factor
+from tasks.train.trainer.spo_step import not_finite, pack_loss
+from tasks.train.trainer.state import ReplayState
 from tests.trainer.conftest import PROBLEMS, config, examples, fill, make_job, tiny_model
 from warehouse import Warehouse
 
@@ -141,14 +144,14 @@ def test_published_weights_load_as_an_ordinary_checkpoint_and_old_ones_are_prune
 
     model = tiny_model(5)
     for step in range(0, 12, 2):
-        weights.publish(tmp_path, step, model, model.state_dict(), like=reference)
-    newest = weights.latest(tmp_path)
+        published_weights.publish(tmp_path, step, model, model.state_dict(), like=reference)
+    newest = published_weights.latest(tmp_path)
     assert newest is not None
     assert newest.step == 10
     loaded = load_weights(newest.folder, "float32")
     assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in model.state_dict().items())
     assert tokenizer_hash(newest.folder) == tokenizer_hash(reference)
-    weights.prune(tmp_path, {4})
+    published_weights.prune(tmp_path, {4})
     assert [f.name[-2:] for f in atomic.complete_folders(tmp_path, "step-")] == ["04", "06", "08", "10"]
 
 

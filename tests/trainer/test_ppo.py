@@ -16,11 +16,12 @@ from torch import Tensor
 
 from tasks.config import InvalidConfig, TrainConfig
 from tasks.objectives.dispatch import MissingAnnotation
-from tasks.trainer.batch import Example
-from tasks.trainer.engine import Engine
-from tasks.trainer.packing import Layout, lay_out
-from tasks.trainer.policy import Policy, load_policy
-from tasks.trainer.ppo import (
+from tasks.scoring.example import Example
+from tasks.scoring.packing import Layout, lay_out
+from tasks.scoring.policy import Policy, load_policy
+from tasks.scoring.reference import Reference
+from tasks.train.trainer.deepspeed_engine import Engine
+from tasks.train.trainer.ppo_step import (
     ProximalPolicyOptimization,
     Targets,
     advantages,
@@ -28,9 +29,8 @@ from tasks.trainer.ppo import (
     normalized,
     pack_loss,
 )
-from tasks.trainer.reference import Reference
-from tasks.trainer.step import shares
-from tasks.trainer.value_model import ActorCritic, ValueModel
+from tasks.train.trainer.spo_step import shares
+from tasks.train.trainer.value_model import ActorCritic, ValueModel
 from tests.trainer.conftest import config, examples, save_reference, tiny_model
 
 ON_POLICY: dict[str, Any] = {

@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 from tasks.config import InvalidConfig
 from tasks.engines.checkpoint import policy_id
 from tasks.estimators import soft_value
-from tasks.trainer import weights
-from tasks.trainer.job import TrainJob
-from tasks.trainer.reference import fingerprint
-from tasks.trainer.refresh import folder_of, values_under
+from tasks.scoring.reference import fingerprint
+from tasks.train.shared import published_weights
+from tasks.train.shared.job import TrainJob
+from tasks.train.trainer.reference_refresh import values_under
 from tests.trainer.conftest import PROBLEMS, RUN, config, fill, make_job, trajectory
 from tests.trainer.test_runs import outcome, run, start
 from warehouse import Warehouse
@@ -54,7 +54,7 @@ def _work(job: TrainJob, done: threading.Event) -> None:
         suites = {r["problem_id"]: r["suite_hash"] for r in warehouse.rows("SELECT * FROM problems")}
         sequence = 0
         while not done.is_set():
-            newest = weights.latest(job.weights)
+            newest = published_weights.latest(job.weights)
             trained = warehouse.value("SELECT count(*) FROM train_batches WHERE run_id = ?", (RUN,))
             if newest is None or trained < sequence:
                 time.sleep(0.02)
@@ -93,7 +93,7 @@ def refreshes(job: TrainJob) -> list[tuple[int, str]]:
 
 def test_the_nominee_becomes_the_reference_when_every_problem_has_its_samples(finished: TrainJob) -> None:
     step, reference = refreshes(finished)[0]
-    assert reference == policy_id(folder_of(finished, 4))
+    assert reference == policy_id(published_weights.folder_of(finished.kept, 4))
     assert step > 4
     with Warehouse.open(finished.warehouse) as warehouse:
         rows = warehouse.rows("SELECT problem_id, n, k FROM reference_counts WHERE reference = ?", (reference,))
@@ -101,7 +101,7 @@ def test_the_nominee_becomes_the_reference_when_every_problem_has_its_samples(fi
         assert sum(row["n"] for row in rows) <= warehouse.value(drawn, (reference,))
         assert len(rows) == PROBLEMS
         assert all(row["n"] >= 3 for row in rows)
-        values = values_under(warehouse, finished, folder_of(finished, 4))
+        values = values_under(warehouse, finished, published_weights.folder_of(finished.kept, 4))
     beta, prior = finished.train.beta, finished.config.q0.prior
     assert values == {r["problem_id"]: pytest.approx(soft_value(r["n"], r["k"], beta, prior=prior)) for r in rows}
 
@@ -109,7 +109,7 @@ def test_the_nominee_becomes_the_reference_when_every_problem_has_its_samples(fi
 def test_reference_logprobs_are_kept_under_the_fingerprint_of_the_reference_they_belong_to(finished: TrainJob) -> None:
     step, _ = refreshes(finished)[0]
     old = fingerprint(finished.reference, finished.train, "float32", "cpu")
-    new = fingerprint(folder_of(finished, 4), finished.train, "float32", "cpu")
+    new = fingerprint(published_weights.folder_of(finished.kept, 4), finished.train, "float32", "cpu")
     with Warehouse.open(finished.warehouse) as warehouse:
         for row in warehouse.rows("SELECT batch_id, fingerprint FROM reference_logprobs"):
             number = int(row["batch_id"].rsplit("/", 1)[1])

@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import load_file
 
 from tasks.config import validate
-from tasks.trainer.job import TrainJob
-from tasks.trainer.launch import trainer_command
+from tasks.train.shared.job import TrainJob
+from tasks.train.supervisor import trainer_command
 from tests.trainer.conftest import RUN, config, make_job
 from warehouse import Warehouse
 

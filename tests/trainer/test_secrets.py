@@ -3,8 +3,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tasks.trainer.job import CountsFilter, TrainJob
-from tasks.trainer.launch import Run
+from tasks.train.shared.job import CountsFilter, TrainJob
+from tasks.train.supervisor import Run
 from tests.trainer.conftest import config
 from warehouse.place import parse
 

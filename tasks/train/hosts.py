@@ -1,0 +1,123 @@
+"""`python -m tasks.train.hosts JOB.json`: the trainer on several machines, one torchrun on each of `train.hosts`.
+
+The first host is this machine; the others are reached over `train.remote_shell` (ssh), must have the project at the
+same path, and share the run's folder with this one. Only the first process of all reads and writes the warehouse, so
+the others need no credentials. Standard input is passed on: when it closes, every process stops with a checkpoint. When
+the processes of one machine end, those of all others are ended; the exit status is that of the first to fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from tasks.train.shared.errors import TrainerError
+from tasks.train.shared.job import TrainJob
+
+POLL_S = 0.2
+GRACE_S = 60.0
+"""Time the processes get to write their checkpoint before they are killed."""
+PASSED_ON = ("PYTHONPATH", "OMP_NUM_THREADS", "SPO_HOME", "HF_HOME", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+"""Environment variables that the other machines get too; no secret is among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine that trains."""
+
+    name: str
+    processes: int
+
+
+def hosts(lines: Sequence[str]) -> list[Host]:
+    """The machines that the lines of a hostfile (`name slots=8`) describe. Raises TrainerError."""
+    found: list[Host] = []
+    for line in lines:
+        name, *settings = line.split()
+        slots = {key: value for key, _, value in (setting.partition("=") for setting in settings)}
+        if set(slots) - {"slots"} or not slots.get("slots", "1").isdigit():
+            raise TrainerError(f"train.hosts: cannot read {line!r}; write it as in a hostfile: `name slots=8`")
+        found.append(Host(name, int(slots.get("slots", "1"))))
+    return found
+
+
+def command(job: TrainJob, job_file: Path, rank: int) -> list[str]:
+    """What is started here for machine number `rank`."""
+    machines = hosts(job.train.hosts)
+    torchrun = [
+        *(sys.executable, "-m", "torch.distributed.run"),
+        *("--nnodes", str(len(machines)), "--node-rank", str(rank), "--nproc-per-node", str(machines[rank].processes)),
+        *("--master-addr", machines[0].name, "--master-port", str(job.train.rendezvous_port)),
+        *("-m", "tasks.train.trainer", str(job_file)),
+    ]
+    if rank == 0 or not job.train.remote_shell:
+        return torchrun
+    settings = [f"{name}={os.environ[name]}" for name in PASSED_ON if name in os.environ]
+    there = f"cd {shlex.quote(os.getcwd())} && exec env {shlex.join([*settings, *torchrun])}"
+    return [*job.train.remote_shell, machines[rank].name, there]
+
+
+class Group:
+    """The torchruns of all machines."""
+
+    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+        self.processes = [subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True) for line in commands]
+        self._deadline: float | None = None
+
+    def stop(self, _number: int = 0, _frame: FrameType | None = None) -> None:
+        """Ask all of them to stop with a checkpoint."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + GRACE_S
+        for process in self.processes:
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+    def wait(self) -> int:
+        """The exit status: 0 when all machines finish, else that of the first that failed."""
+        failed = 0
+        while True:
+            ended = [process.poll() for process in self.processes]
+            failed = failed or next((status for status in ended if status), 0)
+            if all(status is not None for status in ended):
+                return failed
+            if failed:
+                self.stop()
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                self._kill()
+            time.sleep(POLL_S)
+
+    def _kill(self) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def main(argv: list[str]) -> int:
+    """Start the trainer of the job `argv[0]` on all its machines and wait."""
+    job_file = Path(argv[0])
+    job = TrainJob.read(job_file)
+    group = Group([command(job, job_file, rank) for rank in range(len(job.train.hosts))])
+    signal.signal(signal.SIGTERM, group.stop)
+    if job.end_on_stdin_eof:
+        threading.Thread(target=lambda: (_drain(), group.stop()), daemon=True).start()
+    return group.wait()
+
+
+def _drain() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""Back-pressure: how far rollout workers may run ahead of the trainer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.train.shared import published_weights
+from tasks.train.shared.job import TrainJob
+from warehouse import Warehouse
+
+PACE = """
+-- How many steps has this run trained, on how many online trajectories, and how many scored ones does it have?
+SELECT coalesce(max(step), 0) AS steps,
+  coalesce(sum(len(list_filter(sources, lambda s: s = 'online'))), 0) AS trained,
+  (SELECT count(*) FROM trajectories WHERE run_id = $run AND source = 'online' AND reward IS NOT NULL) AS scored
+FROM train_batches WHERE run_id = $run
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Where a run is: optimizer steps recorded, online trajectories trained on and sampled, newest published step."""
+
+    steps: int
+    trained: int
+    scored: int
+    published: int | None
+
+    @classmethod
+    def read(cls, warehouse: Warehouse, job: TrainJob) -> Pace:
+        """The pace of the job's run now."""
+        newest = published_weights.latest(job.weights)
+        (row,) = warehouse.rows(PACE, {"run": job.run_id})
+        published = None if newest is None else newest.step
+        return cls(int(row["steps"]), int(row["trained"]), int(row["scored"]), published)
+
+    def has_room(self, job: TrainJob) -> bool:
+        """Whether a worker may sample another rollout batch now."""
+        train, batch = job.train, job.online_per_batch
+        waiting = self.scored - self.trained
+        if self.scored >= train.steps * batch or not self._has_weights(job):
+            return False
+        in_flight = train.rollout_workers * train.rollout_batch
+        return waiting < batch or waiting + in_flight <= train.max_batches_ahead * batch
+
+    def _has_weights(self, job: TrainJob) -> bool:
+        """Whether what a worker would sample with is new enough; before the first step that is the reference."""
+        if job.train.behaviour.weights == "reference":
+            return True
+        if job.train.max_batches_ahead == 0:
+            return self.published is not None and self.published >= self.steps
+        return self.published is not None or self.steps == 0

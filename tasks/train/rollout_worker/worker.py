@@ -1,0 +1,235 @@
+"""`python -m tasks.train.rollout_worker.worker JOB.json --index I`: one rollout worker.
+
+Takes prompts, samples with the newest published weights, judges in the sandbox and appends trajectories, batch after
+batch, as far ahead of the trainer as `pace` allows. A batch is appended whole under an id of its own: a worker that is
+killed and started again redoes the batch it had not finished.
+Exit status: 0 stopped, 2 cannot go on (its last line says why; starting it again would not help), else a crash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandbox import Judge, SandboxError, Submission, Suite, TestCase, Verdict
+from tasks.config import ConfigError
+from tasks.engines import checkpoint as checkpoints
+from tasks.engines import open_engine
+from tasks.engines.canary import check_drift
+from tasks.engines.protocol import EngineError
+from tasks.evidence import reference_counts, rollout_batches
+from tasks.problems.prompt import template_for
+from tasks.rollout import Judged, KnownVerdicts, Sampler, tables
+from tasks.train.rollout_worker.backpressure import Pace
+from tasks.train.rollout_worker.prompt_schedule import Prompts
+from tasks.train.shared import published_weights
+from tasks.train.shared.errors import CANNOT_GO_ON, JudgingImpossible, TrainerError
+from tasks.train.shared.job import TrainJob
+from tasks.train.shared.stop import Stop
+from warehouse import Warehouse
+
+LONGEST_POLL_S = 1.0
+"""A waiting worker asks again after a tenth of the time that it has waited, at most this."""
+MAX_DRIFT = {"float32": 1e-3, "bfloat16": 0.5}
+"""Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canaries."""
+_PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))
+"""A program that every working sandbox accepts."""
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Seconds:
+    """Where a worker's time since its last batch went."""
+
+    wait: float = 0.0
+    refresh: float = 0.0
+    sample: float = 0.0
+    judge: float = 0.0
+
+
+@dataclass(slots=True)
+class Worker:
+    """A rollout worker and what it holds open."""
+
+    job: TrainJob
+    index: int
+    warehouse: Warehouse
+    prompts: Prompts
+    sampler: Sampler
+    judge: Judge
+    report: Report
+    stop: Stop
+    step: int = 0
+    """Optimizer step of the weights it samples with."""
+    drifts: dict[int, float] = field(default_factory=dict[int, float])
+    """Drift (nats) by step of the weights loaded since the last batch."""
+    seconds: Seconds = field(default_factory=Seconds)
+
+    def run(self) -> None:
+        """Append batch after batch until asked to stop."""
+        sequence = self.next_sequence()
+        while self.await_room():
+            self.refresh()
+            self.append(sequence)
+            sequence += 1
+
+    def await_room(self) -> bool:
+        """Wait until there is room for another batch; False when asked to stop."""
+        began = time.monotonic()
+        while not self.stop():
+            room, waited = Pace.read(self.warehouse, self.job).has_room(self.job), time.monotonic() - began
+            if room:
+                self.seconds.wait += waited
+                return True
+            time.sleep(min(LONGEST_POLL_S, 0.05 + waited / 10))
+        return False
+
+    def refresh(self) -> None:
+        """Load the newest published weights, unless they are loaded or the recipe samples from the reference."""
+        if self.job.train.behaviour.weights == "reference":
+            return
+        began = time.monotonic()
+        engine = self.sampler.engine
+        with published_weights.newest_held(self.job.weights) as newest:
+            if newest is not None and newest.policy_id != engine.policy_id:
+                engine.refresh(newest.folder)
+                self.drifts[newest.step] = canary_drift(self.sampler, newest, self.job)
+        self.step = self.step if newest is None else newest.step
+        self.seconds.refresh += time.monotonic() - began
+
+    def append(self, sequence: int) -> None:
+        """Sample, judge and append batch number `sequence`, all of it or nothing. Raises JudgingImpossible."""
+        judged = self.sample(sequence)
+        name = batch_id(self.job.run_id, self.index, sequence)
+        figures = {"worker": self.index, "sequence": sequence, "step": self.step, "responses": len(judged)}
+        figures |= {
+            "passed": sum(item.row["reward"] == 0 for item in judged),
+            "seconds": {part: round(value, 3) for part, value in asdict(self.seconds).items()},
+        }
+        rows = tables(judged) | self.records(figures) | {"reference_counts": self.evidence(judged)}
+        self.warehouse.append(name, rows, run_id=self.job.run_id)
+        self.seconds, self.drifts = Seconds(), {}
+        self.report(figures)
+        if any(item.row["verdict"] == Verdict.infra for item in judged):
+            require_sandbox(self.judge)
+
+    def sample(self, sequence: int) -> list[Judged]:
+        """The responses of batch number `sequence`, judged."""
+        train, before = self.job.train, self.sampler.sampling_s
+        drawn = self.prompts.draw(
+            self.index, sequence, responses=train.rollout_batch, per_prompt=train.responses_per_prompt
+        )
+        began = time.monotonic()
+        judged = list(self.sampler.run(drawn, source="online", worker=str(self.index), step=self.step))
+        self.seconds.sample = self.sampler.sampling_s - before
+        self.seconds.judge = time.monotonic() - began - self.seconds.sample
+        return judged
+
+    def evidence(self, judged: list[Judged]) -> list[dict[str, Any]]:
+        """What the batch says of Q0: counts of what was drawn from pi_0 in Q0's way, for later runs."""
+        counts, limit = self.job.counts, self.job.config.engine.max_response_tokens
+        return reference_counts(
+            judged, reference=counts.reference, template_id=counts.template_id, max_response_tokens=limit
+        )
+
+    def records(self, figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        """The rows that describe a batch: an event, and how far the engine was from the trainer."""
+        message = (
+            f"worker {self.index}, batch {figures['sequence']}: {figures['passed']} of {figures['responses']} pass"
+        )
+        event = {"stage": "train", "kind": "rollout", "message": message, "payload_json": json.dumps(figures)}
+        drift = [
+            {"step": step, "name": f"worker-{self.index}/drift", "value": value} for step, value in self.drifts.items()
+        ]
+        return {"run_events": [event], "train_steps": drift}
+
+    def next_sequence(self) -> int:
+        """The number after this worker's last appended batch."""
+        prefix = batch_id(self.job.run_id, self.index)
+        done = self.warehouse.committed_under(prefix)
+        return 1 + max((int(identity.removeprefix(prefix)) for identity in done), default=-1)
+
+
+def batch_id(run_id: str, index: int, sequence: int | None = None) -> str:
+    """Batch id of a worker's batch; without `sequence` the prefix of all of them."""
+    return f"{rollout_batches(run_id)}{index}/" + ("" if sequence is None else f"{sequence:08d}")
+
+
+def canary_drift(sampler: Sampler, published: published_weights.Published, job: TrainJob) -> float:
+    """Largest difference per token (nats) between engine and trainer on the published canaries. Raises EngineDrift."""
+    canaries = published_weights.read_canaries(published.folder)
+    if job.config.engine.kind == "scripted":
+        return 0.0
+    scores = sampler.engine.score([(canary.prompt_ids, canary.response_ids) for canary in canaries])
+    most = MAX_DRIFT[job.config.reference.dtype]
+    return max((check_drift(found, c.logprobs, most) for found, c in zip(scores, canaries, strict=True)), default=0.0)
+
+
+def require_sandbox(judge: Judge) -> None:
+    """Judge a program that must be accepted. Raises JudgingImpossible when the sandbox fails at that too."""
+    (found,) = judge.judge([_PROBE])
+    if found.verdict == Verdict.infra:
+        raise JudgingImpossible(
+            f"the sandbox cannot judge any more ({found.detail}): no further prompts are taken, and what was sampled "
+            f"stays without reward; run `spo doctor`, then resume the run"
+        )
+
+
+def work(job: TrainJob, index: int, report: Report) -> None:
+    """Run worker `index` of the job until it is asked to stop."""
+    stop = Stop()
+    stop.listen(stdin=job.end_on_stdin_eof)
+    config = job.config
+    with (
+        Warehouse.open(job.warehouse) as warehouse,
+        closing(open_engine(config.engine, job.reference, dtype=config.reference.dtype)) as engine,
+        Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge,
+    ):
+        tokenizer = checkpoints.load_tokenizer(job.reference)
+        sampler = Sampler(
+            engine,
+            tokenizer,
+            judge,
+            behaviour=job.train.behaviour,
+            max_response_tokens=config.engine.max_response_tokens,
+            sandbox_config=config.sandbox,
+            known=KnownVerdicts(warehouse),
+            template=template_for(config.reference, tokenizer),
+        )
+        Worker(job, index, warehouse, Prompts.read(warehouse, job), sampler, judge, report, stop).run()
+
+
+def main(argv: list[str]) -> int:
+    """Run the worker that the command line names."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.train.rollout_worker.worker", description="One rollout worker."
+    )
+    parser.add_argument("job", type=Path)
+    parser.add_argument("--index", type=int, required=True)
+    arguments = parser.parse_args(argv)
+    out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+
+    def report(line: dict[str, Any]) -> None:
+        out.write(json.dumps(line) + "\n")
+
+    try:
+        work(TrainJob.read(arguments.job), arguments.index, report)
+    except (TrainerError, SandboxError, EngineError, ConfigError) as error:
+        report({"error": str(error), "kind": type(error).__name__, "worker": arguments.index})
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return CANNOT_GO_ON
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

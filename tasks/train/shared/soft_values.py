@@ -1,0 +1,79 @@
+"""The soft value of every prompt that may be trained on, from stored samples of the reference policy."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from tasks.estimators import soft_value
+from tasks.evidence import not_counted
+from tasks.train.shared import atomic
+from tasks.train.shared.errors import MissingReferenceValues
+from tasks.train.shared.job import TrainJob
+from warehouse import Warehouse
+
+COUNTS = """
+-- How often did pi_0 solve each training problem, over all runs, with the problem's present tests? What rollout
+-- workers drew is left out for their own run, or for all.
+SELECT problem_id, sum(n) AS n, sum(k) AS k
+FROM reference_counts
+WHERE reference = ? AND sampling = ? AND template_id = ? AND NOT starts_with(batch_id, ?)
+  AND (problem_id, suite_hash) IN (SELECT problem_id, suite_hash FROM problems WHERE split = 'train' AND batch_id = ?)
+GROUP BY problem_id ORDER BY problem_id
+"""
+
+FRACTIONAL = """
+-- What is the mean of exp(r / beta) over pi_0's samples at temperature 1, with r = share of tests passed - 1?
+SELECT problem_id, avg(exp((tests_passed / tests_total - 1) / ?)) AS x
+FROM trajectories
+WHERE source = 'reference' AND policy_start = ? AND temperature = 1 AND top_p = 1 AND reward IS NOT NULL
+  AND (verdict = 'cut_off' OR tests_total > 0)
+  AND (problem_id, suite_hash) IN (SELECT problem_id, suite_hash FROM problems WHERE split = 'train' AND batch_id = ?)
+GROUP BY problem_id ORDER BY problem_id
+"""
+
+
+def prompt_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
+    """y_0 in nats per training problem. Problems without a success are dropped or smoothed, as `q0` says.
+
+    Raises MissingReferenceValues when no problem has one.
+    """
+    values = _fractional(warehouse, job) if job.train.reward == "fractional" else _binary(warehouse, job)
+    if not values:
+        raise MissingReferenceValues(
+            f"no training problem has a usable soft value under reference {job.counts.reference!r}, sampling "
+            f"{job.counts.sampling!r}, template {job.counts.template_id!r}; run the stage q0, or set "
+            f'q0.zero_successes = "keep" when no sample succeeded'
+        )
+    return values
+
+
+def frozen_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
+    """The run's y_0 per training problem: as whoever of the run asked first found them, however often it is resumed.
+
+    Other runs add samples of pi_0 meanwhile; taking them in would change the losses of a resumed run.
+    """
+    kept = job.run_dir / "soft-values.json"
+    if not kept.is_file():
+        atomic.write_once(kept, json.dumps(prompt_values(warehouse, job), sort_keys=True))
+    return {str(problem): float(value) for problem, value in json.loads(kept.read_text(encoding="utf-8")).items()}
+
+
+def smoothed_value(n: int, k: int, job: TrainJob) -> float | None:
+    """y_0 of `k` successes in `n` samples; None when the prompt is to be dropped."""
+    if k == 0 and job.config.q0.zero_successes == "drop":
+        return None
+    return soft_value(n, k, job.train.beta, prior=job.config.q0.prior)
+
+
+def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
+    left_out = not_counted(job.config.q0, job.run_id)
+    key = (job.counts.reference, job.counts.sampling, job.counts.template_id, left_out, job.problems_batch)
+    found = {str(row["problem_id"]): (int(row["n"]), int(row["k"])) for row in warehouse.rows(COUNTS, key)}
+    values = {problem: smoothed_value(n, k, job) for problem, (n, k) in found.items() if n > 0}
+    return {problem: value for problem, value in values.items() if value is not None}
+
+
+def _fractional(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
+    rows = warehouse.rows(FRACTIONAL, (job.train.beta, job.counts.reference, job.problems_batch))
+    return {str(row["problem_id"]): math.log(row["x"]) for row in rows if row["x"]}

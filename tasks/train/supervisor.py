@@ -1,0 +1,294 @@
+"""Start, watch and end the processes of a training run: the trainer (under torchrun when there are several), the
+rollout workers, and what the stage wants beside them, without which training goes on. Plain functions; the train stage
+calls `run_training`.
+
+Each process leads a session of its own. Standard input is a pipe that closes when this process dies, so that nothing
+is left behind whatever happens here. What they print on standard error goes to `run_dir/logs`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from tasks.train.shared.errors import (
+    CANNOT_GO_ON,
+    STOPPED,
+    Interrupted,
+    ProcessDied,
+    Refused,
+    StoppedByGuards,
+    is_guard,
+)
+from tasks.train.shared.job import TrainJob
+from tasks.train.trainer import checkpoint
+
+POLL_S = 0.2
+GRACE_S = 60.0
+"""Time a trainer gets to write its checkpoint before it is killed."""
+MOST_RESTARTS = 5
+"""Crashes of a process in a row, without progress between them, after which the run fails."""
+
+GPUS = Path("/proc/driver/nvidia/gpus")
+"""Where NVIDIA's driver lists the GPUs of a machine."""
+
+Line = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Child:
+    """A process of the run."""
+
+    name: str
+    command: list[str]
+    log: Path
+    lines: queue.Queue[tuple[str, Line]]
+    environment: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    process: subprocess.Popen[bytes] | None = None
+    crashes: int = 0
+    last_error: str = ""
+    last_kind: str = ""
+    """Class of the last error."""
+    gone: bool = False
+    """Whether it was given up."""
+
+    def start(self) -> None:
+        """Start it, in a session of its own."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                env=os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")} | self.environment,
+            )
+        assert self.process.stdout is not None
+        threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
+
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        assert self.process is not None
+        return self.process.poll()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and all its children."""
+        assert self.process is not None
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return
+
+    def end(self, grace_s: float) -> None:
+        """Ask it to stop, wait, then kill whatever is left of its session."""
+        assert self.process is not None
+        if self.status() is None:
+            self.signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(grace_s)
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def tail(self, most: int = 2000) -> str:
+        """The end of its log."""
+        return self.log.read_bytes()[-most:].decode(errors="replace") if self.log.is_file() else ""
+
+    def _read(self, stream: IO[bytes]) -> None:
+        for raw in stream:
+            try:
+                line = json.loads(raw)
+            except ValueError:
+                continue
+            if isinstance(line, dict):
+                self.lines.put((self.name, line))
+
+
+@dataclass(slots=True)
+class Run:
+    """The processes of one training run."""
+
+    job: TrainJob
+    job_file: Path
+    on_line: Callable[[Line], None]
+    beside: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Commands of further processes, by name."""
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    lines: queue.Queue[tuple[str, Line]] = field(default_factory=queue.Queue[tuple[str, Line]])
+    trainer: Child = field(init=False)
+    workers: list[Child] = field(init=False)
+    helpers: list[Child] = field(init=False)
+
+    def __post_init__(self) -> None:
+        logs = self.job.run_dir / "logs"
+        count = self.job.train.rollout_workers if self.job.online_per_batch else 0
+        trainer_environment, *worker_environments = [
+            {**gpus, **self.secrets} for gpus in shared_out(visible_gpus(), self.job, count)
+        ]
+        self.trainer = Child(
+            "trainer", trainer_command(self.job, self.job_file), logs / "trainer.log", self.lines, trainer_environment
+        )
+        self.workers = [
+            Child(
+                f"worker-{i}",
+                worker_command(self.job, self.job_file, i),
+                logs / f"worker-{i}.log",
+                self.lines,
+                environment,
+            )
+            for i, environment in enumerate(worker_environments)
+        ]
+        self.helpers = [
+            Child(name, command, logs / f"{name}.log", self.lines, dict(self.secrets))
+            for name, command in self.beside.items()
+        ]
+
+    def supervise(self, cancelled: Callable[[], bool]) -> Line:
+        """Run to the end; returns the manifest. Raises ProcessDied, or Interrupted when cancelled."""
+        children = [self.trainer, *self.workers, *self.helpers]
+        try:
+            for child in children:
+                child.start()
+            while (status := self.trainer.status()) != 0:
+                if cancelled():
+                    raise Interrupted(f"training of run {self.job.run_id!r} was cancelled; it can be resumed")
+                self._relay()
+                if status is not None:
+                    self._trainer_ended(status)
+                for worker in self.workers:
+                    self._look_after(worker)
+                for helper in self.helpers:
+                    self._keep(helper)
+                time.sleep(POLL_S)
+            self._relay()
+        finally:
+            for worker in children[1:]:
+                worker.signal(signal.SIGTERM) if worker.process is not None else None
+            for child in children:
+                child.end(GRACE_S if child is self.trainer else 5.0) if child.process is not None else None
+            if self.job.weights != self.job.kept:  # memory; a trainer that resumes publishes anew
+                shutil.rmtree(self.job.weights, ignore_errors=True)
+        return json.loads(self.job.manifest.read_text(encoding="utf-8"))
+
+    def _relay(self) -> None:
+        while not self.lines.empty():
+            name, line = self.lines.get()
+            child = next(c for c in (self.trainer, *self.workers, *self.helpers) if c.name == name)
+            if "error" in line:
+                child.last_kind = str(line.get("kind", "error"))
+                child.last_error = f"{child.last_kind}: {line['error']}"
+            else:
+                child.crashes = 0
+            self.on_line(line)
+
+    def _trainer_ended(self, status: int) -> None:
+        if self.trainer.last_error:
+            kind = StoppedByGuards if is_guard(self.trainer.last_kind) else Refused
+            raise kind(f"the trainer stopped: {self.trainer.last_error}")
+        if status == STOPPED:
+            raise Interrupted(f"the trainer of run {self.job.run_id!r} was asked to stop; it can be resumed")
+        self._restart(self.trainer, status)
+
+    def _look_after(self, worker: Child) -> None:
+        status = worker.status()
+        if status is None:
+            return
+        self._relay()
+        if status == CANNOT_GO_ON:
+            raise ProcessDied(f"{worker.name} cannot go on: {worker.last_error or worker.tail()}")
+        self._restart(worker, status)
+
+    def _keep(self, helper: Child) -> None:
+        """Start a helper again once it has died, unless that does not help; training goes on without it."""
+        status = helper.status()
+        if status is None or helper.gone:
+            return
+        self._relay()
+        if status != CANNOT_GO_ON and helper.crashes < MOST_RESTARTS:
+            self._restart(helper, status)
+            return
+        helper.gone = True
+        why = helper.last_error or f"it ended with status {status}: {helper.tail()}"
+        self.on_line({"warning": f"training goes on without {helper.name}: {why}"})
+
+    def _restart(self, child: Child, status: int) -> None:
+        child.crashes += 1
+        if child.crashes > MOST_RESTARTS:
+            raise ProcessDied(
+                f"{child.name} ended {child.crashes} times in a row (last status {status}) without progress; "
+                f"the end of {child.log}:\n{child.tail()}"
+            )
+        child.signal(signal.SIGKILL)
+        found = checkpoint.newest(self.job)
+        since = "the beginning" if found is None else f"step {found.step}"
+        note = f" from {since}" if child is self.trainer else ""
+        self.on_line({"warning": f"{child.name} ended with status {status}; starting it again{note}"})
+        child.start()
+
+
+def run_training(
+    job_file: Path,
+    on_line: Callable[[Line], None],
+    cancelled: Callable[[], bool] = lambda: False,
+    beside: Mapping[str, list[str]] | None = None,
+    secrets: Mapping[str, str] | None = None,
+) -> Line:
+    """Train the job to its end, relaying every line its processes report; returns the manifest.
+
+    `beside`: commands of processes to run meanwhile, by name; one that fails is a warning, not a failure.
+    `secrets`, what the warehouse needs beside its location, go into the environment of all of them and nowhere else.
+
+    A run that was interrupted continues from its newest complete checkpoint. Dead processes are started again.
+    Raises ProcessDied when that does not help and Interrupted when `cancelled` says so.
+    """
+    return Run(TrainJob.read(job_file), job_file, on_line, beside or {}, secrets or {}).supervise(cancelled)
+
+
+def trainer_command(job: TrainJob, job_file: Path) -> list[str]:
+    """The command of the trainer: plain for one process, torchrun for several, on every host where hosts are named."""
+    if job.train.hosts:
+        return [sys.executable, "-m", "tasks.train.hosts", str(job_file)]
+    if job.train.processes == 1:
+        return [sys.executable, "-m", "tasks.train.trainer", str(job_file)]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    return [*torchrun, str(job.train.processes), "-m", "tasks.train.trainer", str(job_file)]
+
+
+def worker_command(job: TrainJob, job_file: Path, index: int) -> list[str]:
+    """The command of rollout worker `index`, with what the recipe puts before it."""
+    before = [part.replace("{index}", str(index)) for part in job.train.worker_launcher]
+    return [*before, sys.executable, "-m", "tasks.train.rollout_worker.worker", str(job_file), "--index", str(index)]
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as names for CUDA_VISIBLE_DEVICES."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    return [str(number) for number in range(len(list(GPUS.glob("*"))))]
+
+
+def shared_out(gpus: list[str], job: TrainJob, workers: int) -> list[dict[str, str]]:
+    """Environments of the trainer and of `workers` rollout workers: the trainer's processes take the first GPUs, each
+    worker as many of the rest as its engine is wide, in turn. With too few GPUs all use all; without any, nothing.
+    """
+    width = int(job.config.engine.vllm.get("tensor_parallel_size", 1)) if job.config.engine.kind == "vllm" else 1
+    ranks = job.train.processes
+    rest = gpus[ranks:]
+    places = [rest[at : at + width] for at in range(0, len(rest) - width + 1, width)]
+    if not places or not workers:
+        return [{} for _ in range(workers + 1)]
+    taken = [gpus[:ranks], *(places[index % len(places)] for index in range(workers))]
+    return [{"CUDA_VISIBLE_DEVICES": ",".join(names)} for names in taken]

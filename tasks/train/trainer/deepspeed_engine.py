@@ -1,0 +1,266 @@
+"""DeepSpeed behind a handful of methods; the only module that imports it.
+
+DeepSpeed compiles a shared-memory communication operator on first use on a CPU. It is switched off here: gloo does
+the same work, no compiler is needed, and results do not depend on whether one is present.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from tasks.config import TrainConfig
+from tasks.scoring.packing import Pack
+from tasks.train.shared.errors import NonFinite, ResumeImpossible, TrainerError
+from tasks.train.trainer.schedule import warmup_factor
+
+TAG = "state"
+UNIVERSAL = {"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}}
+"""What DeepSpeed's conversion for another number of processes asks to find in a checkpoint."""
+
+
+class Engine:
+    """A module under training: forward, backward, step; save and load; collectives between the processes."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        config: TrainConfig,
+        *,
+        dtype: str,
+        device: torch.device,
+        groups: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """`groups`: the optimizer's parameter groups; None: all trained parameters at the recipe's rate."""
+        self.device = device
+        self.config = config
+        self.updates = 0
+        """Optimizer updates made by this process."""
+        self._norm = float("nan")
+        self._deepspeed = _import_deepspeed()
+        _join(self._deepspeed, device)
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self._objects: Any = dist.new_group(backend="gloo") if self.world > 1 and device.type == "cuda" else None
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._partly_frozen = len(trained) < len(list(module.parameters()))
+        self.optimizer = torch.optim.AdamW(
+            groups or trained,
+            lr=config.optimizer.learning_rate,
+            betas=config.optimizer.betas,
+            weight_decay=config.optimizer.weight_decay,
+        )
+        self._clips_itself = config.zero_stage == 0 and dtype == "float32"
+        if self._clips_itself:
+            self.optimizer.register_step_pre_hook(self._clip)
+        warmup = config.optimizer.warmup_steps
+        schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: warmup_factor(step, warmup))
+        self._engine: Any = self._deepspeed.initialize(
+            model=module,
+            model_parameters=trained,
+            optimizer=self.optimizer,
+            lr_scheduler=schedule,
+            config=self._settings(dtype),
+            dist_init_required=False,
+        )[0]
+        self._engine.eval() if not config.gradient_checkpointing else None
+
+    def forward(self, pack: Pack) -> tuple[Tensor, ...]:
+        """What the module says of the pack's response tokens: log-probabilities, entropies, ...; shape N each."""
+        return self._engine(pack)
+
+    def backward(self, loss: Tensor) -> None:
+        """Accumulate the gradient of this process's part of the step's loss (a mean over all sequences of the step).
+
+        DeepSpeed averages over processes, so the part is scaled up by their number.
+        """
+        self._engine.backward(loss * self.world)
+
+    def step(self) -> float:
+        """Reduce, clip, update, zero; returns the gradient norm before clipping. Raises NonFinite."""
+        self._engine.step()
+        self.updates += 1
+        norm = self._norm if self._clips_itself else float(self._engine.get_global_grad_norm() or 0.0)
+        if not torch.isfinite(torch.tensor(norm)):
+            raise NonFinite(f"the gradient norm is {norm} and has spoilt the weights")
+        return norm
+
+    @property
+    def state_bytes(self) -> int:
+        """About how much a checkpoint takes: what is trained, its moments, and float32 weights where it has others."""
+        trained = [p for p in self._engine.module.parameters() if p.requires_grad]
+        sizes = [(getattr(p, "ds_numel", p.numel()), p.element_size()) for p in trained]
+        return sum(count * (size + 8 + (0 if size == 4 else 4)) for count, size in sizes)
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate that the next step uses (of the first parameter group)."""
+        return float(self._engine.get_lr()[0])
+
+    def save(self, folder: Path) -> None:
+        """What is trained, optimizer and schedule of all processes into `folder`. Collective."""
+        self._engine.save_checkpoint(
+            str(folder), tag=TAG, client_state=UNIVERSAL, exclude_frozen_parameters=self._partly_frozen
+        )
+
+    def load(self, folder: Path, *, processes: int) -> None:
+        """The opposite of `save`, for the same ZeRO stage. Collective. Raises ResumeImpossible.
+
+        `processes` saved it. When that is another number, DeepSpeed's universal form is made on the way, from which
+        each process takes its new part; without ZeRO every process holds everything anyway.
+        """
+        if processes == self.world or self.config.zero_stage == 0:
+            self._load(folder)
+            return
+        universal = folder / "universal"
+        if self.rank == 0:
+            _make_universal(folder / TAG, universal / TAG)
+        self.barrier()
+        self._engine._config.load_universal_checkpoint = True
+        try:
+            self._load(universal)
+        finally:
+            self._engine._config.load_universal_checkpoint = False
+        self.barrier()
+        if self.rank == 0:
+            shutil.rmtree(universal)
+
+    def _load(self, folder: Path) -> None:
+        path, _ = self._engine.load_checkpoint(str(folder), tag=TAG, load_module_strict=not self._partly_frozen)
+        if path is None:
+            raise ResumeImpossible(f"{folder} holds no DeepSpeed state; delete it to resume from an older checkpoint")
+
+    def consolidated(self, model: nn.Module) -> dict[str, Tensor]:
+        """The whole state of `model` (a part of the policy) on the CPU; empty but on the first process. Collective."""
+        if self.config.zero_stage < 3:
+            return {} if self.rank else {name: t.detach().cpu() for name, t in model.state_dict().items()}
+        state: dict[str, Tensor] = {}
+        for name, parameter in model.named_parameters():
+            with self._deepspeed.zero.GatheredParameters([parameter]):
+                if self.rank == 0:
+                    state[name] = parameter.detach().cpu().clone()
+        if self.rank == 0:
+            persistent = set(model.state_dict()) - set(state)
+            state |= {name: buffer.detach().cpu() for name, buffer in model.named_buffers() if name in persistent}
+        return state
+
+    def share(self, value: Any) -> Any:
+        """The first process's `value`, on all. Collective."""
+        if self.world == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0, group=self._objects)
+        return box[0]
+
+    def scatter(self, values: Sequence[Any] | None) -> Any:
+        """The first process's `values[rank]`. Collective."""
+        if self.world == 1:
+            assert values is not None
+            return values[0]
+        box: list[Any] = [None]
+        dist.scatter_object_list(box, list(values) if values is not None else None, src=0, group=self._objects)
+        return box[0]
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value in order of rank, on the first; empty on the others. Collective."""
+        if self.world == 1:
+            return [value]
+        box: list[Any] | None = [None] * self.world if self.rank == 0 else None
+        dist.gather_object(value, box, dst=0, group=self._objects)
+        return box or []
+
+    def raise_together(self, error: TrainerError | None) -> None:
+        """Raise the first error that a process has, on all of them: one alone would leave the others waiting."""
+        if self.world > 1:
+            found = [one for one in self.gather(error) if one is not None]
+            error = self.share(found[0] if found else None)
+        if error is not None:
+            raise error
+
+    def barrier(self) -> None:
+        """Wait for all processes."""
+        if self.world > 1:
+            dist.barrier()
+
+    def close(self) -> None:
+        """Leave the process group."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.optimizer.max_grad_norm)
+        self._norm = float(norm)
+        if not torch.isfinite(norm):
+            raise NonFinite(f"the gradient norm is {self._norm}; nothing was updated")
+
+    def _settings(self, dtype: str) -> dict[str, Any]:
+        # DeepSpeed keeps float32 weights and gradients beside bfloat16 ones from stage 1 on only
+        stage = max(self.config.zero_stage, 1) if dtype == "bfloat16" else self.config.zero_stage
+        return {
+            "train_micro_batch_size_per_gpu": 1,
+            "gradient_accumulation_steps": 1,
+            "managed_gradient_accumulation": False,
+            "gradient_clipping": 0.0 if self._clips_itself else self.config.optimizer.max_grad_norm,
+            "zero_optimization": {"stage": stage, "overlap_comm": False},
+            "zero_allow_untested_optimizer": True,
+            "bf16": {"enabled": dtype == "bfloat16"},
+            "data_types": {"grad_accum_dtype": "fp32"},
+            "steps_per_print": 1_000_000_000,
+        }
+
+
+def _make_universal(folder: Path, target: Path) -> None:
+    """The DeepSpeed checkpoint in `folder` in the form that any number of processes can load."""
+    from deepspeed.checkpoint import ds_to_universal
+
+    shutil.rmtree(target, ignore_errors=True)
+    ds_to_universal.main(
+        argparse.Namespace(
+            input_folder=str(folder),
+            output_folder=str(target),
+            num_extract_workers=1,
+            num_merge_workers=1,
+            keep_temp_folder=False,
+            strict=True,
+            inject_missing_state=False,
+        )
+    )
+
+
+def _import_deepspeed() -> Any:
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    import deepspeed
+    import deepspeed.ops
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return deepspeed
+
+
+def _join(deepspeed: Any, device: torch.device) -> None:
+    """Join the process group that torchrun set up, or make one of a single process without opening a port."""
+    if dist.is_initialized():
+        return
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        deepspeed.init_distributed(dist_backend=backend, auto_mpi_discovery=False, verbose=False)
+        return
+    os.environ.update(RANK="0", LOCAL_RANK=os.environ.get("LOCAL_RANK", "0"), WORLD_SIZE="1")
+    meeting = Path(tempfile.mkdtemp(prefix="spo-trainer-")) / "store"
+    deepspeed.init_distributed(
+        dist_backend=backend,
+        auto_mpi_discovery=False,
+        verbose=False,
+        init_method=f"file://{meeting}",
+        rank=0,
+        world_size=1,
+    )

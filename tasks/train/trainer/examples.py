@@ -1,0 +1,118 @@
+"""Rows of the warehouse -> examples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.config import SourceName
+from tasks.estimators import soft_value
+from tasks.scoring.example import Example
+from tasks.train.shared.errors import NothingToTrainOn
+from tasks.train.shared.job import TrainJob
+from warehouse import Warehouse
+
+BY_ID = """
+-- The trajectories of a list of ids.
+SELECT * FROM trajectories WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY trajectory_id
+"""
+
+PROMPT_TOKENS = """
+-- The token ids of a list of prompts.
+SELECT prompt_id, any_value(token_ids) AS token_ids FROM prompts
+WHERE prompt_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY prompt_id
+"""
+
+VALUES = """
+-- Which prefixes of these trajectories have Monte-Carlo estimates under this reference?
+SELECT trajectory_id, "position", sum(n) AS n, sum(k) AS k FROM token_values
+WHERE reference = ? AND (?::VARCHAR IS NULL OR search_id = ?) AND "position" > 0
+  AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))
+GROUP BY trajectory_id, "position" ORDER BY trajectory_id, "position"
+"""
+
+
+class Examples:
+    """Builds examples; remembers prompts. `values` is y_0 (nats) per problem."""
+
+    def __init__(self, warehouse: Warehouse, job: TrainJob, values: Mapping[str, float]) -> None:
+        self.warehouse = warehouse
+        self.job = job
+        self.values = values
+        self._prompts: dict[str, tuple[int, ...]] = {}
+
+    def fetch(self, ids: Sequence[str], source: SourceName) -> dict[str, Example]:
+        """The examples of these trajectories. Raises NothingToTrainOn for ids that do not exist."""
+        found = self.present(ids, source)
+        missing = sorted(set(ids) - set(found))
+        if missing:
+            raise NothingToTrainOn(
+                f"{len(missing)} trajectories of source {source!r} are gone, first {missing[0]!r}; were they "
+                f"quarantined while the run was using them? Resume it: what is gone is then left out"
+            )
+        return found
+
+    def present(self, ids: Sequence[str], source: SourceName) -> dict[str, Example]:
+        """The examples of those of these trajectories that are there and usable."""
+        rows = {str(row["trajectory_id"]): row for row in self.warehouse.rows(BY_ID, (list(ids),))}
+        return {example.trajectory_id: example for example in self.build(list(rows.values()), source)}
+
+    def build(self, rows: Sequence[Mapping[str, Any]], source: SourceName) -> list[Example]:
+        """One example per row, in order; rows without a reward (infrastructure) or a value are left out."""
+        usable = [row for row in rows if row["reward"] is not None and row["problem_id"] in self.values]
+        self._load_prompts({str(row["prompt_id"]) for row in usable})
+        values = self._token_values([str(row["trajectory_id"]) for row in usable]) if source == "pivotal" else {}
+        return [self._example(row, source, values.get(str(row["trajectory_id"]), ())) for row in usable]
+
+    def _example(self, row: Mapping[str, Any], source: SourceName, values: tuple[tuple[int, float], ...]) -> Example:
+        return Example(
+            trajectory_id=str(row["trajectory_id"]),
+            problem_id=str(row["problem_id"]),
+            source=source,
+            prompt_ids=self._prompts[str(row["prompt_id"])],
+            response_ids=tuple(row["token_ids"]),
+            terminal=reward_of(row, fractional=self.job.train.reward == "fractional") / self.job.train.beta,
+            y0=self.values[str(row["problem_id"])],
+            stopped=row["finish_reason"] == "stop",
+            behaviour_logprobs=_behaviour(row),
+            token_values=values,
+        )
+
+    def _load_prompts(self, prompt_ids: set[str]) -> None:
+        missing = sorted(prompt_ids - set(self._prompts))
+        if not missing:
+            return
+        for row in self.warehouse.rows(PROMPT_TOKENS, (missing,)):
+            self._prompts[str(row["prompt_id"])] = tuple(row["token_ids"])
+        lost = [prompt for prompt in missing if prompt not in self._prompts]
+        if lost:
+            raise NothingToTrainOn(f"{len(lost)} prompts of trajectories are not in `prompts`, first {lost[0]!r}")
+
+    def _token_values(self, ids: list[str]) -> dict[str, tuple[tuple[int, float], ...]]:
+        search = self.job.search_id
+        found: dict[str, tuple[tuple[int, float], ...]] = {}
+        for row in self.warehouse.rows(VALUES, (self.job.counts.reference, search, search, ids)):
+            x = exponentiated_value(int(row["n"]), int(row["k"]), self.job.train.beta)
+            identity = str(row["trajectory_id"])
+            found[identity] = (*found.get(identity, ()), (int(row["position"]), x))
+        return found
+
+
+def exponentiated_value(n: int, k: int, beta: float) -> float:
+    """Unbiased estimate of E[exp(r/beta)] from k successes in n samples: S + (1 - S) exp(-1/beta). Paper: 3.1.3."""
+    return math.exp(soft_value(n, k, beta))
+
+
+def reward_of(row: Mapping[str, Any], *, fractional: bool) -> float:
+    """r of a scored trajectory, in [-1, 0]; `fractional` is the share of tests passed - 1, and -1 when cut off."""
+    if not fractional or row["verdict"] == "cut_off" or not row["tests_total"]:
+        return float(row["reward"])
+    return int(row["tests_passed"]) / int(row["tests_total"]) - 1
+
+
+def _behaviour(row: Mapping[str, Any]) -> tuple[float, ...] | None:
+    logprobs = row.get("sampled_logprobs")
+    if not logprobs or row.get("logprob_kind") == "none" or any(value is None for value in logprobs):
+        return None
+    return tuple(float(value) for value in logprobs)

@@ -1,0 +1,144 @@
+"""Checks that stop a run, or warn, before it is spoilt. On by default."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from tasks.config import GuardConfig
+from tasks.scoring.errors import UnsupportedModel
+from tasks.scoring.example import Example
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import Policy, full_logprobs
+from tasks.scoring.reference import Reference
+from tasks.train.shared.errors import ReferenceDrift
+from tasks.train.trainer.metrics import Figures
+
+CHECKED = 4
+"""Sequences in a check of exactness."""
+HISTORY = 50
+"""Steps that a collapse is told from."""
+RECENT = 5
+"""The last of them, whose mean or median is compared."""
+LAYOUT_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
+"""Largest difference per token (nats) between the packed pass and the model's own."""
+
+
+def check_layout(policy: Policy, examples: Sequence[Example], dtype: str) -> float:
+    """Largest difference between the policy's pass and the model's own forward pass. Raises UnsupportedModel."""
+    few = examples[:CHECKED]
+    pack = lay_out(few, policy.layout).to(next(policy.parameters()).device)
+    with torch.no_grad():
+        packed = policy(pack)[0]
+    alone = torch.cat([full_logprobs(policy, e.prompt_ids, e.response_ids) for e in few])
+    worst = _worst(packed, alone)
+    if not worst <= LAYOUT_TOLERANCE[dtype]:
+        raise UnsupportedModel(
+            f"{type(policy.causal_lm).__name__}: log-probabilities of the {policy.layout} layout differ from the "
+            f"model's own by {worst:.3g} nats; set train.packing = "
+            f'"{"padded" if policy.layout == "packed" else "packed"}"'
+        )
+    return worst
+
+
+def check_start(policy: Policy, reference: Reference, examples: Sequence[Example]) -> None:
+    """Every advantage is exactly 0 before the first step, or ReferenceDrift."""
+    pack = lay_out(examples[:CHECKED], policy.layout).to(next(policy.parameters()).device)
+    with torch.no_grad():
+        worst = _worst(policy(pack)[0], reference.evaluate(pack))
+    if worst != 0:
+        raise ReferenceDrift(
+            f"before the first step the policy and the reference differ by {worst:.3g} nats per token; both must come "
+            f"from the same checkpoint, in the same dtype, by the same kernels"
+        )
+
+
+def check_stored(
+    reference: Reference, examples: Sequence[Example], stored: Mapping[str, Sequence[float]], most: float
+) -> float:
+    """Largest difference between stored and fresh reference log-probabilities of a few. Raises ReferenceDrift."""
+    few = [example for example in examples if example.trajectory_id in stored][:CHECKED]
+    if not few:
+        return 0.0
+    pack = lay_out(few, reference.policy.layout).to(next(reference.policy.parameters()).device)
+    fresh = reference.evaluate(pack)
+    kept = torch.cat([torch.tensor(stored[example.trajectory_id], device=fresh.device) for example in few])
+    worst = _worst(fresh, kept)
+    if not worst <= most:
+        ids = [example.trajectory_id for example in few]
+        raise ReferenceDrift.over(
+            ids,
+            f"stored reference log-probabilities differ from fresh ones by {worst:.3g} nats per token (at most "
+            f"{most:g}), among trajectories {ids}; the reference or its environment has changed without its "
+            f"fingerprint: quarantine the batches that stored them",
+        )
+    return worst
+
+
+def _worst(left: Tensor, right: Tensor) -> float:
+    return float((left.float() - right.float()).abs().max())
+
+
+class CollapseWatch:
+    """Warns when the figures of the last steps look like the beginning of a collapse (docs/decisions/0005).
+
+    A single step says little: one failure above 0 can carry a whole batch's gradient and be gone in the next.
+    """
+
+    def __init__(self, config: GuardConfig, *, regression: bool = True) -> None:
+        """`regression`: y_T is what is trained, so that failures above 0 are a symptom."""
+        self.config = config
+        self.regression = regression
+        self._past: deque[Figures] = deque(maxlen=HISTORY)
+
+    def warnings(self, figures: Figures) -> dict[str, str]:
+        """One line per symptom, by its kind."""
+        self._past.append(figures)
+        if len(self._past) < 2 * RECENT:
+            return {}
+        config, found = self.config, dict[str, str]()
+        pulled, clipped = self._recent("pull_above", 0.0), self._recent("clipped_fraction", 0.0)
+        if pulled > config.warn_pull_above:
+            found["pull"] = (
+                f"{pulled:.0%} of the pull at the policy comes from failures with y_T above 0, which only push "
+                f"down: raise train.clip_epsilon, mix in offline data, or lower the learning rate"
+            )
+        if self.regression and clipped > config.warn_clipped_fraction:
+            found["clipped"] = f"{clipped:.0%} of the failures have y_T above 0: pi_0 finds them nearly impossible"
+        stopped = self._recent("online/stop_fraction", 1.0)
+        if stopped < config.warn_stop_fraction:
+            found["stop"] = f"only {stopped:.0%} of the online responses end with the end token"
+        return found | self._drift("grad_norm", config.warn_grad_norm_ratio) | self._length(config.warn_length_ratio)
+
+    def _recent(self, name: str, default: float) -> float:
+        return statistics.mean(figures.get(name, default) for figures in list(self._past)[-RECENT:])
+
+    def _drift(self, name: str, most: float) -> dict[str, str]:
+        """Whether the median of the last steps is more than `most` times that of the ones before."""
+        values = [figures[name] for figures in self._past if name in figures]
+        before, now = statistics.median(values[:-RECENT] or [0.0]), statistics.median(values[-RECENT:] or [0.0])
+        if not now > most * before > 0:
+            return {}
+        return {name: f"{name} is {now:.3g}, {now / before:.1f} times what it was"}
+
+    def _length(self, most: float) -> dict[str, str]:
+        first = [figures["online/length"] for figures in list(self._past)[:RECENT] if "online/length" in figures]
+        now = self._recent("online/length", 0.0)
+        before = statistics.mean(first) if first else 0.0
+        if not before or 1 / most < now / before < most:
+            return {}
+        return {"length": f"online responses have {now:.1f} tokens on average; {HISTORY} steps ago it was {before:.1f}"}
+
+
+def single_class_sources(figures: Figures) -> dict[str, str]:
+    """A warning when the rewards of all sources together are of one class (rule 7)."""
+    shares = {n.removesuffix("/pass_fraction"): v for n, v in figures.items() if n.endswith("/pass_fraction")}
+    if all(share == 1 for share in shares.values()):
+        return {"class": f"sources {sorted(shares)} hold successes only: nothing in the mix says what fails"}
+    if all(share == 0 for share in shares.values()):
+        return {"class": f"sources {sorted(shares)} hold failures only: nothing in the mix says what succeeds"}
+    return {}

@@ -1,0 +1,171 @@
+"""The figures of a step, and where they go."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.train.shared.errors import TrainerError
+from tasks.train.shared.job import TrainJob
+from tasks.train.trainer.spo_step import SequenceRecord
+from warehouse import Warehouse
+
+Figures = dict[str, float]
+COMMIT_EVERY = 10
+"""Steps between two group commits when no worker waits to see them; every step is durable at once."""
+
+
+def summarize(records: Sequence[SequenceRecord]) -> Figures:
+    """Means over the batch and per source; `value_error/*` is mean |y_T - r/beta| (nats) by reward class.
+
+    `pull_above` is the share of all pull at the policy that comes from failures with y_T above 0.
+    """
+    figures = _group("", records)
+    for source in dict.fromkeys(record.source for record in records):
+        figures |= _group(f"{source}/", [record for record in records if record.source == source])
+    return figures
+
+
+def _group(prefix: str, records: Sequence[SequenceRecord]) -> Figures:
+    passed = [r for r in records if r.terminal == 0]
+    failed = [r for r in records if r.terminal != 0]
+    figures = {
+        "loss": _mean([r.loss for r in records]),
+        "y_T": _mean([r.y_T for r in records]),
+        "entropy": _mean([r.entropy for r in records]),
+        "length": _mean([r.length for r in records]),
+        "stop_fraction": _mean([r.stopped for r in records]),
+        "pass_fraction": len(passed) / len(records),
+        "largest_advantage": max(r.largest_advantage for r in records),
+    }
+    if passed:
+        figures["value_error/pass"] = _mean([abs(r.y_T - r.terminal) for r in passed])
+    if failed:
+        figures["value_error/fail"] = _mean([abs(r.y_T - r.terminal) for r in failed])
+        figures["clipped_fraction"] = _mean([r.y_T > 0 for r in failed])
+    pull = math.fsum(r.pull for r in records)
+    if pull > 0:
+        figures["pull"] = pull / len(records)
+        figures["pull_above"] = math.fsum(r.pull for r in failed if r.y_T > 0) / pull
+    return {prefix + name: value for name, value in figures.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+class Recorder:
+    """Appends every step's figures and batch; used by the first process only."""
+
+    def __init__(self, warehouse: Warehouse, job: TrainJob, *, after: int) -> None:
+        self.warehouse = warehouse
+        self.job = job
+        self._writers = [_TensorBoard(job, after), *open_trackers(job)]
+
+    def record(
+        self,
+        step: int,
+        records: Sequence[SequenceRecord],
+        figures: Figures,
+        reference_rows: list[dict[str, Any]],
+        snapshot: int,
+    ) -> None:
+        """Make the step durable under a batch id of its own: recording it twice changes nothing."""
+        tables: dict[str, list[dict[str, Any]]] = {
+            "train_steps": [{"step": step, "name": name, "value": value} for name, value in sorted(figures.items())],
+            "train_batches": [
+                {
+                    "step": step,
+                    "trajectory_ids": [record.trajectory_id for record in records],
+                    "sources": [record.source for record in records],
+                    "max_snapshot": snapshot,
+                }
+            ],
+        }
+        if reference_rows:
+            tables["reference_logprobs"] = reference_rows
+        self.warehouse.stage(step_batch_id(self.job.run_id, step), tables, run_id=self.job.run_id)
+        if self.job.online_per_batch or step % COMMIT_EVERY == 0:
+            self.warehouse.commit()
+        for writer in self._writers:
+            writer.write(step, figures)
+
+    def event(self, kind: str, message: str) -> None:
+        """A line in `run_events`."""
+        row = {"stage": "train", "kind": kind, "message": message, "payload_json": "{}"}
+        self.warehouse.stage(f"event/{self.job.run_id}/{kind}/{message}", {"run_events": [row]}, run_id=self.job.run_id)
+
+    def flush(self) -> None:
+        """Make everything visible."""
+        self.warehouse.commit()
+
+    def close(self) -> None:
+        """Flush and close the writers."""
+        self.flush()
+        for writer in self._writers:
+            writer.close()
+
+
+def peak_memory_mb() -> float:
+    """Most memory this process has held so far, in MB: of the GPU if it uses one, else resident in main memory."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e6
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    # not ru_maxrss, which on Linux begins at the peak of the process that started this one
+    with Path("/proc/self/status").open(encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) * 1024 / 1e6
+
+
+def step_batch_id(run_id: str, step: int) -> str:
+    """Batch id of an optimizer step."""
+    return f"train/{run_id}/{step:08d}"
+
+
+class _TensorBoard:
+    def __init__(self, job: TrainJob, after: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer: Any = SummaryWriter(str(job.run_dir / "tensorboard"), purge_step=after + 1)
+
+    def write(self, step: int, figures: Figures) -> None:
+        for name, value in figures.items():
+            self._writer.add_scalar(f"train/{name}", value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Tracker:
+    """Weights & Biases, or Trackio, which has the same calls. A resumed run continues its entry."""
+
+    def __init__(self, package: str, job: TrainJob) -> None:
+        """Raises TrainerError when the package is not installed."""
+        try:
+            self._package: Any = importlib.import_module(package)
+        except ImportError as error:
+            raise TrainerError(
+                f"train.report_to names {package!r}, which cannot be imported ({error}); "
+                f"`pip install {package}`, or take it out of train.report_to"
+            ) from error
+        names = {"id": job.run_id} if package == "wandb" else {}
+        settings = job.config.model_dump(mode="json")
+        self._package.init(project="spo", name=job.run_id, config=settings, resume="allow", **names)
+
+    def write(self, step: int, figures: Figures) -> None:
+        self._package.log({f"train/{name}": value for name, value in figures.items()}, step=step)
+
+    def close(self) -> None:
+        self._package.finish()
+
+
+def open_trackers(job: TrainJob) -> list[Tracker]:
+    """The trackers that the recipe names besides TensorBoard. Raises TrainerError when one is not installed."""
+    return [Tracker(name, job) for name in job.train.report_to if name != "tensorboard"]

@@ -1,0 +1,101 @@
+"""Refreshing the reference: every so many steps a snapshot of the policy becomes pi_0 (an extension, section 6).
+
+At a multiple of `train.reference_refresh_interval` the weights published there are nominated. The workers keep sampling
+from them, at temperature 1 and top-p 1, until every problem has `train.reference_refresh_samples` judged responses of
+the nominee; meanwhile training goes on under the present reference. Then the counts are stored under the nominee's
+policy id, the soft values come from them, and the nominee is the reference. When to stop sampling depends on numbers
+of samples alone, never on their results, so the estimates stay unbiased.
+
+The step of the change is recorded with the counts: a resumed run changes at the same step, with the same values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.engines.checkpoint import policy_id
+from tasks.scoring.policy import load_policy
+from tasks.scoring.reference import Reference, ReferenceStore, fingerprint
+from tasks.train.shared import published_weights
+from tasks.train.shared.job import TrainJob
+from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer.state import ReferenceSteps
+from warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from tasks.train.trainer.session import Desk, Session
+
+COUNTS = """
+-- How often does a policy version solve each problem, in its own samples of this run at temperature 1, top-p 1?
+SELECT problem_id, suite_hash, count(*) AS n, count(*) FILTER (reward = 0) AS k FROM trajectories
+WHERE run_id = ? AND source = 'online' AND policy_start = ? AND policy_end = ? AND temperature = 1 AND top_p = 1
+  AND reward IS NOT NULL
+GROUP BY problem_id, suite_hash ORDER BY problem_id
+"""
+
+
+def renew(session: Session) -> bool:
+    """Nominate the policy after the present step, or make the nominee the reference when it is time.
+
+    Returns whether the reference changed. Collective.
+    """
+    interval, references = session.job.train.reference_refresh_interval, session.references
+    if not interval:
+        return False
+    if not references.nominee:
+        due = session.step % interval == 0
+        session.references = replace(references, nominee=session.step if due else 0)
+        return False
+    desk = session.desk
+    if not session.engine.share(desk is not None and _time_has_come(session, desk)):
+        return False
+    session.references = ReferenceSteps(present=references.nominee)
+    install(session)
+    return True
+
+
+def install(session: Session) -> None:
+    """Make `session.references.present` the reference of the session: weights, soft values, fingerprint."""
+    job = session.job
+    folder = published_weights.folder_of(job.kept, session.references.present)
+    dtype = job.config.reference.dtype
+    device = session.engine.device
+    session.reference = Reference(load_policy(folder, job.train, dtype, trained=False).to(device))
+    if session.desk is None:
+        return
+    warehouse = session.desk.warehouse
+    session.desk.store = ReferenceStore(warehouse, fingerprint(folder, job.train, dtype, device.type))
+    session.desk.replay.revalue(values_under(warehouse, job, folder))
+
+
+def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str, float]:
+    """y_0 per problem under the weights in `folder`. Problems that they never solve are kept with `q0.prior`."""
+    counts = job.counts.model_copy(update={"reference": policy_id(folder)})
+    q0 = job.config.q0.model_copy(update={"zero_successes": "keep"})
+    config = job.config.model_copy(update={"q0": q0})
+    return prompt_values(warehouse, job.model_copy(update={"counts": counts, "config": config}))
+
+
+def _time_has_come(session: Session, desk: Desk) -> bool:
+    """Whether the nominee becomes the reference after this step; its counts are stored then."""
+    job, warehouse = session.job, desk.warehouse
+    batch = f"reference/{job.run_id}/{session.step:08d}"
+    if warehouse.committed([batch]):
+        return True
+    if session.step <= desk.last_recorded:
+        return False
+    nominee = policy_id(published_weights.folder_of(job.kept, session.references.nominee))
+    found = warehouse.rows(COUNTS, (job.run_id, nominee, nominee))
+    sampled = {row["problem_id"] for row in found if row["n"] >= job.train.reference_refresh_samples}
+    if not sampled.issuperset(desk.replay.examples.values):
+        return False
+    warehouse.append(batch, {"reference_counts": [_counts_row(row, nominee, job) for row in found]}, run_id=job.run_id)
+    message = f"after step {session.step} the policy of step {session.references.nominee} is the reference"
+    desk.recorder.event("reference", message)
+    return True
+
+
+def _counts_row(row: dict[str, Any], reference: str, job: TrainJob) -> dict[str, Any]:
+    return row | {"reference": reference, "sampling": job.counts.sampling, "template_id": job.counts.template_id}

@@ -1,0 +1,288 @@
+"""Everything a trainer process holds, opened in the right order and closed again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tasks.config import TrainConfig
+from tasks.engines.checkpoint import policy_id, tokenizer_hash
+from tasks.scoring import lora
+from tasks.scoring.errors import StoredLogprobsMismatch
+from tasks.scoring.example import Example
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import Policy, load_policy
+from tasks.scoring.reference import Reference, ReferenceStore, fingerprint
+from tasks.train.shared import published_weights
+from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
+from tasks.train.shared.job import TrainJob
+from tasks.train.shared.soft_values import frozen_values
+from tasks.train.shared.stop import Stop
+from tasks.train.trainer import checkpoint
+from tasks.train.trainer.algorithm import Algorithm, SoftPolicyOptimization
+from tasks.train.trainer.deepspeed_engine import Engine
+from tasks.train.trainer.examples import Examples
+from tasks.train.trainer.metrics import Recorder
+from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
+from tasks.train.trainer.replay import Replay
+from tasks.train.trainer.state import ReferenceSteps, ReplayState
+from warehouse import Warehouse
+
+CANARIES = """
+-- A few fixed prompts of the run.
+SELECT prompt_id, token_ids FROM prompts WHERE batch_id = ? AND len(token_ids) > 1 ORDER BY md5(prompt_id) LIMIT 4
+"""
+
+LAST_RECORDED = "SELECT coalesce(max(step), 0) FROM train_batches WHERE run_id = ?"
+
+BATCHES = """
+-- Which batches hold these trajectories, or what is stored of them?
+SELECT DISTINCT batch_id FROM {table} WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY batch_id
+"""
+
+
+@dataclass(slots=True)
+class Desk:
+    """What only the first process has: the warehouse and everything that reads or writes it."""
+
+    warehouse: Warehouse
+    replay: Replay
+    store: ReferenceStore
+    recorder: Recorder
+    canaries: list[Example]
+    """Prompts of the run, of which the first half is given and the second half scored."""
+    last_recorded: int
+    """Last step that this run had recorded when the process started."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A trainer process, ready for the step after `step`."""
+
+    job: TrainJob
+    engine: Engine
+    algorithm: Algorithm
+    policy: Policy
+    reference: Reference
+    desk: Desk | None
+    stop: Stop
+    step: int = 0
+    published: published_weights.Published | None = None
+    references: ReferenceSteps = field(default_factory=ReferenceSteps)
+    warned: set[str] = field(default_factory=set[str])
+    updates: int = 0
+    """Optimizer updates when the present batch was drawn."""
+    before: ReplayState = field(default_factory=ReplayState)
+    """The replay's state when the present batch was drawn."""
+
+    def next_batch(self, step: int) -> tuple[list[Example], dict[str, Sequence[float]]]:
+        """The examples of `step` and what is stored of log pi_0; empty on all but the first process."""
+        self.updates = self.engine.updates
+        batch: list[Example] = []
+        stored: dict[str, Sequence[float]] = {}
+        drift = None
+        if self.desk is not None:
+            self.before = self.desk.replay.state()
+            batch = self.desk.replay.next(step, self.stop)
+            try:
+                stored = self.desk.store.lookup(batch)
+            except StoredLogprobsMismatch as error:
+                drift = ReferenceDrift.over([error.trajectory_id], str(error))
+        self.engine.raise_together(drift)
+        return batch, stored
+
+    def publish(self, step: int) -> float:
+        """Publish the weights of `step` for the rollout workers and evaluation; seconds it took. Collective."""
+        began = time.monotonic()
+        canaries = self._scored_canaries()
+        state = self.engine.consolidated(self.policy.causal_lm) if step else {}
+        if self.desk is not None:
+            self.published = self._publish(self.desk, step, state, canaries)
+        self.engine.barrier()
+        return time.monotonic() - began
+
+    def hand_over(self) -> None:
+        """Give the workers weights where they find none: at the start, or after shared memory was emptied. Collective.
+
+        They sample from the nominee while there is one.
+        """
+        if self.references.nominee == 0:
+            self.publish(self.step)
+        elif self.desk is not None:
+            nominee = published_weights.folder_of(self.job.kept, self.references.nominee)
+            published_weights.keep(published_weights.read(nominee), self.job.weights)
+        self.engine.barrier()
+
+    def _publish(
+        self, desk: Desk, step: int, state: dict[str, Tensor], canaries: list[published_weights.Canary]
+    ) -> published_weights.Published:
+        job, train = self.job, self.job.train
+        if step == 0:
+            published = published_weights.publish_reference(job.weights, job.reference, canaries)
+        else:
+            model = self.policy.causal_lm
+            merged = lora.merged_state(model, state)
+            announced = not self.references.nominee
+            published = published_weights.publish(
+                job.weights, step, model, merged, like=job.reference, canaries=canaries, announced=announced
+            )
+            row = self._policy_row(published)
+            desk.warehouse.append(f"policy/{job.run_id}/{step:08d}", {"policies": [row]}, run_id=job.run_id)
+        if job.weights != job.kept and kept(step, train):
+            published = published_weights.keep(published, job.kept)
+        lasting = {s for s in range(step + 1) if kept(s, train)}
+        published_weights.prune(job.weights, lasting if job.weights == job.kept else set())
+        return published
+
+    def save(self) -> None:
+        """Write a checkpoint of the present step. Collective."""
+        state = ReplayState()
+        if self.desk is not None:
+            self.desk.recorder.flush()
+            state = self.desk.replay.state()
+        checkpoint.save(self.job, self.engine, self.step, state, self.references)
+
+    def secured(self, error: GuardTripped) -> GuardTripped:
+        """The error that ends the run, after a checkpoint where nothing is spoilt; it says how to go on. Collective."""
+        if self.engine.updates == self.updates:
+            if self.desk is not None:
+                self.desk.recorder.flush()
+            checkpoint.save(self.job, self.engine, self.step, self.before, self.references)
+            state = f"a checkpoint of step {self.step} was written; resumed, the run takes the same batch again"
+        else:
+            state = "nothing was saved; resumed, the run continues from its last checkpoint"
+        advice = "lower train.optimizer.learning_rate in a new run"
+        if self.desk is not None and error.trajectory_ids:
+            table = "reference_logprobs" if isinstance(error, ReferenceDrift) else "trajectories"
+            rows = self.desk.warehouse.rows(BATCHES.format(table=table), (list(error.trajectory_ids),))
+            batches = " ".join(str(row["batch_id"]) for row in rows)
+            advice = f"to go on without them: `spo quarantine {batches}`, then resume; or {advice}"
+        return type(error).over(error.trajectory_ids, f"{error}. In step {self.step + 1}; {state}; {advice}")
+
+    def _scored_canaries(self) -> list[published_weights.Canary]:
+        """The canaries by the pass that training itself takes. Collective."""
+        few: list[Example] = self.engine.share([] if self.desk is None else self.desk.canaries)
+        if not few:
+            return []
+        with torch.no_grad():
+            logp_N = self.engine.forward(lay_out(few, self.policy.layout).to(self.engine.device))[0]
+        pieces = logp_N.float().split([len(example.response_ids) for example in few])
+        return [
+            published_weights.Canary(e.prompt_ids, e.response_ids, tuple(p.tolist()))
+            for e, p in zip(few, pieces, strict=True)
+        ]
+
+    def _policy_row(self, published: published_weights.Published) -> dict[str, Any]:
+        return {
+            "policy_id": published.policy_id,
+            "kind": "final" if published.step == self.job.train.steps else "snapshot",
+            "path": str(self.job.kept / published.folder.name),
+            "parent_policy_id": self.job.counts.reference,
+            "step": published.step,
+            "tokenizer_hash": tokenizer_hash(self.job.reference),
+            "parameters": sum(p.numel() for n, p in self.policy.causal_lm.named_parameters() if ".lora_" not in n),
+        }
+
+
+def kept(step: int, train: TrainConfig) -> bool:
+    """Whether the weights of `step` outlast their use by the workers: for evaluation, or as a reference."""
+    intervals = [n for n in (train.snapshot_interval, train.reference_refresh_interval) if n]
+    return step == train.steps or (step > 0 and any(step % interval == 0 for interval in intervals))
+
+
+def algorithm_of(job: TrainJob) -> Algorithm:
+    """The algorithm that the recipe names."""
+    if job.train.algorithm == "ppo":
+        return ProximalPolicyOptimization(job.train, job.config.seed)
+    return SoftPolicyOptimization(job.train)
+
+
+@contextmanager
+def open_session(job: TrainJob) -> Generator[Session]:
+    """The session of this process, continued from the newest complete checkpoint when there is one."""
+    device = pick_device(job)
+    make_deterministic(job)
+    dtype = job.config.reference.dtype
+    policy = load_policy(job.reference, job.train, dtype, trained=True).to(device)
+    base = policy if job.train.lora else load_policy(job.reference, job.train, dtype, trained=False).to(device)
+    reference = Reference(base)
+    algorithm = algorithm_of(job)
+    module = algorithm.module(policy, job.reference, dtype).to(device)
+    groups = algorithm.parameter_groups(module)
+    engine = Engine(module, job.train, dtype=dtype, device=device, groups=groups)
+    try:
+        stop = Stop()
+        stop.listen(stdin=job.end_on_stdin_eof)
+        found = engine.share(checkpoint.newest(job) if engine.rank == 0 else None)
+        if found is not None:
+            checkpoint.load(job, engine, found)
+        with _desk(job, engine, found, str(device.type)) as desk:
+            session = Session(job, engine, algorithm, policy, reference, desk, stop)
+            if found is not None:
+                session.step, session.references = found.step, found.references
+            yield session
+    finally:
+        engine.close()
+
+
+@contextmanager
+def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, device: str) -> Generator[Desk | None]:
+    if engine.rank:
+        yield None
+        return
+    step, state = (0, ReplayState()) if found is None else (found.step, found.replay)
+    with Warehouse.open(job.warehouse) as warehouse:
+        warehouse.commit()
+        _require_same_reference(job)
+        examples = Examples(warehouse, job, frozen_values(warehouse, job))
+        store = ReferenceStore(warehouse, fingerprint(job.reference, job.train, job.config.reference.dtype, device))
+        recorder = Recorder(warehouse, job, after=step)
+        try:
+            last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
+            replay = Replay(examples, state, after=step)
+            yield Desk(warehouse, replay, store, recorder, _canaries(warehouse, job), last)
+        finally:
+            recorder.close()
+
+
+def _canaries(warehouse: Warehouse, job: TrainJob) -> list[Example]:
+    found: list[Example] = []
+    for row in warehouse.rows(CANARIES, (job.prompts_batch,)):
+        ids = tuple(row["token_ids"])
+        given, scored = ids[: len(ids) // 2], ids[len(ids) // 2 :]
+        found.append(Example(row["prompt_id"], "canary", "online", given, scored, 0.0, 0.0, stopped=False))
+    return found
+
+
+def pick_device(job: TrainJob) -> torch.device:
+    """The device of this process."""
+    wants = ("cuda" if torch.cuda.is_available() else "cpu") if job.device == "auto" else job.device
+    if wants == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
+def make_deterministic(job: TrainJob) -> None:
+    """Seed torch and refuse kernels whose results vary, unless the recipe allows them."""
+    torch.manual_seed(job.config.seed)
+    if job.train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+
+
+def _require_same_reference(job: TrainJob) -> None:
+    found = policy_id(Path(job.reference))
+    if found != job.counts.reference:
+        raise TrainerError(
+            f"the reference in {job.reference} is policy {found}, but the soft values belong to {job.counts.reference}"
+        )
