@@ -27,9 +27,11 @@ import psutil
 
 from flows.pipeline import MODULES
 from flows.settings import RECIPES
-from tasks import config, runs, training
+from tasks import config
 from tasks.estimators import mean_interval
-from tasks.stage import Context, run_stage
+from tasks.run import runs
+from tasks.run.stage import Context, run_stage
+from tasks.train import stage as training
 from tasks.train import supervisor
 from warehouse import Warehouse
 
@@ -105,7 +107,7 @@ def started(home: Path, origin: str, changes: dict[str, Any]) -> Context:
     with Warehouse.open(home / "warehouse") as store:
         context = Context(runs.create(store, loaded, origin=origin), loaded, store, home)
         for stage in BEFORE:
-            run_stage(import_module(MODULES.get(stage, f"tasks.{stage}")).STAGE, context)
+            run_stage(import_module(MODULES.get(stage, f"tasks.{stage}.stage")).STAGE, context)
     return context
 
 

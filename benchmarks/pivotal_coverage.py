@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tasks import material as materials
-from tasks import runs
 from tasks.estimators import beta_interval, difference_p_value
-from tasks.evidence import REFERENCE_BEHAVIOUR
-from tasks.rollout import Assignment, Sampler
-from tasks.stage import Context
+from tasks.run import material as materials
+from tasks.run import runs
+from tasks.run.stage import Context
+from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
+from tasks.sampling.sampler import Assignment, Sampler
 from warehouse import Warehouse
 
 STORED = """

@@ -3,7 +3,7 @@
     python -m benchmarks.pivotal_search [--trajectories 300] [--length 128] [--seed 0]
 
 The peer is the recursion as published (Phi-4): K rollouts per node, split while the ends differ by at least 0.2, no
-interval, no budget. Ours runs with both methods of `tasks/pivotal_search.py`, without a budget as well.
+interval, no budget. Ours runs with both methods of `tasks/pivotal/search.py`, without a budget as well.
 A found token counts as right when the true S changes there by at least 0.2. Curves end at S = 1 (a correct program).
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.estimators import difference_p_value
-from tasks.pivotal_search import Ledger, Rule, Search, examine, wavefront
+from tasks.pivotal.search import Ledger, Rule, Search, examine, wavefront
 
 K = 10
 GAP = 0.2

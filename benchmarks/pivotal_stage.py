@@ -18,12 +18,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tasks import config, pivotal, runs
-from tasks import material as materials
+from tasks import config
 from tasks.estimators import difference_p_value
-from tasks.evidence import REFERENCE_BEHAVIOUR
-from tasks.pivotal_search import Ledger, Rule, examine
-from tasks.stage import Context, run_stage
+from tasks.pivotal import stage as pivotal
+from tasks.pivotal.search import Ledger, Rule, examine
+from tasks.run import material as materials
+from tasks.run import runs
+from tasks.run.stage import Context, run_stage
+from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from warehouse import Warehouse
 
 RECIPES = Path(__file__).parent.parent / "flows" / "recipes"
@@ -67,7 +69,7 @@ def prepare(home: Path, overrides: dict[str, Any]) -> None:
         run_id = runs.create(store, config.load("tiny", overrides, folder=RECIPES), origin="benchmark")
         context = Context(run_id, runs.load_config(store, run_id), store, home)
         for stage in ("prepare", "q0", "corpus"):
-            run_stage(import_module(f"tasks.{stage}").STAGE, context)
+            run_stage(import_module(f"tasks.{stage}.stage").STAGE, context)
 
 
 def search(home: Path, most: int, *, at_once: bool) -> tuple[float, float, int, int]:

@@ -22,7 +22,7 @@ from benchmarks.sampling import SIZES, saved_model
 from tasks.engines.protocol import Request
 from tasks.engines.transformers_engine import TransformersEngine
 from tasks.estimators import difference_p_value
-from tasks.pivotal_search import Ledger, Node, Rule, Search, wavefront
+from tasks.pivotal.search import Ledger, Node, Rule, Search, wavefront
 
 RULE = Rule(difference_p_value, looks=(10, 20, 40), method="change_points")
 

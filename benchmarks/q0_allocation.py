@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks import allocation
 from tasks.config import PAPER_BETA, Q0Config
 from tasks.estimators import soft_value, soft_value_of_share
+from tasks.q0 import allocation
 
 PROMPTS = 48
 POPULATIONS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {

@@ -27,13 +27,15 @@ import torch
 
 from flows.settings import RECIPES
 from tasks import config as configs
-from tasks import material, prepare, q0, runs
-from tasks.rollout import Sampler
+from tasks.prepare import stage as prepare
+from tasks.q0 import stage as q0
+from tasks.run import material, runs
+from tasks.run.stage import Context, run_stage
+from tasks.sampling.sampler import Sampler
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out, plan
 from tasks.scoring.policy import Policy, load_policy
 from tasks.scoring.reference import Reference
-from tasks.stage import Context, run_stage
 from tasks.train.rollout_worker.prompt_schedule import Prompts
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import CountsFilter, TrainJob

@@ -100,7 +100,7 @@ def sql(
 @app.command()
 def runs(limit: int = 20) -> None:
     """The newest runs and the stages they finished."""
-    from tasks import runs as known
+    from tasks.run import runs as known
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:

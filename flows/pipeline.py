@@ -2,8 +2,8 @@
 
     prepare -> q0 -> corpus -> pivotal -> train -> evaluate -> report
 
-The flow only orders, records and shows; the work is in `tasks`. Each stage decides by its key whether it has been done
-before (tasks/stage.py), so that running again, running one stage alone and retrying a failed run are the same thing.
+The flow only orders, records and shows; the work is in `tasks`. Each stage decides by its key whether it has been
+done before (tasks/run/stage.py), so that running again, running one stage alone and retrying a failed run are the same.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from flows.shards import spread_of
 from tasks import config as configuration
 
 if TYPE_CHECKING:
-    from tasks.stage import Stage, StageResult
+    from tasks.run.stage import Stage, StageResult
 
-MODULES = {"train": "tasks.training", "evaluate": "tasks.evaluation"}
+MODULES: dict[str, str] = {}
 RETRIES = {"q0": 3, "pivotal": 3, "evaluate": 3, "corpus": 2, "train": 2}
 
 Overrides = Annotated[dict[str, Any], WithJsonSchema(configuration.overrides_schema())]
@@ -92,7 +92,7 @@ report = _stage_flow("report")
 
 
 def _run_id(recipe: str | None, run: str | None, overrides: dict[str, Any]) -> str:
-    from tasks import runs
+    from tasks.run import runs
     from warehouse import Warehouse
 
     with closing(Warehouse.open(warehouse_location())) as store:
@@ -106,7 +106,7 @@ def _run_id(recipe: str | None, run: str | None, overrides: dict[str, Any]) -> s
 
 
 def _newest() -> str:
-    from tasks import runs
+    from tasks.run import runs
     from warehouse import Warehouse
 
     with closing(Warehouse.open(warehouse_location())) as store:
@@ -186,12 +186,12 @@ def _task(stage: str) -> Any:
 
 
 def _execute(stage: str, run_id: str, board: Board | OneLine, force: bool, pin: int | None) -> Any:
-    from tasks import runs
-    from tasks.stage import Context, run_stage
+    from tasks.run import runs
+    from tasks.run.stage import Context, run_stage
     from warehouse import Warehouse
     from warehouse.caretaker import Caretaker
 
-    definition: Stage = import_module(MODULES.get(stage, f"tasks.{stage}")).STAGE
+    definition: Stage = import_module(MODULES.get(stage, f"tasks.{stage}.stage")).STAGE
     caretaker = Caretaker(warehouse_location(), tell=get_run_logger().warning)
     with closing(Warehouse.open(warehouse_location())) as store, caretaker:
         config = runs.load_config(store, run_id)

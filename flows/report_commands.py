@@ -19,9 +19,9 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Folder to write into.")] = None,
 ) -> None:
     """Write one HTML file, and its figures as PNG, about a run or several side by side; also while they train."""
-    from tasks import report as reports
-    from tasks import run_history
-    from tasks import runs as known
+    from tasks.report import run_history
+    from tasks.report import stage as reports
+    from tasks.run import runs as known
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
@@ -41,7 +41,7 @@ def compare(
 
     A run stands for its last evaluated policy; tiny-1@0 is the reference policy it started from.
     """
-    from tasks.comparison import compare as compared
+    from tasks.report.comparison import compare as compared
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
@@ -76,7 +76,7 @@ def show(
 ) -> None:
     """Write an HTML page of one program: its tokens by success probability, pivotal ones marked, values along them."""
     os.environ.setdefault("TQDM_DISABLE", "1")
-    from tasks import shown_trajectory
+    from tasks.report import trajectory as shown_trajectory
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
@@ -84,7 +84,7 @@ def show(
             _list(shown_trajectory.searched(store))
             return
         shown = shown_trajectory.gather(store, trajectory, policy=policy, values=values)
-    from tasks.trajectory_page import trajectory_page
+    from tasks.report.trajectory_page import trajectory_page
 
     page = out or home() / "trajectories" / f"{shown.trajectory_id}.html"
     page.parent.mkdir(parents=True, exist_ok=True)

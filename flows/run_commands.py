@@ -54,7 +54,7 @@ def resume(
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
     """Continue a run: finished stages are skipped, unfinished ones go on where they were."""
-    from tasks import runs
+    from tasks.run import runs
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
@@ -120,7 +120,7 @@ def _start_server() -> None:
 def _watch(deployment: str, parameters: dict[str, Any], run_id: str | None) -> str:
     """Submit and watch; the run's name. Raises RunEnded unless it completes."""
     from flows import watching
-    from tasks import runs
+    from tasks.run import runs
     from warehouse import Warehouse
 
     _say(f"submitting {deployment} to {api_url()}")

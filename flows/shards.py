@@ -17,7 +17,7 @@ from flows.settings import home, warehouse_location
 from tasks.config import ConfigError, ShardsConfig
 
 if TYPE_CHECKING:
-    from tasks.stage import Context, Draw, Part, Spread
+    from tasks.run.stage import Context, Draw, Part, Spread
 
 
 class RayMissing(ConfigError):
@@ -28,7 +28,7 @@ def spread_of(settings: ShardsConfig) -> Spread:
     """The spread that the recipe asks for. Raises RayMissing."""
     if settings.runner == "ray":
         return _on_ray(settings)
-    from tasks.stage import here
+    from tasks.run.stage import here
 
     return here
 
@@ -64,8 +64,8 @@ def do_part(errand: Errand, work: dict[str, int], number: int, count: int) -> in
     """
     import ray
 
-    from tasks import runs
-    from tasks.stage import Context
+    from tasks.run import runs
+    from tasks.run.stage import Context
     from warehouse import Warehouse
 
     node = ray.get_runtime_context().get_node_id()

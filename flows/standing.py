@@ -13,8 +13,9 @@ from flows import embedded, watching
 from flows.board import duration
 from flows.settings import RECIPES, api_url, home, warehouse_location
 from tasks import config as configuration
-from tasks import planning, runs
-from tasks.planning import Standing, Work
+from tasks import plan
+from tasks.plan import Standing, Work
+from tasks.run import runs
 from warehouse import Warehouse, WarehouseMissing
 
 COLOURS = {"fresh": "green", "stale": "yellow", "failed": "red", "waiting": "dim", "running": "cyan"}
@@ -34,7 +35,7 @@ def show_status(console: Console, run_id: str | None) -> None:
             console.print("Runs       none yet; `spo run` starts one", highlight=False)
             return
         run_id = run_id or runs.latest(store)
-        found = planning.standings(store, run_id, home())
+        found = plan.standings(store, run_id, home())
     console.print(_stages(run_id, found, running.get(run_id, {})))
     if any(standing.state != "fresh" for standing in found) and run_id not in running:
         console.print(f"continue with: spo resume {run_id}", highlight=False)
@@ -83,7 +84,7 @@ def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: 
             raise runs.UnknownRun(f"no run {run_id!r}: there is no warehouse at {warehouse_location()} yet")
         else:
             config = runs.load_config(store, run_id)
-        work = planning.plan(store, config, home(), run_id=run_id or "")
+        work = plan.plan(store, config, home(), run_id=run_id or "")
     console.print(_work(f"Run {run_id}" if run_id else f"A new run of {config.recipe}", work))
     unknown = [item.stage for item in work if item.seconds is None]
     total = sum(item.seconds or 0.0 for item in work)

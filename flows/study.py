@@ -59,7 +59,7 @@ class StudyIncomplete(Exception):
 
 
 def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
-    from tasks import runs
+    from tasks.run import runs
     from warehouse import Warehouse
 
     with closing(Warehouse.open(warehouse_location())) as store:
@@ -87,7 +87,7 @@ def _compare(
     stopped: Mapping[str, Sequence[int]],
     board: Board,
 ) -> None:
-    from tasks import study_report
+    from tasks.report import study as study_report
     from warehouse import Warehouse
 
     board.start("compare")

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.settings import api_url, home, warehouse_location, warehouse_shown
-from tasks import runs
-from tasks.stage import finished
+from tasks.run import runs
+from tasks.run.stage import finished
 from warehouse import Warehouse
 
 QUESTION = """SELECT problem_id, n, k, round(k / n, 3) AS share, round(q_value(k / n, 1 / ln(100000)), 3) AS q0

@@ -193,7 +193,7 @@ class Q0Config(Section):
     problems_per_shard: PositiveInt = 8
     """Problems in one unit of work: what a crash can cost."""
     adaptive: bool = False
-    """Give the same total of samples to the prompts whose soft value is least certain (tasks/allocation.py)."""
+    """Give the same total of samples to the prompts whose soft value is least certain (tasks/q0/allocation.py)."""
     narrow_nats: float = Field(default=0.2, gt=0)
     """`adaptive`: a prompt is left alone once the 95% interval of its soft value is this narrow, in nats."""
     zero_top_up: int = Field(default=0, ge=0)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tasks import other_models
 from tasks.config import OtherModelConfig, RunConfig
-from tasks.other_models import Answer, OtherModelError, Question
+from tasks.corpus import other_models
+from tasks.corpus.other_models import Answer, OtherModelError, Question
 from tasks.problems.problem import Problem
 
 pytest.importorskip("openai")

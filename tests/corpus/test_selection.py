@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.selection import Candidate, choose
+from tasks.corpus.selection import Candidate, choose
 from tests.problems.test_dedup import LONG
 
 EDITED = LONG.replace("best[-1][-1]", "best[rows - 1][-1]")

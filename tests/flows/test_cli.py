@@ -51,7 +51,7 @@ def test_the_command_starts_without_the_model_libraries() -> None:
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("module", ["flows.pipeline", "tasks.training"])
+@pytest.mark.parametrize("module", ["flows.pipeline", "tasks.train.stage"])
 def test_a_flow_process_loads_no_model_library_before_its_stage(module: str) -> None:
     """Nor for training: it is other processes that train."""
     heavy = "torch|transformers|vllm|deepspeed"

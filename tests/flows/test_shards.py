@@ -10,7 +10,7 @@ import pytest
 
 from flows.shards import divided, spread_of
 from tasks.config import ShardsConfig
-from tasks.stage import here
+from tasks.run.stage import here
 from tests.flows.conftest import Server
 from tests.stages.conftest import MICRO, Lab, finished  # noqa: F401  (a fixture)
 

@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from tasks.change_points import jump_probabilities
 from tasks.estimators import difference_p_value
-from tasks.pivotal_search import Comparison, Count, Ledger, Rule, Search, examine, wavefront
+from tasks.pivotal.change_points import jump_probabilities
+from tasks.pivotal.search import Comparison, Count, Ledger, Rule, Search, examine, wavefront
 
 Curve = list[float]
 

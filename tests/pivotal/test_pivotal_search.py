@@ -10,7 +10,7 @@ import pytest
 
 from tasks.config import PivotalConfig
 from tasks.estimators import difference_p_value
-from tasks.pivotal_search import (
+from tasks.pivotal.search import (
     Comparison,
     Count,
     Ledger,

@@ -8,9 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sandbox import Judge, Submission
-from tasks import pretrain
 from tasks.config import PretrainConfig, ReferenceConfig
 from tasks.estimators import pass_at_k
+from tasks.prepare import pretrain
 from tasks.problems.miniature import generate
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash

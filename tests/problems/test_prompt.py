@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.config import PretrainConfig, ReferenceConfig
-from tasks.pretrain import train_tokenizer
+from tasks.prepare.pretrain import train_tokenizer
 from tasks.problems.miniature import generate
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program

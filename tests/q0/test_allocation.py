@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tasks.allocation import adaptive, plan, weight, width
 from tasks.config import PAPER_BETA, Q0Config
 from tasks.estimators import soft_value, soft_value_of_share
+from tasks.q0.allocation import adaptive, plan, weight, width
 
 ADAPTIVE = Q0Config(samples=100, adaptive=True, narrow_nats=1e-9)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tasks.config import PAPER_BETA
-from tasks.corpus_figures import FATES, soft_values, source_flow
-from tasks.drawing import svg
+from tasks.report.chart_rendering import svg
+from tasks.report.corpus_sections import FATES, soft_values, source_flow
 
 FLOW = {
     "human": {"came in": 10, "judged": 9, "correct": 6, "kept": 4, "duplicate": 2, "not correct": 3, "too long": 1},

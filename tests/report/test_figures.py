@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tasks import figures
-from tasks.figures import Chart, Measure, Panel, Series, duration, learning_curve, learning_curve_png, save_png, svg
+from tasks.report import charts
+from tasks.report.charts import (
+    Chart,
+    Measure,
+    Panel,
+    Series,
+    duration,
+    learning_curve,
+    learning_curve_png,
+    save_png,
+    svg,
+)
 
 STEPS = [0, 20, 40, 60]
 
@@ -23,12 +33,12 @@ def all_charts() -> list[Chart]:
     measures = [Measure("0.1-0.2", 0.4, 0.3, 0.5, "n=40"), Measure("0.2-0.3", 0.2, 0.1, 0.3, "n=20")]
     return [
         learning_curve({"pass@1": [series("a", 0.1, 0.2, 0.3, 0.4), series("b", 0.1, 0.1, 0.2, 0.2)], "pass@10": []}),
-        figures.curves("diversity", "Diversity", [Panel(str(i), [series("a", 1, 2, 3, 4)]) for i in range(4)], "step"),
-        figures.comparison("ablations", "Ablations", {"pass@1": measures, "pass@10": measures}),
-        figures.q0_histogram([(800, 0), (800, 1), (800, 3), (800, 800), (10, 3)], 0.0868),
-        figures.source_mix({"a": rows, "b": rows[:2]}),
-        figures.reward_by_temperature({"a": measures, "b": measures[:1]}),
-        figures.stage_time(times),
+        charts.curves("diversity", "Diversity", [Panel(str(i), [series("a", 1, 2, 3, 4)]) for i in range(4)], "step"),
+        charts.comparison("ablations", "Ablations", {"pass@1": measures, "pass@10": measures}),
+        charts.q0_histogram([(800, 0), (800, 1), (800, 3), (800, 800), (10, 3)], 0.0868),
+        charts.source_mix({"a": rows, "b": rows[:2]}),
+        charts.reward_by_temperature({"a": measures, "b": measures[:1]}),
+        charts.stage_time(times),
     ]
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tasks.estimators import beta_interval
-from tasks.figures import Measure, Series, comparison, learning_curve
-from tasks.report_page import Fact, Finding, Program, Report, Section, Table, report_html, write_report
-from tasks.trajectory_page import ShownTrajectory, ValueEstimate, success_at, trajectory_page
+from tasks.report.charts import Measure, Series, comparison, learning_curve
+from tasks.report.report_page import Fact, Finding, Program, Report, Section, Table, report_html, write_report
+from tasks.report.trajectory_page import ShownTrajectory, ValueEstimate, success_at, trajectory_page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TOKENS = ["n", " =", " int", "(input", "())", "\n", "print", "(n", " <", " 3)", "\n", ""]

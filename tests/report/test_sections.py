@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tasks import report, report_sections, report_tables
 from tasks.config import RunConfig, validate
-from tasks.policy_scores import Scores
-from tasks.report_page import report_html
-from tasks.run_history import Point, RunHistory
+from tasks.evaluate.eval_samples import Scores
+from tasks.report import chart_sections, table_sections
+from tasks.report import stage as report
+from tasks.report.report_page import report_html
+from tasks.report.run_history import Point, RunHistory
 
 KS = (1, 10)
 
@@ -73,7 +74,7 @@ def test_one_run_shows_every_part_the_issue_names() -> None:
 
 
 def test_several_runs_stand_side_by_side_with_what_differs() -> None:
-    section = report_tables.side_by_side([A, B])
+    section = table_sections.side_by_side([A, B])
     assert section is not None
     against, differing = section.tables
     assert [row["problems better / worse / equal"] for row in against.rows] == ["0 / 2 / 2", "0 / 2 / 2"]
@@ -85,21 +86,21 @@ def test_several_runs_stand_side_by_side_with_what_differs() -> None:
 
 def test_pass_at_k_is_the_mean_over_problem_sets_and_each_set_is_listed() -> None:
     uneven: Scores = {"small": {"p0": (20, 20)}, "large": {f"q{i}": (20, 0) for i in range(9)}}
-    section = report_sections.learning([history("a-1", point(0, uneven), point(20, uneven))])
+    section = chart_sections.learning([history("a-1", point(0, uneven), point(20, uneven))])
     assert "pass@1, a-1: from 0.5 to 0.5" in section.charts[0].alt
     assert [(row["problem set"], row["problems"]) for row in section.tables[0].rows] == [("small", 1), ("large", 9)]
 
 
 def test_runs_on_different_problems_are_not_subtracted() -> None:
     other = history("c-1", point(0, scores(1)), point(20, scores(2)))
-    section = report_tables.side_by_side([A, other])
+    section = table_sections.side_by_side([A, other])
     assert section is not None
     assert [table.title for table in section.tables] == []
 
 
 def test_findings_name_the_run_they_belong_to() -> None:
     collapsed = history("ppo-1", point(0, scores(0, 9, 0, 0)), point(20, scores(0, 20, 0, 0)), curve=0.0)
-    found = {(finding.name, finding.run) for finding in report_sections.findings([A, collapsed])}
+    found = {(finding.name, finding.run) for finding in chart_sections.findings([A, collapsed])}
     assert ("Policy collapse", "ppo-1") in found
     assert ("No reward signal", "ppo-1") in found
     assert not [name for name, run in found if run == "a-1"]
@@ -114,11 +115,11 @@ def test_a_run_that_has_not_got_far_still_has_a_report(early: RunHistory) -> Non
 
 
 def test_unknown_entropy_leaves_its_panel_out() -> None:
-    section = report_sections.diversity([history("a-1", point(0, scores(1, 2), None), point(20, scores(3, 4)))])
+    section = chart_sections.diversity([history("a-1", point(0, scores(1, 2), None), point(20, scores(3, 4)))])
     assert section is not None
     assert "entropy" not in section.charts[0].alt
 
 
 @pytest.mark.parametrize("longest,unit", [(100, "seconds"), (180, "minutes"), (3 * 3600, "hours")])
 def test_time_is_told_in_a_handy_unit(longest: float, unit: str) -> None:
-    assert report_sections.time_unit(longest)[0] == unit
+    assert chart_sections.time_unit(longest)[0] == unit

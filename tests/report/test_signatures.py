@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tasks.signatures import Curve, TrainingHistory, policy_collapse, signatures
+from tasks.report.diagnostics import Curve, TrainingHistory, policy_collapse, signatures
 
 BETA = 1 / math.log(100_000)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.estimators import mean_interval
-from tasks.study_report import ArmResult, describe, markdown, write
+from tasks.report.study import ArmResult, describe, markdown, write
 
 
 def arm(label: str, *finals: float) -> ArmResult:

@@ -12,7 +12,7 @@ from tasks.config import BehaviourConfig, SandboxConfig
 from tasks.problems.problem import Problem
 from tasks.problems.programs import program_hash
 from tasks.problems.prompt import FewShotTemplate
-from tasks.rollout import (
+from tasks.sampling.sampler import (
     Assignment,
     Judged,
     KnownVerdicts,

@@ -18,7 +18,7 @@ from sandbox.worker import Worker as SandboxWorker
 from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
-from tasks.rollout import KnownVerdicts, Sampler
+from tasks.sampling.sampler import KnownVerdicts, Sampler
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
 from tasks.train.rollout_worker.backpressure import Pace

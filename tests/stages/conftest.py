@@ -14,8 +14,9 @@ import pytest
 from flows.pipeline import MODULES
 from flows.settings import STAGES
 from sandbox import Judge, Judgement, Submission
-from tasks import config, runs
-from tasks.stage import Context, StageResult, run_stage
+from tasks import config
+from tasks.run import runs
+from tasks.run.stage import Context, StageResult, run_stage
 from warehouse import Warehouse
 
 MICRO = str(Path(__file__).parent / "micro.toml")
@@ -44,7 +45,7 @@ class Lab:
         with self.store() as store:
             for name in stages or STAGES:
                 context = Context(run_id, runs.load_config(store, run_id), store, self.home, pin=pin)
-                definition = import_module(MODULES.get(name, f"tasks.{name}")).STAGE
+                definition = import_module(MODULES.get(name, f"tasks.{name}.stage")).STAGE
                 results[name] = run_stage(definition, context, force=force)
         return results
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.engines import MissingModel
-from tasks.prepare import NoUsableProblems
+from tasks.prepare.stage import NoUsableProblems
 from tasks.problems.problem import ProblemError
 from tests.stages.conftest import Lab
 

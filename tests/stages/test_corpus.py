@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks import other_models
-from tasks.other_models import Answer, OtherModelError, Question
+from tasks.corpus import other_models
+from tasks.corpus.other_models import Answer, OtherModelError, Question
 from tests.stages.conftest import Lab, judge_broken_at
 
 ONLY_FILES = {"corpus.reference_samples": 0, "corpus.sources": ["other_model"], "corpus.reference_logprobs": False}
@@ -133,7 +133,7 @@ def test_another_models_answers_are_topped_up_and_survive_its_failure(
         return [Answer(f"Hm.\n```python\n{known[q.problem.problem_id]}\n```", "stop") for q in questions]
 
     monkeypatch.setattr(other_models, "_asked", answers)
-    monkeypatch.setattr("tasks.corpus.PROBLEMS_PER_BATCH", 2)
+    monkeypatch.setattr("tasks.corpus.stage.PROBLEMS_PER_BATCH", 2)
     model = {"name": "big", "endpoint": "http://127.0.0.1:9/v1", "model": "big-1", "samples": 2}
     run_id = prepared(lab, ONLY_FILES | {"corpus.other_models": [model]})
     with pytest.raises(OtherModelError, match="went away"):

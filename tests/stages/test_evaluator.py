@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks import material as materials
-from tasks import policy_scores, runs, training
-from tasks.policy_scores import Candidate
-from tasks.stage import Context
+from tasks.evaluate import eval_samples
+from tasks.evaluate.eval_samples import Candidate
+from tasks.run import material as materials
+from tasks.run import runs
+from tasks.run.stage import Context
+from tasks.train import stage as training
 from tasks.train.shared.job import TrainJob
 from tests.stages.conftest import Lab
 
@@ -84,8 +86,8 @@ def test_more_samples_draw_the_difference_and_asking_again_draws_nothing(finishe
         material = materials.load(context, "evaluation")
         reference = Candidate(material.policy_id, material.reference, 0)
         with materials.open_sampler(context, reference.folder, more.evaluate.behaviour) as sampler:
-            drawn = [policy_scores.sample_missing(context, material, reference, sampler) for _ in range(2)]
-        counts = policy_scores.counts(context, material, reference.policy_id)
+            drawn = [eval_samples.sample_missing(context, material, reference, sampler) for _ in range(2)]
+        counts = eval_samples.counts(context, material, reference.policy_id)
         different = store.value(
             "SELECT count(DISTINCT (problem_id, seed)) FROM eval_samples WHERE policy_id = ?", [reference.policy_id]
         )

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from sandbox import Judge, Submission
-from tasks import runs
 from tasks.problems.problem import from_rows
 from tasks.problems.programs import extract_program
-from tasks.stage import Context
+from tasks.run import runs
+from tasks.run.stage import Context
 from tasks.train.shared.soft_values import prompt_values
+from tasks.train.stage import make_job
 from tasks.train.trainer.examples import Examples
-from tasks.training import make_job
 from tests.stages.conftest import Lab, trained_with
 
 pytestmark = pytest.mark.slow  # every test of every program, endless loops included

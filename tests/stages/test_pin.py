@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.corpus import SELECTION
+from tasks.corpus.stage import SELECTION
 from tests.warehouse.conftest import trajectory
 from warehouse import Warehouse
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stage import StageInputMissing
+from tasks.run.stage import StageInputMissing
 from tests.stages.conftest import Lab, judge_broken_at
 
 PROBLEMS, SAMPLES, EVALUATED, EVALUATION_SAMPLES = 6, 24, 4, 10

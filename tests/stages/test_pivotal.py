@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks import material, pivotal, runs
-from tasks.stage import Context
+from tasks.pivotal import stage as pivotal
+from tasks.run import material, runs
+from tasks.run.stage import Context
 from tests.stages.conftest import Lab
 
 PAID = (

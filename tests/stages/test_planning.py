@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from flows.settings import STAGES
-from tasks import config, planning, runs
+from tasks import config
+from tasks import plan as planning
+from tasks.run import runs
 from tests.stages.conftest import MICRO, Lab
 
 ADDED = "SELECT count(*) FROM trajectories"

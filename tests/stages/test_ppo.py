@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from flows.settings import STAGES
-from tasks import material as materials
-from tasks import runs
-from tasks.stage import Context
+from tasks.run import material as materials
+from tasks.run import runs
+from tasks.run.stage import Context
 from tests.stages.conftest import Lab, trained_with
 
 OVERRIDES: dict[str, Any] = {

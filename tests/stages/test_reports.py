@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from tasks import report, run_history
-from tasks.comparison import NothingToCompare, compare
-from tasks.runs import UnknownRun
+from tasks.report import run_history
+from tasks.report import stage as report
+from tasks.report.comparison import NothingToCompare, compare
+from tasks.run.runs import UnknownRun
 from tests.stages.conftest import Lab
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks import shown_trajectory
 from tasks.estimators import soft_value
-from tasks.shown_trajectory import CannotShow
-from tasks.trajectory_page import trajectory_page
+from tasks.report import trajectory
+from tasks.report.trajectory import CannotShow
+from tasks.report.trajectory_page import trajectory_page
 from tests.stages.conftest import Lab
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -21,8 +21,8 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 
 def test_estimates_are_those_of_the_search_between_the_prompt_and_the_end(finished: Lab) -> None:
     with finished.store() as store:
-        listed = shown_trajectory.searched(store)[0]
-        shown = shown_trajectory.gather(store, listed["trajectory"], values=False)
+        listed = trajectory.searched(store)[0]
+        shown = trajectory.gather(store, listed["trajectory"], values=False)
         rows = store.rows(
             "SELECT position, n, k FROM token_values WHERE starts_with(trajectory_id, ?) AND "
             "search_id LIKE 'annotation/%' ORDER BY position",
@@ -39,10 +39,10 @@ def test_estimates_are_those_of_the_search_between_the_prompt_and_the_end(finish
 
 def test_own_values_begin_at_the_prompts_and_the_reference_adds_nothing(finished: Lab) -> None:
     with finished.store() as store:
-        identity = shown_trajectory.searched(store)[0]["trajectory"]
+        identity = trajectory.searched(store)[0]["trajectory"]
         reference = store.value("SELECT policy_id FROM policies WHERE kind = 'reference'")
-        trained = shown_trajectory.gather(store, identity)
-        untrained = shown_trajectory.gather(store, identity, policy=reference)
+        trained = trajectory.gather(store, identity)
+        untrained = trajectory.gather(store, identity, policy=reference)
     start = trained.estimates[0]
     y0 = soft_value(start.n, start.k, trained.beta, prior=0.5)
     assert untrained.policy_values == pytest.approx([y0] * len(trained.tokens))
@@ -54,18 +54,18 @@ def test_own_values_begin_at_the_prompts_and_the_reference_adds_nothing(finished
 def test_a_failed_trajectory_can_be_shown_too(finished: Lab) -> None:
     with finished.store() as store:
         failed = store.value("SELECT trajectory_id FROM trajectories WHERE reward = -1 AND source = 'online' LIMIT 1")
-        shown = shown_trajectory.gather(store, failed, values=False)
+        shown = trajectory.gather(store, failed, values=False)
     assert [(e.position, e.share) for e in shown.estimates[1:]] == [(len(shown.tokens), 0.0)]
 
 
 def test_what_cannot_be_shown_says_why(finished: Lab) -> None:
     with finished.store() as store:
         with pytest.raises(CannotShow, match="no trajectory begins with 'zz'"):
-            shown_trajectory.gather(store, "zz")
+            trajectory.gather(store, "zz")
         with pytest.raises(CannotShow, match="more trajectories begin with ''"):
-            shown_trajectory.gather(store, "")
+            trajectory.gather(store, "")
         with pytest.raises(CannotShow, match="no policy begins with 'zz'"):
-            shown_trajectory.gather(store, shown_trajectory.searched(store)[0]["trajectory"], policy="zz")
+            trajectory.gather(store, trajectory.searched(store)[0]["trajectory"], policy="zz")
 
 
 def test_characters_of_several_tokens_appear_once_with_the_last() -> None:
@@ -75,14 +75,14 @@ def test_characters_of_several_tokens_appear_once_with_the_last() -> None:
             return bytes(ids).decode("utf-8", errors="replace")
 
     ids = list("aé€".encode())
-    texts = shown_trajectory.token_texts(Bytes(), ids)
+    texts = trajectory.token_texts(Bytes(), ids)
     assert texts == ["a", "", "é", "", "", "€"]
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 def test_the_page_opens_in_a_real_browser_without_console_messages(finished: Lab, tmp_path: Path) -> None:
     with finished.store() as store:
-        shown = shown_trajectory.gather(store, shown_trajectory.searched(store)[0]["trajectory"])
+        shown = trajectory.gather(store, trajectory.searched(store)[0]["trajectory"])
     page = tmp_path / "page.html"
     page.write_text(trajectory_page(shown), encoding="utf-8")
     flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync "

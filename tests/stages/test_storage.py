@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stage import StageResult
+from tasks.run.stage import StageResult
 from tests.stages.conftest import Lab
 from tests.warehouse.conftest import bucket, postgres  # noqa: F401  (fixtures)
 

@@ -102,7 +102,7 @@ def test_a_collapse_is_announced_before_every_sample_fails(reference: Any) -> No
     settings = config(clip_epsilon=0.01, sources={"online": {"share": 1.0}}).train
     found = train(reference, settings, 45, rate=3e-3)
     assert mean(found[-5:], "pass_fraction") == 0
-    assert mean(found[-5:], "online/stop_fraction") < 0.2
+    assert mean(found[-5:], "online/stop_fraction") < mean(found[:5], "online/stop_fraction") / 2
     gone = next(i + 1 for i in range(len(found)) if all(f["pass_fraction"] == 0 for f in found[i:]))
     first = warned(found)
     assert {"pull", "clipped", "stop", "length"} <= set(first)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tasks.engines.randomness import derived_seed
 from tasks.problems import problem as problems
-from tasks.rollout import Assignment
+from tasks.sampling.sampler import Assignment
 from tasks.train.shared.errors import NothingToTrainOn
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import frozen_values

@@ -25,9 +25,9 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.canary import check_drift
 from tasks.engines.protocol import EngineError
-from tasks.evidence import reference_counts, rollout_batches
 from tasks.problems.prompt import template_for
-from tasks.rollout import Judged, KnownVerdicts, Sampler, tables
+from tasks.sampling.reference_counts import reference_counts, rollout_batches
+from tasks.sampling.sampler import Judged, KnownVerdicts, Sampler, tables
 from tasks.train.rollout_worker.backpressure import Pace
 from tasks.train.rollout_worker.prompt_schedule import Prompts
 from tasks.train.shared import published_weights

@@ -6,7 +6,7 @@ import json
 import math
 
 from tasks.estimators import soft_value
-from tasks.evidence import not_counted
+from tasks.sampling.reference_counts import not_counted
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import MissingReferenceValues
 from tasks.train.shared.job import TrainJob

@@ -1,0 +1,195 @@
+"""Responses that the policy did not sample, as judged trajectories in its own tokens.
+
+A program becomes what the policy would answer with it (template and end token); a text is kept as it is and ended.
+Known verdicts are used again. What is longer than the run's length limit is stored with the verdict `too_long` and not
+judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sandbox import Judge, Judgement, Submission, Suite, Verdict
+from tasks.engines import checkpoint as checkpoints
+from tasks.problems.programs import extract_program, normal_hash, program_hash
+from tasks.problems.prompt import encode_response, encode_text, template_for
+from tasks.run import material as materials
+from tasks.run.material import Material, Prompt
+from tasks.run.stage import Context
+from tasks.sampling.sampler import KnownVerdicts, outcome, verdict_row
+
+TOO_LONG = "too_long"
+PROBLEMS_PER_BATCH = 16
+EXISTING = "SELECT trajectory_id FROM trajectories WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[]))"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A response from elsewhere: a whole text, or a program alone."""
+
+    problem_id: str
+    source: str
+    """One of the warehouse's sources."""
+    origin: str
+    """Who wrote it; recorded as the engine."""
+    content: str
+    is_program: bool = True
+    finished: bool = True
+    """False: the writer was cut off, so the response is a failure without an end token."""
+    number: int = 0
+    """Tells equal responses of one writer apart."""
+    seed: int | None = None
+    """What decided it, where it was sampled."""
+    token_ids: tuple[int, ...] | None = None
+    """The response in the policy's own tokens, end token included, where the source has them."""
+    parent_trajectory_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What ingestion did."""
+
+    added: int = 0
+    judged: int = 0
+    reused: int = 0
+    """Responses whose program and suite had a verdict."""
+
+    def __add__(self, other: Ingested) -> Ingested:
+        return Ingested(self.added + other.added, self.judged + other.judged, self.reused + other.reused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    item: Foreign
+    prompt: Prompt
+    suite: Suite
+    token_ids: tuple[int, ...]
+    text: str
+    program: str
+    trajectory_id: str
+    verdict: str | None
+    """A verdict that needs no judging."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return program_hash(self.program), self.suite.suite_id
+
+
+class Ingestion:
+    """Turns foreign responses into trajectories of one run's prompts."""
+
+    def __init__(self, context: Context, material: Material, judge: Judge) -> None:
+        self._context, self._material, self._judge = context, material, judge
+        self._tokenizer: Any = checkpoints.load_tokenizer(material.reference)
+        self._template = template_for(context.config.reference, self._tokenizer)
+        self._known = KnownVerdicts(context.warehouse)
+        self._limit = context.config.engine.max_response_tokens
+
+    def run(self, kind: str, items: Iterable[Foreign], progress: Callable[[int, int], None]) -> Ingested:
+        """Judge and store what is not in the warehouse yet, some problems at a time; each such unit is one batch.
+
+        Items must belong to the run's problems.
+        """
+        by_problem: dict[str, list[Foreign]] = {}
+        for item in _numbered(items):
+            by_problem.setdefault(item.problem_id, []).append(item)
+        total, done, result = sum(map(len, by_problem.values())), 0, Ingested()
+        for shard in materials.shards(sorted(by_problem), PROBLEMS_PER_BATCH):
+            unit = [item for problem_id in shard for item in by_problem[problem_id]]
+            result += self._unit(kind, unit)
+            done += len(unit)
+            progress(done, total)
+        return result
+
+    def _unit(self, kind: str, items: Sequence[Foreign]) -> Ingested:
+        prompts = [self._material.prompts[item.problem_id] for item in items]
+        places = [(prompt.prompt_id, prompt.problem.suite_hash) for prompt in prompts]
+        unit = hashlib.sha256(repr([self._limit, places, items]).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        batch = f"import/{kind}/{unit}"
+        if self._context.warehouse.committed([batch]):
+            return Ingested()
+        drafts = self._new([self._draft(item, prompt) for item, prompt in zip(items, prompts, strict=True)])
+        judgements, fresh = self._judged([draft for draft in drafts if draft.verdict is None])
+        trajectories = [self._row(draft, judgements[draft.key] if draft.verdict is None else None) for draft in drafts]
+        verdicts = [verdict_row(program, suite, judgements[program, suite.suite_id]) for program, suite in fresh]
+        self._context.warehouse.append(
+            batch, {"trajectories": trajectories, "verdicts": verdicts}, run_id=self._context.run_id
+        )
+        waiting = sum(draft.verdict is None for draft in drafts)
+        return Ingested(len(drafts), len(fresh), waiting - len(fresh))
+
+    def _draft(self, item: Foreign, prompt: Prompt) -> _Draft:
+        ids = self._encoded(item)
+        text = str(self._tokenizer.decode(ids, skip_special_tokens=True))
+        suite = prompt.problem.suite()
+        identity: list[object] = [prompt.prompt_id, suite.suite_id, item.origin, item.number, ids]
+        verdict = None if item.finished else "cut_off"
+        if len(ids) > self._limit:
+            identity.append(self._limit)
+            verdict = TOO_LONG
+        digest = hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
+        return _Draft(item, prompt, suite, ids, text, extract_program(text), digest, verdict)
+
+    def _encoded(self, item: Foreign) -> tuple[int, ...]:
+        if item.token_ids is not None:
+            return item.token_ids
+        if item.is_program:
+            return tuple(encode_response(self._template, self._tokenizer, item.content))
+        return tuple(encode_text(self._template, self._tokenizer, item.content, ended=item.finished))
+
+    def _new(self, drafts: Sequence[_Draft]) -> list[_Draft]:
+        ids = sorted({draft.trajectory_id for draft in drafts})
+        existing = {row["trajectory_id"] for row in self._context.warehouse.rows(EXISTING, [ids])}
+        return [draft for draft in drafts if draft.trajectory_id not in existing]
+
+    def _judged(self, drafts: Sequence[_Draft]) -> tuple[dict[tuple[str, str], Judgement], list[tuple[str, Suite]]]:
+        """Judgement by program and suite, and which of them were made now."""
+        self._known.read(draft.suite.suite_id for draft in drafts)
+        found = {draft.key: known for draft in drafts if (known := self._known.get(draft.key)) is not None}
+        missing = {draft.key: draft for draft in drafts if draft.key not in found}
+        submissions = [Submission(draft.program, draft.suite) for draft in missing.values()]
+        for key, judgement in zip(missing, self._judge.judge(submissions), strict=True):
+            found[key] = judgement
+            self._known.put(key, judgement)
+        scored = [(key[0], draft.suite) for key, draft in missing.items() if found[key].verdict != Verdict.infra]
+        return found, scored
+
+    def _row(self, draft: _Draft, judgement: Judgement | None) -> dict[str, Any]:
+        result = outcome(judgement, tests_total=len(draft.suite.tests))
+        if draft.verdict == TOO_LONG:
+            result |= {"verdict": TOO_LONG, "reward": None}
+        return {
+            "trajectory_id": draft.trajectory_id,
+            "problem_id": draft.prompt.problem.problem_id,
+            "prompt_id": draft.prompt.prompt_id,
+            "suite_hash": draft.suite.suite_id,
+            "source": draft.item.source,
+            "max_response_tokens": self._limit,
+            "seed": draft.item.seed,
+            "engine": draft.item.origin,
+            "prompt_tokens": len(draft.prompt.token_ids),
+            "prefix_tokens": 0,
+            "token_ids": list(draft.token_ids),
+            "sampled_logprobs": None,
+            "logprob_kind": "none",
+            "text": draft.text,
+            "program_hash": draft.key[0],
+            "normal_hash": normal_hash(draft.program),
+            "finish_reason": "stop" if draft.item.finished else "length",
+            "parent_trajectory_id": draft.item.parent_trajectory_id,
+            **result,
+        }
+
+
+def _numbered(items: Iterable[Foreign]) -> list[Foreign]:
+    """Equal items of one writer get numbers, so that each is a trajectory of its own and counts as a duplicate."""
+    seen: Counter[Foreign] = Counter()
+    result: list[Foreign] = []
+    for item in items:
+        result.append(replace(item, number=item.number + seen[item]) if seen[item] else item)
+        seen[item] += 1
+    return result

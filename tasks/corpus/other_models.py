@@ -1,0 +1,135 @@
+"""Chain-of-thought answers of another model: from an OpenAI-compatible server, or sampled here.
+
+Errors
+------
+OtherModelError
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from tasks.config import OtherModelConfig, ReferenceConfig, RunConfig
+from tasks.engines import checkpoint as checkpoints
+from tasks.engines import open_engine
+from tasks.engines.protocol import Completion, Request
+from tasks.problems.problem import Problem
+from tasks.run.stage import StageError
+
+TIMEOUT_S = 600.0
+ATTEMPTS = 5
+
+
+class OtherModelError(StageError):
+    """Another model cannot be asked; the message says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model wrote."""
+
+    text: str
+    finish_reason: Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One answer wanted; `seed` decides it as far as the model's server heeds seeds."""
+
+    problem: Problem
+    seed: int
+
+
+Ask: TypeAlias = Callable[[Sequence[Question]], list[Answer]]
+"""The answers, in the order of the questions."""
+
+
+def prompt_of(config: OtherModelConfig, problem: Problem) -> str:
+    """Instruction and statement."""
+    style = (
+        "it reads standard input and writes standard output"
+        if problem.style == "stdin"
+        else f"it defines `{problem.entry_point}`"
+    )
+    return f"{config.prompt.replace('{style}', style)}\n\n{problem.statement.strip()}"
+
+
+@contextmanager
+def opened(config: OtherModelConfig, run: RunConfig, models: Path) -> Generator[Ask]:
+    """A way to ask the model. `models`: where a converted checkpoint may be kept. Raises OtherModelError."""
+    if config.endpoint is not None:
+        with _client(config) as client:
+            yield lambda questions: _asked(client, config, questions)
+        return
+    folder = checkpoints.resolve(ReferenceConfig(model=config.model, dtype=run.reference.dtype), models)
+    tokenizer: Any = checkpoints.load_tokenizer(folder)
+    with closing(open_engine(run.engine, folder, dtype=run.reference.dtype)) as engine:
+
+        def ask(questions: Sequence[Question]) -> list[Answer]:
+            requests = [_request(config, tokenizer, question) for question in questions]
+            found = {completion.request: completion for completion in engine.sample(requests)}
+            return [_decoded(tokenizer, found[number]) for number in range(len(questions))]
+
+        yield ask
+
+
+def _client(config: OtherModelConfig) -> Any:
+    try:
+        import openai
+    except ModuleNotFoundError as error:
+        raise OtherModelError(
+            f"model {config.name!r} is asked over the network: `pip install spo-pipeline[endpoint]`"
+        ) from error
+    key = os.environ.get(config.key_variable, "none")
+    return openai.OpenAI(base_url=config.endpoint, api_key=key, timeout=TIMEOUT_S, max_retries=ATTEMPTS)
+
+
+def _asked(client: Any, config: OtherModelConfig, questions: Sequence[Question]) -> list[Answer]:
+    import openai
+
+    def one(question: Question) -> Answer:
+        found = client.chat.completions.create(
+            model=config.model,
+            messages=[{"role": "user", "content": prompt_of(config, question.problem)}],
+            temperature=config.temperature,
+            top_p=config.top_p,
+            max_tokens=config.max_tokens,
+            seed=question.seed % 2**31,
+        )
+        choice = found.choices[0]
+        return Answer(choice.message.content or "", "length" if choice.finish_reason == "length" else "stop")
+
+    try:
+        with ThreadPoolExecutor(config.requests) as pool:
+            return list(pool.map(one, questions))
+    except openai.OpenAIError as error:
+        raise OtherModelError(
+            f"model {config.name!r} at {config.endpoint} gave no answer ({type(error).__name__}: {error}); what it "
+            f"answered before is stored: check the address, the model's name and ${config.key_variable}, then run again"
+        ) from error
+
+
+def _request(config: OtherModelConfig, tokenizer: Any, question: Question) -> Request:
+    text = prompt_of(config, question.problem)
+    if getattr(tokenizer, "chat_template", None):
+        messages = [{"role": "user", "content": text}]
+        text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    ids = tokenizer(text, add_special_tokens=not getattr(tokenizer, "chat_template", None))["input_ids"]
+    return Request(
+        prompt_ids=tuple(int(token) for token in ids),
+        n=1,
+        seed=question.seed,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        max_tokens=config.max_tokens,
+    )
+
+
+def _decoded(tokenizer: Any, completion: Completion) -> Answer:
+    return Answer(str(tokenizer.decode(completion.token_ids, skip_special_tokens=True)), completion.finish_reason)

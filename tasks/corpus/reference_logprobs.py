@@ -1,0 +1,120 @@
+"""log pi_0 of the corpus's responses, computed once and stored under the fingerprint of what computed it.
+
+The same code as the trainer's, so the trainer finds them and computes only what is new: its online trajectories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tasks.run.material import Material, counts
+from tasks.run.stage import Context
+
+STORED = """
+-- Which of these trajectories have reference log-probabilities under this fingerprint?
+SELECT DISTINCT trajectory_id FROM reference_logprobs
+WHERE fingerprint = ? AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))
+"""
+RESPONSES = """
+-- The responses to score.
+SELECT trajectory_id, problem_id, any_value(token_ids) AS token_ids FROM trajectories
+WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY trajectory_id, problem_id ORDER BY trajectory_id
+"""
+SEQUENCES_PER_BATCH = 512
+
+
+def identity(context: Context, material: Material) -> list[Any] | None:
+    """What decides which log-probabilities are stored; None when none are."""
+    count, train = _offline_sequences(context), context.config.train
+    if not count:
+        return None
+    return [material.policy_id, context.config.reference.dtype, train.packing, count * train.steps, context.config.seed]
+
+
+def store(context: Context, material: Material, members: Sequence[dict[str, Any]]) -> int:
+    """Compute and store what is missing for the members that training will draw; the number of them."""
+    wanted = _drawn(context, material, members)
+    if not wanted:
+        return 0
+    fingerprint = _fingerprint(context, material)
+    known = {row["trajectory_id"] for row in context.warehouse.rows(STORED, [fingerprint, wanted])}
+    missing = [identity for identity in wanted if identity not in known]
+    if not missing:
+        return 0
+    score = _scorer(context, material)
+    for start in range(0, len(missing), SEQUENCES_PER_BATCH):
+        rows = context.warehouse.rows(RESPONSES, [missing[start : start + SEQUENCES_PER_BATCH]])
+        context.progress(start, len(missing), "responses", "scored by pi_0")
+        scored = score(rows)
+        table = [
+            {"trajectory_id": identity, "fingerprint": fingerprint, "logprobs": logprobs}
+            for identity, logprobs in sorted(scored.items())
+        ]
+        unit = f"{table[0]['trajectory_id']}-{table[-1]['trajectory_id']}-{len(table)}"
+        context.warehouse.append(f"scores/{fingerprint}/{unit}", {"reference_logprobs": table}, run_id=context.run_id)
+    return len(missing)
+
+
+def _offline_sequences(context: Context) -> int:
+    """Offline sequences in a training batch."""
+    offline = context.config.train.sources.get("offline")
+    if offline is None or not context.config.corpus.reference_logprobs:
+        return 0
+    return round(offline.share * context.config.train.batch_size)
+
+
+def _drawn(context: Context, material: Material, members: Sequence[dict[str, Any]]) -> list[str]:
+    """The members that training will draw: those of problems with a soft value, as many as its batches need."""
+    from tasks.run.epoch_order import EpochOrder
+
+    keep = context.config.q0.zero_successes == "keep"
+    known = counts(context, material)
+    ids = [row["trajectory_id"] for row in members if known[row["problem_id"]][0 if keep else 1] > 0]
+    count = min(_offline_sequences(context) * context.config.train.steps, len(ids))
+    return sorted(EpochOrder(ids, seed=context.config.seed, source="offline").take(count)) if count else []
+
+
+def _fingerprint(context: Context, material: Material) -> str:
+    import torch
+
+    from tasks.scoring.reference import fingerprint
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return fingerprint(material.reference, context.config.train, context.config.reference.dtype, device)
+
+
+def _scorer(context: Context, material: Material) -> Callable[[Sequence[dict[str, Any]]], dict[str, list[float]]]:
+    import torch
+
+    from tasks.scoring.example import Example
+    from tasks.scoring.packing import lay_out, plan
+    from tasks.scoring.policy import load_policy
+    from tasks.scoring.reference import Reference
+
+    train, dtype = context.config.train, context.config.reference.dtype
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    reference = Reference(load_policy(material.reference, train, dtype, trained=False).to(device))
+
+    def score(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+        examples = [
+            Example(
+                trajectory_id=row["trajectory_id"],
+                problem_id=row["problem_id"],
+                source="offline",
+                prompt_ids=material.prompts[row["problem_id"]].token_ids,
+                response_ids=tuple(row["token_ids"]),
+                terminal=0.0,
+                y0=0.0,
+                stopped=True,
+                behaviour_logprobs=None,
+            )
+            for row in rows
+        ]
+        found: dict[str, list[float]] = {}
+        for group in plan([example.length for example in examples], most_tokens=train.micro_batch_tokens):
+            pack = lay_out([examples[index] for index in group], train.packing).to(device)
+            found |= reference.logprobs(pack, {})[1]
+        return found
+
+    return score

@@ -1,0 +1,125 @@
+"""What is known of a policy on the evaluation problems: samples kept in `eval_samples`, and counts from them.
+
+A policy is sampled once, whoever asks first: the evaluator beside training, the stage `evaluate`, or another run. All
+draw the same shards with the same seeds, so that it does not matter who did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from tasks.estimators import Counts
+from tasks.run import material as materials
+from tasks.run.material import Material
+from tasks.run.stage import Context
+from tasks.sampling.sampler import Assignment, Judged, Sampler, eval_sample_row, sampling_label
+
+PROBLEMS_PER_BATCH = 32
+
+Scores: TypeAlias = dict[str, dict[str, Counts]]
+"""Samples and successes per problem, per problem set."""
+
+COUNTS = """
+-- Scored samples and successes of a policy per problem; unscored samples (infrastructure) do not count.
+SELECT problem_id, count(reward) AS n, count(*) FILTER (reward = 0) AS k FROM eval_samples
+WHERE policy_id = ? AND sampling = ? AND list_contains(?, suite_hash) AND list_contains(?, prompt_id)
+GROUP BY problem_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A policy to be evaluated."""
+
+    policy_id: str
+    folder: Path
+    step: int
+
+
+def label_of(context: Context) -> str:
+    """How evaluation samples are drawn in this run; samples drawn otherwise do not count."""
+    return sampling_label(context.config.evaluate.behaviour, context.config.engine.max_response_tokens)
+
+
+def counts(context: Context, material: Material, policy_id: str) -> dict[str, Counts]:
+    """Samples and successes of every evaluation problem so far; (0, 0) where there are none."""
+    rows = context.warehouse.rows(COUNTS, [policy_id, label_of(context), material.suites, material.prompt_ids])
+    found = {row["problem_id"]: (int(row["n"]), int(row["k"])) for row in rows}
+    return {problem_id: found.get(problem_id, (0, 0)) for problem_id in material.prompts}
+
+
+def by_set(material: Material, found: Mapping[str, Counts]) -> Scores:
+    """The counts by problem set, sets and problems in alphabetical order."""
+    sets: Scores = {}
+    for problem_id in sorted(found, key=lambda p: (material.prompts[p].problem.problem_set, p)):
+        sets.setdefault(material.prompts[problem_id].problem.problem_set, {})[problem_id] = found[problem_id]
+    return sets
+
+
+def missing(context: Context, material: Material, policy_id: str) -> dict[str, int]:
+    """Samples that each problem still lacks."""
+    wanted = context.config.evaluate.samples
+    return {p: wanted - n for p, (n, _) in counts(context, material, policy_id).items() if n < wanted}
+
+
+def sample_missing(
+    context: Context,
+    material: Material,
+    candidate: Candidate,
+    sampler: Sampler,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Draw what `candidate` lacks, shard by shard, until done or told to stop; samples drawn.
+
+    A shard is one batch. `progress` is told how many samples are done so far. Loads the candidate's weights when
+    `sampler` has others.
+    """
+    work = missing(context, material, candidate.policy_id)
+    if work and sampler.engine.policy_id != candidate.policy_id:
+        sampler.engine.refresh(candidate.folder)
+    drawn, wanted, label = 0, context.config.evaluate.samples, label_of(context)
+    for shard in materials.shards(sorted(work), PROBLEMS_PER_BATCH):
+        if stop():
+            break
+        asked = [
+            material.assignment(p, work[p], "evaluate", candidate.policy_id, label, wanted - work[p]) for p in shard
+        ]
+        start = drawn
+        judged = materials.scored(
+            sampler.run(
+                asked, source="online", step=candidate.step, progress=lambda n, _, start=start: progress(start + n)
+            )
+        )
+        _append(context, material, candidate, asked, judged, sampler)
+        drawn += len(judged)
+    return drawn
+
+
+def _append(
+    context: Context,
+    material: Material,
+    candidate: Candidate,
+    asked: list[Assignment],
+    judged: list[Judged],
+    sampler: Sampler,
+) -> None:
+    """One batch, named by what was drawn."""
+    label = label_of(context)
+    rows = [
+        eval_sample_row(item, asked[item.assignment].problem, label, entropy=entropy)
+        for item, entropy in zip(judged, sampler.entropies(asked, judged), strict=True)
+    ]
+    verdicts = [item.verdict_row for item in judged if item.verdict_row is not None]
+    work = [(a.prompt_id, a.problem.suite_hash, context.config.evaluate.samples, a.n) for a in asked]
+    unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
+    batch = materials.unspoilt(context, f"eval/{candidate.policy_id}/{label}/{unit}")
+    counts = materials.evidence(context, material, judged)
+    context.warehouse.append(
+        batch, {"eval_samples": rows, "verdicts": verdicts, "reference_counts": counts}, run_id=context.run_id
+    )

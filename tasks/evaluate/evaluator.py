@@ -1,0 +1,99 @@
+"""`python -m tasks.evaluate.evaluator JOB.json`: evaluates a run's kept weights while the run still trains.
+
+The train stage starts it beside the rollout workers when `evaluate.during_training` is set. It follows the weights that
+the trainer publishes and does for each kept policy what the stage `evaluate` would do, with a low priority and no more
+processes than `sandbox.workers`; training never waits for it. When training ends it is stopped, and the stage samples
+what is missing.
+
+Exit status: 0 stopped, 2 cannot go on (its last line says why), else a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sandbox import SandboxError
+from tasks.config import ConfigError
+from tasks.engines.protocol import EngineError
+from tasks.estimators import average_pass_at_k
+from tasks.evaluate import eval_samples
+from tasks.evaluate.eval_samples import Candidate
+from tasks.run import material as materials
+from tasks.run import runs
+from tasks.run.material import Material
+from tasks.run.stage import Context, StageError
+from tasks.train.shared import published_weights
+from tasks.train.shared.errors import CANNOT_GO_ON, TrainerError
+from tasks.train.shared.job import TrainJob
+from tasks.train.shared.stop import Stop
+from warehouse import Warehouse
+
+POLL_S = 1.0
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def follow(context: Context, job: TrainJob, report: Report, stop: Callable[[], bool]) -> None:
+    """Evaluate the reference policy, then each kept policy once it is published, until told to stop."""
+    material = materials.load(context, "evaluation")
+    done: set[str] = set()
+    with materials.open_sampler(context, material.reference, context.config.evaluate.behaviour) as sampler:
+        while not stop():
+            waiting = [c for c in published(job, material) if c.policy_id not in done]
+            if not waiting:
+                time.sleep(POLL_S)
+                continue
+            eval_samples.sample_missing(context, material, waiting[0], sampler, stop=stop)
+            if not stop():
+                done.add(waiting[0].policy_id)
+                report(announce(context, material, waiting[0]))
+
+
+def published(job: TrainJob, material: Material) -> list[Candidate]:
+    """The reference policy and the kept weights that exist by now, by step."""
+    kept = published_weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
+    return [
+        Candidate(material.policy_id, material.reference, 0),
+        *(Candidate(found.policy_id, found.folder, found.step) for found in kept),
+    ]
+
+
+def announce(context: Context, material: Material, candidate: Candidate) -> dict[str, Any]:
+    """Write the policy's pass@k into the run's history; the same as a line for whoever reads this process."""
+    sets = eval_samples.by_set(material, eval_samples.counts(context, material, candidate.policy_id))
+    found = {name: list(counts.values()) for name, counts in sets.items()}
+    shares = {f"pass@{k}": average_pass_at_k(found, k).value for k in context.config.evaluate.ks}
+    message = f"step {candidate.step}: " + ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    runs.note(context.warehouse, context.run_id, stage="evaluate", kind="evaluated", message=message)
+    return {"evaluated": candidate.step, "message": message}
+
+
+def main(argv: list[str]) -> int:
+    """Follow the job of the file `argv[0]`."""
+    out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+
+    def report(line: dict[str, Any]) -> None:
+        out.write(json.dumps(line) + "\n")
+
+    job = TrainJob.read(Path(argv[0]))
+    stop = Stop()
+    stop.listen(stdin=job.end_on_stdin_eof)
+    try:
+        with Warehouse.open(job.warehouse) as warehouse:
+            follow(Context(job.run_id, job.config, warehouse, job.run_dir), job, report, stop)
+    except (StageError, SandboxError, EngineError, ConfigError, TrainerError) as error:
+        report({"error": str(error), "kind": type(error).__name__})
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return CANNOT_GO_ON
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,114 @@
+"""Stage `evaluate`: pass@k of the reference policy, of the weights kept along training, and of the trained policy (5).
+
+Samples are kept in `eval_samples` per policy; a policy that has enough of them is not sampled again, by any run. With
+`evaluate.during_training` most of the work is done already when this stage begins (`tasks/evaluate/evaluator.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tasks.estimators import average_paired_difference, average_pass_at_k
+from tasks.evaluate import eval_samples
+from tasks.evaluate.eval_samples import Candidate, Scores
+from tasks.run import material as materials
+from tasks.run.material import Material
+from tasks.run.stage import Context, Stage
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The evaluated policies and how they are sampled."""
+    manifest = context.manifest("prepare")
+    return {
+        "policies": [[c.policy_id, c.step] for c in candidates(context)],
+        "prompts_batch": manifest["prompts_batch"],
+        "max_response_tokens": context.config.engine.max_response_tokens,
+    }
+
+
+def candidates(context: Context) -> list[Candidate]:
+    """The reference policy, then this run's kept weights by step."""
+    prepared = context.manifest("prepare")
+    trained = context.manifest("train")
+    return [
+        Candidate(prepared["policy_id"], Path(prepared["reference"]), 0),
+        *(Candidate(kept["policy_id"], Path(kept["path"]), kept["step"]) for kept in trained["policies"]),
+    ]
+
+
+def body(context: Context) -> dict[str, Any]:
+    """Sample what is missing, then compare the last policy with the first."""
+    material = materials.load(context, "evaluation")
+    policies = candidates(context)
+    lacking = {c.policy_id: eval_samples.missing(context, material, c.policy_id) for c in policies}
+    total = sum(sum(lacking[policy_id].values()) for policy_id in lacking)
+    todo = [candidate for candidate in policies if lacking[candidate.policy_id]]
+    if todo:
+        _sample(context, material, todo, total)
+    return _manifest(context, material, policies, total)
+
+
+def _sample(context: Context, material: Material, todo: list[Candidate], total: int) -> None:
+    done = 0
+    with materials.open_sampler(context, todo[0].folder, context.config.evaluate.behaviour) as sampler:
+        for candidate in todo:
+
+            def progress(n: int, start: int = done, step: int = candidate.step) -> None:
+                context.progress(start + n, total, "samples", f"step {step}")
+
+            done += eval_samples.sample_missing(context, material, candidate, sampler, progress=progress)
+
+
+def _manifest(context: Context, material: Material, policies: list[Candidate], sampled: int) -> dict[str, Any]:
+    config, label = context.config.evaluate, eval_samples.label_of(context)
+    scores = [eval_samples.by_set(material, eval_samples.counts(context, material, c.policy_id)) for c in policies]
+    curve = [
+        {"step": candidate.step, "policy_id": candidate.policy_id} | point
+        for candidate, found in zip(policies, scores, strict=True)
+        for point in curve_points(found, config.ks)
+    ]
+    comparison = {f"pass@{k}": _change(scores[0], scores[-1], k) for k in config.ks}
+    known = len(policies) * len(material.prompts) * config.samples - sampled
+    largest = f"pass@{max(config.ks)}"
+    change = comparison[largest]
+    sets = f" of {len(scores[0])} sets" if len(scores[0]) > 1 else ""
+    return {
+        "rows": sampled,
+        "sampling": label,
+        "curve": curve,
+        "sets": {name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
+        "comparison": comparison,
+        "described": f"{len(material.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
+        "reused": f"{known} samples of earlier evaluations" if known else "",
+        "summary": f"{largest} {100 * change['before']:.1f}% -> {100 * change['after']:.1f}%, {sampled} new samples",
+    }
+
+
+def curve_points(scores: Scores, ks: Sequence[int]) -> list[dict[str, Any]]:
+    """pass@k with its interval for each k, averaged over the problem sets."""
+    found = {name: list(counts.values()) for name, counts in scores.items()}
+    estimates = [(k, average_pass_at_k(found, k)) for k in ks]
+    return [{"k": k, "value": e.value, "low": e.low, "high": e.high} for k, e in estimates]
+
+
+def _change(before: Scores, after: Scores, k: int) -> dict[str, Any]:
+    difference = average_paired_difference(before, after, k)
+    first, last = (
+        average_pass_at_k({name: list(found.values()) for name, found in scores.items()}, k).value
+        for scores in (before, after)
+    )
+    counts = {name: value for name, value in asdict(difference).items() if name in ("better", "worse", "equal")}
+    return {
+        "before": first,
+        "after": last,
+        "difference": difference.difference,
+        "interval": [difference.low, difference.high],
+        "p_value": difference.p_value,
+        **counts,
+    }
+
+
+STAGE = Stage(name="evaluate", version=2, sections=("evaluate", "sandbox"), inputs=inputs, body=body)

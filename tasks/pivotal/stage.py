@@ -1,0 +1,227 @@
+"""Stage `pivotal`: where in correct trajectories the chance of success jumps (section 3.1.3).
+
+All searches advance together: each wave asks `pivotal_search` which prefixes are needed next, samples every one of them
+in the same engine batches, and commits counts and rollouts as one batch. The counts of all waves, of all runs, are the
+search's state, so that a killed stage continues where it was and no prefix is paid for twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tasks.engines import checkpoint as checkpoints
+from tasks.estimators import difference_p_value
+from tasks.pivotal.search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
+from tasks.run import material as materials
+from tasks.run.material import Material, SandboxFailing, counts, sampling
+from tasks.run.stage import Context, Stage
+from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
+from tasks.sampling.sampler import Assignment, Sampler, tables
+
+WAVE = "wave/"
+"""`search_id` of counts; they add up per prefix."""
+ANNOTATION = "annotation/"
+"""`search_id` of finished searches: all that is known at each of a trajectory's positions, for the trainer."""
+NODES_PER_BATCH = 256
+"""Nodes sampled in one call and committed together: many, since the engine's batch runs empty at the end of each call;
+not all, since a crash costs those not committed."""
+
+Tokens: TypeAlias = dict[str, tuple[str, list[int]]]
+"""Problem and response tokens by trajectory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be searched."""
+
+    searches: list[Search]
+    tokens: Tokens
+
+
+SELECTION = """
+-- Correct trajectories to search: those of the corpus, problems taking turns.
+SELECT c.trajectory_id, t.problem_id, t.token_ids
+FROM (
+    SELECT trajectory_id, problem_id,
+           row_number() OVER (PARTITION BY problem_id ORDER BY md5(trajectory_id)) AS turn
+    FROM corpus WHERE corpus_id = $corpus_id
+) c JOIN trajectories t USING (trajectory_id)
+WHERE t.reward = 0 AND len(t.token_ids) > 2 AND list_contains($problem_ids, t.problem_id)
+QUALIFY row_number() OVER (PARTITION BY c.trajectory_id) = 1
+ORDER BY c.turn, md5(c.trajectory_id)
+LIMIT $limit
+"""
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The corpus and the reference policy's sampling."""
+    return {
+        "corpus_id": context.manifest("corpus")["corpus_id"],
+        "prompts_batch": context.manifest("prepare")["prompts_batch"],
+        "policy_id": context.manifest("prepare")["policy_id"],
+        "sampling": sampling(context),
+    }
+
+
+def body(context: Context) -> dict[str, Any]:
+    """Search until no prefix is wanted, then write down what each trajectory's positions are worth."""
+    config = context.config.pivotal
+    if config.trajectories == 0:
+        return {"rows": 0, "search_id": None, "summary": "left out (pivotal.trajectories = 0)"}
+    material = materials.load(context, "train")
+    planned = plan(context, material)
+    searches = planned.searches
+    ledger = Ledger(_stored(context, material))
+    known = sum(ledger.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
+    rule = Rule.from_config(config, difference_p_value)
+    paid = 0
+    if wavefront(searches, ledger, rule):
+        with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+            paid = advance(context, material, planned, ledger, rule, sampler)
+    outcomes = [examine(search, ledger, rule) for search in searches]
+    search_id = _annotate(context, material, searches, outcomes, ledger)
+    pivots = sum(len(outcome.pivots) for outcome in outcomes)
+    return {
+        "rows": paid,
+        "search_id": search_id,
+        "pivots": pivots,
+        "reused": f"{known} rollouts of earlier searches" if known else "",
+        "summary": f"{pivots} pivotal tokens in {len(searches)} trajectories, {paid} new rollouts",
+    }
+
+
+def plan(context: Context, material: Material) -> Plan:
+    """The searches of this run."""
+    rows = context.warehouse.rows(
+        SELECTION,
+        {
+            "corpus_id": context.manifest("corpus")["corpus_id"],
+            "problem_ids": sorted(material.prompts),
+            "limit": context.config.pivotal.trajectories,
+        },
+    )
+    known = counts(context, material)
+    tokenizer = checkpoints.load_tokenizer(material.reference) if context.config.pivotal.line_ends else None
+    searches: list[Search] = []
+    for row in rows:
+        prompt = material.prompts[row["problem_id"]]
+        group = "/".join((prompt.prompt_id, prompt.problem.suite_hash, material.policy_id, sampling(context)))
+        ends = line_ends(tokenizer, row["token_ids"]) if tokenizer else []
+        start = known[row["problem_id"]]
+        searches.append(Search.start(row["trajectory_id"], row["token_ids"], start, group=group, line_ends=ends))
+    return Plan(searches, {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows})
+
+
+def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
+    """Positions right after the tokens that hold a line end."""
+    ends = {token: "\n" in str(tokenizer.decode([token])) for token in set(token_ids)}
+    return [position for position, token in enumerate(token_ids, start=1) if ends[token]]
+
+
+def _stored(context: Context, material: Material) -> dict[str, tuple[int, int]]:
+    rows = context.warehouse.rows(
+        "SELECT prefix_hash, sum(n) AS n, sum(k) AS k FROM token_values "
+        "WHERE reference = ? AND starts_with(search_id, ?) GROUP BY prefix_hash",
+        [material.policy_id, WAVE],
+    )
+    return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
+
+
+def advance(context: Context, material: Material, planned: Plan, ledger: Ledger, rule: Rule, sampler: Sampler) -> int:
+    """Roll out wave after wave until no search wants more; the rollouts drawn."""
+    paid, wave = 0, 0
+    while nodes := wavefront(planned.searches, ledger, rule):
+        wave += 1
+        for start in range(0, len(nodes), NODES_PER_BATCH):
+            chunk = nodes[start : start + NODES_PER_BATCH]
+            paid += _estimate(context, material, chunk, planned.tokens, ledger, sampler)
+            done = start + len(chunk)
+            context.progress(done, len(nodes), "prefixes", f"wave {wave}, {paid} rollouts")
+    return paid
+
+
+def _estimate(
+    context: Context,
+    material: Material,
+    nodes: list[Node],
+    tokens: Tokens,
+    ledger: Ledger,
+    sampler: Sampler,
+) -> int:
+    """Roll out every node, commit counts and rollouts as one batch, and tell the ledger."""
+    asked = [_assignment(material, node, tokens, ledger) for node in nodes]
+    judged = materials.scored(sampler.run(asked, source="pivotal_rollout", step=0))
+    tally = [[0, 0] for _ in nodes]
+    for item in judged:
+        if item.row["reward"] is not None:
+            tally[item.assignment][0] += 1
+            tally[item.assignment][1] += item.row["reward"] == 0
+    if any(n == 0 for n, _ in tally):
+        raise SandboxFailing("a prefix got no verdict at all from the sandbox; nothing of this wave was stored")
+    work = [(node.prefix, ledger.get(node.prefix).n, node.rollouts) for node in nodes]
+    unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
+    rows = [
+        {
+            "trajectory_id": node.trajectory_id,
+            "position": node.position,
+            "prefix_hash": node.prefix,
+            "reference": material.policy_id,
+            "n": n,
+            "k": k,
+            "search_id": WAVE + unit,
+        }
+        for node, (n, k) in zip(nodes, tally, strict=True)
+    ]
+    batch = materials.unspoilt(context, f"pivotal/{material.policy_id}/{unit}")
+    context.warehouse.append(batch, {"token_values": rows, **tables(judged)}, run_id=context.run_id)
+    for node, (n, k) in zip(nodes, tally, strict=True):
+        ledger.absorb(node.prefix, n, k)
+    return len(judged)
+
+
+def _assignment(material: Material, node: Node, tokens: Tokens, ledger: Ledger) -> Assignment:
+    problem_id, token_ids = tokens[node.trajectory_id]
+    plain = material.assignment(problem_id, node.rollouts, "pivotal", node.prefix, ledger.get(node.prefix).n)
+    return Assignment(
+        plain.problem,
+        plain.prompt_id,
+        plain.prompt_ids,
+        plain.n,
+        plain.seed,
+        prefix_ids=tuple(token_ids[: node.position]),
+        parent_trajectory_id=node.trajectory_id,
+    )
+
+
+def _annotate(
+    context: Context, material: Material, searches: list[Search], outcomes: list[Outcome], ledger: Ledger
+) -> str:
+    rows: list[dict[str, Any]] = []
+    for search, outcome in zip(searches, outcomes, strict=True):
+        pivotal = {pivot.position for pivot in outcome.pivots}
+        for position in sorted({*outcome.estimated, *(p for p in pivotal if p < search.length)}):
+            known = ledger.of(search, position)
+            if known.n == 0:
+                continue
+            rows.append(
+                {
+                    "trajectory_id": search.trajectory_id,
+                    "position": position,
+                    "prefix_hash": search.prefix(position),
+                    "reference": material.policy_id,
+                    "n": known.n,
+                    "k": known.k,
+                    "pivotal": position in pivotal,
+                }
+            )
+    identity = repr([(row["trajectory_id"], row["position"], row["n"], row["k"]) for row in rows])
+    search_id = ANNOTATION + hashlib.sha256(identity.encode()).hexdigest()[:24]
+    annotated = [row | {"search_id": search_id} for row in rows]
+    context.warehouse.append(f"pivotal/{search_id}", {"token_values": annotated}, run_id=context.run_id)
+    return search_id
+
+
+STAGE = Stage(name="pivotal", version=1, sections=("pivotal", "sandbox"), inputs=inputs, body=body)

@@ -1,0 +1,199 @@
+"""Stage `prepare`: the problems are in the warehouse, the reference policy is on disk, and both are fingerprinted."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from tasks.config import RunConfig
+from tasks.engines import checkpoint
+from tasks.prepare import pretrain
+from tasks.problems import problem as problems_module
+from tasks.problems.decontamination import Overlap, decontaminate
+from tasks.problems.problem import Problem
+from tasks.problems.prompt import Template, template_for
+from tasks.problems.sources import Objection, ReadReport, read
+from tasks.run.stage import Context, Stage, StageError
+
+
+class NoUsableProblems(StageError):
+    """Nothing is left to train or evaluate on."""
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The problems' content and the name of the reference; a file is read here so that an edit is noticed."""
+    report = read(context.config.problems)
+    extent = {"every_test": True} if _fractional(context.config) else {}
+    return {"problems": fingerprint([*report.problems, *report.unjudgeable]), **extent}
+
+
+def body(context: Context) -> dict[str, Any]:
+    """Ingest, resolve, encode every prompt once."""
+    config = context.config
+    folder = reference_folder(context)
+    tokenizer = checkpoint.load_tokenizer(folder)
+    template = template_for(config.reference, tokenizer)
+    report = read(config.problems, _too_long(template, tokenizer, config))
+    left_out = dict(report.left_out)
+    kept, prompts = _encode(report, template, tokenizer, config)
+    pairs: list[Overlap] = []
+    if config.problems.source != "miniature":  # whose splits are disjoint by construction
+        kept, prompts, pairs = _decontaminated(kept, prompts, report, left_out)
+    _check(kept, report, left_out, config)
+    batch = f"problems/{fingerprint([*kept, *report.unjudgeable])}"
+    store = context.warehouse
+    store.append(batch, problems_module.rows([*kept, *report.unjudgeable]), run_id=context.run_id)
+    policy = checkpoint.policy_id(folder)
+    tokenizer_hash = checkpoint.tokenizer_hash(folder)
+    prompt_batch = f"prompts/{fingerprint(kept)}/{template.template_id}/{tokenizer_hash}"
+    store.append(prompt_batch, {"prompts": prompts}, run_id=context.run_id)
+    parameters = parameter_count(folder)
+    policy_row = {
+        "policy_id": policy,
+        "kind": "reference",
+        "path": str(folder),
+        "step": 0,
+        "tokenizer_hash": tokenizer_hash,
+        "parameters": parameters,
+    }
+    store.append(f"policy/{policy}", {"policies": [policy_row]}, run_id=context.run_id)
+    train = sum(problem.split == "train" for problem in kept)
+    gone = sum(left_out.values())
+    return {
+        "problems_batch": batch,
+        "prompts_batch": prompt_batch,
+        "policy_id": policy,
+        "reference": str(folder),
+        "template_id": template.template_id,
+        "left_out": left_out,
+        "overlaps": [asdict(pair) for pair in pairs],
+        "rows": len(kept),
+        "summary": f"{train} training and {len(kept) - train} evaluation problems"
+        + (f", {gone} left out" if gone else "")
+        + f"; reference policy {policy[:8]}, {parameters / 1e6:.2f} M parameters",
+    }
+
+
+def reference_folder(context: Context) -> Path:
+    """Ordinary checkpoint folder of pi_0: made (miniature), converted (GGUF), or found."""
+    models = context.home / "models"
+    if context.config.reference.model == "miniature":
+        return pretrain.miniature_policy(
+            context.config.reference.pretrain,
+            models,
+            lambda step, steps, loss: context.progress(
+                step, steps, "pretraining steps", f"making the reference policy, loss {loss:.2f}"
+            ),
+        )
+    return checkpoint.resolve(context.config.reference, models)
+
+
+def fingerprint(problems: Sequence[Problem]) -> str:
+    """Identity of a list of problems, in any order."""
+    parts = sorted(f"{p.problem_id}/{p.split}/{p.content_hash}" for p in problems)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+def _too_long(template: Template, tokenizer: Any, config: RunConfig) -> Objection:
+    most = config.problems.max_prompt_tokens
+
+    def objection(problem: Problem) -> str | None:
+        return None if len(template.encode(tokenizer, problem)) <= most else f"prompt longer than {most} tokens"
+
+    return objection
+
+
+def _encode(
+    report: ReadReport, template: Template, tokenizer: Any, config: RunConfig
+) -> tuple[list[Problem], list[dict[str, Any]]]:
+    kept = [limited(problem, config) for problem in report.problems]
+    prompts: list[dict[str, Any]] = []
+    for problem in kept:
+        ids = template.encode(tokenizer, problem)
+        prompts.append(
+            {
+                "prompt_id": prompt_id(ids),
+                "problem_id": problem.problem_id,
+                "template_id": template.template_id,
+                "token_ids": ids,
+                "text": template.render(problem),
+            }
+        )
+    return kept, prompts
+
+
+def _decontaminated(
+    kept: list[Problem], prompts: list[dict[str, Any]], report: ReadReport, left_out: dict[str, int]
+) -> tuple[list[Problem], list[dict[str, Any]], list[Overlap]]:
+    """Without the training problems that are evaluation problems in other words, and the pairs that were found.
+
+    Evaluation problems count even if they cannot be judged: their statements are known to be tested elsewhere.
+    """
+    train = [problem for problem in kept if problem.split == "train"]
+    evaluation = [problem for problem in kept if problem.split == "evaluation"]
+    unjudged = [problem for problem in report.unjudgeable if problem.split == "evaluation"]
+    clean, pairs = decontaminate(train, [*evaluation, *unjudged])
+    names = {problem.problem_id for problem in [*clean, *evaluation]}
+    if len(clean) < len(train):
+        left_out["training problem that is an evaluation problem"] = len(train) - len(clean)
+    return (
+        [problem for problem in kept if problem.problem_id in names],
+        [row for row in prompts if row["problem_id"] in names],
+        pairs,
+    )
+
+
+def limited(problem: Problem, config: RunConfig) -> Problem:
+    """The problem judged as the recipe says: limits, and every test when rewards of training problems are shares.
+
+    Both are part of the suite's identity: verdicts and counts of another way of judging are not mixed in.
+    """
+    cpu_s = config.sandbox.cpu_limit_s or problem.limits.cpu_s
+    memory = config.sandbox.memory_limit_mb
+    memory_bytes = memory << 20 if memory else problem.limits.memory_bytes
+    limits = replace(problem.limits, cpu_s=cpu_s, memory_bytes=memory_bytes)
+    return replace(problem, limits=limits, every_test=_fractional(config) and problem.split == "train")
+
+
+def _fractional(config: RunConfig) -> bool:
+    return config.train.reward == "fractional"
+
+
+def parameter_count(folder: Path) -> int:
+    """Number of weights stored in a checkpoint folder (tied weights once)."""
+    from safetensors import safe_open
+
+    count = 0
+    for file in checkpoint.weight_files(folder):
+        with safe_open(file, framework="numpy") as tensors:
+            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    return count
+
+
+def prompt_id(token_ids: list[int]) -> str:
+    """Identity of a prompt's token ids."""
+    return hashlib.sha256(",".join(map(str, token_ids)).encode()).hexdigest()[:32]
+
+
+def _check(kept: list[Problem], report: ReadReport, left_out: dict[str, int], config: RunConfig) -> None:
+    for split in ("train", "evaluation") if config.problems.evaluation else ("train",):
+        if not any(problem.split == split for problem in kept):
+            reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "none left out"
+            raise NoUsableProblems(
+                f"no {split} problem is left of {len(report.problems)} read ({reasons}); "
+                f"check problems.train, problems.evaluation and problems.max_prompt_tokens"
+            )
+
+
+STAGE = Stage(
+    name="prepare",
+    version=2,
+    sections=("problems", "reference", "sandbox"),
+    inputs=inputs,
+    body=body,
+    usable=lambda manifest: (Path(manifest["reference"]) / "config.json").is_file(),
+)

@@ -1,0 +1,131 @@
+"""Stage `q0`: how often the reference policy solves each training prompt (section 3.1.3).
+
+What is stored are counts `(n, k)`, which add up over runs and stages; the soft value y_0 is computed from them where
+it is used. Which prompt gets how many samples is decided in rounds by `tasks.q0.allocation`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+from tasks.estimators import Counts, soft_value_interval
+from tasks.q0 import allocation
+from tasks.q0.allocation import Plan
+from tasks.run import material as materials
+from tasks.run import runs
+from tasks.run.material import UNSCORED, Material, counts, sampling
+from tasks.run.stage import Context, Draw, Stage
+from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
+from tasks.sampling.sampler import Judged, Progress, Sampler, tables
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The prompts, the reference policy, and how the problems are judged."""
+    manifest = context.manifest("prepare")
+    beta = {"beta": context.config.train.beta} if context.config.q0.adaptive else {}
+    return {name: manifest[name] for name in ("problems_batch", "prompts_batch", "policy_id", "template_id")} | {
+        "sampling": sampling(context),
+        **beta,
+    }
+
+
+def body(context: Context) -> dict[str, Any]:
+    """Draw what `tasks.q0.allocation` plans, round by round, until it plans nothing more."""
+    material = materials.load(context, "train")
+    before = counts(context, material)
+    sampled = 0
+    if work := _plan(context, before):
+        with context.spread(part, context) as draw:
+            asked: Plan = {}
+            while work:
+                sampled += draw(work, sampled)
+                asked = {name: asked.get(name, 0) + work.get(name, 0) for name in before}
+                successes = counts(context, material)
+                # a sample that stays without verdict counts as drawn here; a later run makes up for it
+                work = _plan(context, {name: (n + asked[name], successes[name][1]) for name, (n, _) in before.items()})
+    return _manifest(context, material, before, sampled)
+
+
+@contextmanager
+def part(context: Context) -> Generator[Draw]:
+    """An engine and a sandbox that draw samples, here or on another machine."""
+    material = materials.load(context, "train")
+    with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+        yield lambda work, done: _draw(context, material, sampler, work, done)
+
+
+def _plan(context: Context, known: Mapping[str, Counts]) -> Plan:
+    return allocation.plan(known, context.config.q0, context.config.train.beta)
+
+
+def _draw(context: Context, material: Material, sampler: Sampler, work: Mapping[str, int], done_before: int) -> int:
+    """Draw one round, shard by shard; a shard is one batch. Returns the number of samples."""
+    drawn = _drawn(context, material)
+    total, done = done_before + sum(work.values()), done_before
+    shards = materials.shards(sorted(work), context.config.q0.problems_per_shard)
+    for number, shard in enumerate(shards, start=1):
+        asked = [material.assignment(p, work[p], "q0", sampling(context), drawn[p]) for p in shard]
+        progress = _progress(context, done, total, f"shard {number} of {len(shards)}")
+        judged = materials.scored(sampler.run(asked, source="reference", step=0, progress=progress))
+        done += len(judged)
+        _append(context, material, [(p, drawn[p], work[p]) for p in shard], judged)
+    return done - done_before
+
+
+def _progress(context: Context, start: int, total: int, note: str) -> Progress:
+    return lambda n, _: context.progress(start + n, total, "samples", note)
+
+
+def _drawn(context: Context, material: Material) -> dict[str, int]:
+    """Samples drawn so far per problem, those without a verdict included: where the next ones start."""
+    lost = context.warehouse.rows(UNSCORED, [_prefix(context, material)])
+    unscored = {row["problem_id"]: int(row["n"]) for row in lost}
+    return {name: n + unscored.get(name, 0) for name, (n, _) in counts(context, material).items()}
+
+
+def _prefix(context: Context, material: Material) -> str:
+    return f"q0/{material.policy_id}/{sampling(context)}/"
+
+
+def _append(context: Context, material: Material, work: list[tuple[str, int, int]], judged: list[Judged]) -> None:
+    """One batch, named by what was drawn: per problem the suite, the start and the number."""
+    suites = [material.prompts[p].problem.suite_hash for p, _, _ in work]
+    unit = hashlib.sha256(repr([work, suites, material.template_id]).encode()).hexdigest()[:24]
+    rows = {"reference_counts": materials.evidence(context, material, judged), **tables(judged)}
+    batch = materials.unspoilt(context, _prefix(context, material) + unit)
+    context.warehouse.append(batch, rows, run_id=context.run_id)
+
+
+def _manifest(context: Context, material: Material, before: dict[str, Counts], sampled: int) -> dict[str, Any]:
+    after, beta = counts(context, material), context.config.train.beta
+    known = sum(n for n, _ in before.values())
+    unsolved = sorted(problem_id for problem_id, (_, k) in after.items() if k == 0)
+    share = sum(k / n for n, k in after.values() if n) / max(1, len(after))
+    ends = [soft_value_interval(n, k, beta) for n, k in after.values()]
+    if unsolved:
+        _flag(context, unsolved, after)
+    return {
+        "rows": sampled,
+        "sampling": sampling(context),
+        "without_success": unsolved,
+        "mean_share": share,
+        "median_width_nats": median(high - low for low, high in ends),
+        "reused": f"{known} samples of earlier runs" if known else "",
+        "summary": f"{sampled} new samples, {known} known; pi_0 solves {100 * share:.1f}% at T=1, "
+        f"{len(unsolved)} of {len(after)} prompts never",
+    }
+
+
+def _flag(context: Context, unsolved: list[str], after: dict[str, Counts]) -> None:
+    config = context.config.q0
+    fate = f"kept with a prior of {config.prior:g} successes" if config.zero_successes == "keep" else "not trained on"
+    listed = ", ".join(f"{name} (n = {after[name][0]})" for name in unsolved[:20])
+    message = f"{len(unsolved)} prompts without a success are {fate}: {listed}{', ...' if len(unsolved) > 20 else ''}"
+    runs.note(context.warehouse, context.run_id, stage="q0", kind="without_success", message=message)
+
+
+STAGE = Stage(name="q0", version=2, sections=("q0", "sandbox"), inputs=inputs, body=body)

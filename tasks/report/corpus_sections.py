@@ -1,0 +1,230 @@
+"""What the report says of prompts and corpus: tables and charts from the stages' manifests and the warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from tasks.estimators import Counts, beta_interval, soft_value, soft_value_interval
+from tasks.problems.programs import program_hash
+from tasks.report.chart_rendering import HATCHES, Axes, Chart, Theme
+from tasks.report.report_page import Section, Table
+from tasks.run import material as materials
+from tasks.run.material import Material
+from tasks.run.stage import Context
+
+FATES = ("kept", "over the cap", "near duplicate", "duplicate", "not correct", "too long", "no verdict")
+"""What can become of a response, best first; together they make up what came in."""
+MOST_ROWS = 200
+
+PER_PROBLEM = """
+-- How many members of the corpus does each source give each problem?
+SELECT source, problem_id, count(*) AS n FROM corpus WHERE corpus_id = ? GROUP BY ALL
+"""
+VERDICTS = """
+-- What did the sandbox say of programs for these suites?
+SELECT program_hash, suite_hash, any_value(verdict) AS verdict, any_value(detail) AS detail FROM verdicts
+WHERE list_contains(?, suite_hash) GROUP BY ALL
+"""
+
+
+def sections(context: Context) -> list[Section]:
+    """The report's parts about training prompts, corpus and decontamination."""
+    material = materials.load(context, "train")
+    found = [prompts(context, material), corpus(context, material), left_out(context)]
+    return [section for section in found if section is not None]
+
+
+def prompts(context: Context, material: Material) -> Section:
+    """Every training prompt's counts with the intervals of S and of the soft value, hardest first."""
+    known, beta = materials.counts(context, material), context.config.train.beta
+    rows = [_prompt_row(context, problem_id, counts, beta) for problem_id, counts in known.items() if counts[0]]
+    rows.sort(key=lambda row: (row["share"], row["problem"]))
+    columns = ("problem", "n", "k", "share", "95% interval of S", "y_0, nats", "95% interval of y_0", "flag")
+    unsolved = sum(k == 0 for _, k in known.values())
+    note = f"{unsolved} of {len(known)} without a success. " if unsolved else ""
+    return Section(
+        "Soft values of the prompts",
+        "Samples of the reference policy at temperature 1 over all runs; Jeffreys intervals (Beta posterior).",
+        charts=[soft_values(list(known.values()), beta)] if rows else [],
+        tables=[Table("Training prompts", columns, rows[:MOST_ROWS], note + _shown(rows))],
+    )
+
+
+def _prompt_row(context: Context, problem_id: str, counts: Counts, beta: float) -> dict[str, Any]:
+    n, k = counts
+    config = context.config.q0
+    low, high = beta_interval(n, k)
+    y_low, y_high = soft_value_interval(n, k, beta)
+    fate = "kept with a prior" if config.zero_successes == "keep" else "not trained on"
+    prior = config.prior if config.zero_successes == "keep" else 0.0
+    return {
+        "problem": problem_id,
+        "n": n,
+        "k": k,
+        "share": round(k / n, 4),
+        "95% interval of S": f"{low:.4f} to {high:.4f}",
+        "y_0, nats": round(soft_value(n, k, beta, prior=prior), 2),
+        "95% interval of y_0": f"{y_low:.2f} to {y_high:.2f}",
+        "flag": f"no success: {fate}" if k == 0 else "",
+    }
+
+
+def soft_values(known: Sequence[Counts], beta: float) -> Chart:
+    """Soft value of every prompt with its 95% interval, hardest first; hollow where no sample succeeded."""
+    ordered = sorted((c for c in known if c[0]), key=lambda c: (c[1] / c[0], -c[0]))
+    values = [soft_value(n, k, beta, prior=0.5) for n, k in ordered]
+    ends = [soft_value_interval(n, k, beta) for n, k in ordered]
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        axes: Axes = figure.subplots()
+        places = range(len(values))
+        axes.vlines(places, [low for low, _ in ends], [high for _, high in ends], color=theme.series[0], linewidth=1.2)
+        faces = [theme.series[0] if k else theme.paper for _, k in ordered]
+        axes.scatter(places, values, s=14, c=faces, edgecolors=theme.series[0], linewidths=0.8, zorder=3)
+        axes.set_xlabel("training prompts, hardest first (hollow: no success)")
+        axes.set_ylabel("soft value y_0, nats")
+        axes.set_title("Soft values of the training prompts, with 95% intervals")
+        axes.grid(True, axis="y")
+
+    widths = sorted(high - low for low, high in ends)
+    alt = f"Soft values of {len(values)} prompts; median width of the intervals {widths[len(widths) // 2]:.2f} nats"
+    return Chart("soft_values", "Soft values", alt, draw)
+
+
+def corpus(context: Context, material: Material) -> Section | None:
+    """Per source: what came in, what became of it, how often it was right, and what it adds per problem."""
+    manifest = context.manifest("corpus")
+    flow: dict[str, dict[str, int]] = manifest.get("flow", {})
+    if not flow:
+        return None
+    added = context.warehouse.rows(PER_PROBLEM, [manifest["corpus_id"]])
+    rows = [_source_row(source, fates, added, len(material.prompts)) for source, fates in flow.items()]
+    columns = ("source", "came in", "judged", *FATES[::-1], "success rate", "problems", "per problem", "only source of")
+    tables = [Table("Sources of the corpus", columns, rows)]
+    if manifest["left_out"]:
+        skipped = [{"what": name, "responses": n} for name, n in sorted(manifest["left_out"].items())]
+        tables.append(Table("Not taken in", ("what", "responses"), skipped))
+    found, judged = disagreements(context, material)
+    if judged:
+        claims = ("problem", "said", "judged", "detail")
+        title = f"Programs judged otherwise than their source says ({len(found)} of {judged})"
+        tables.append(Table(title, claims, found[:MOST_ROWS], _shown(found)))
+    text = f"{manifest['summary']}. Every response that could be used, and why it is in the corpus or not."
+    return Section("Corpus", text, [source_flow(flow)], tables)
+
+
+def _source_row(
+    source: str, fates: Mapping[str, int], added: Sequence[Mapping[str, Any]], problems: int
+) -> dict[str, Any]:
+    mine = {row["problem_id"]: row["n"] for row in added if row["source"] == source}
+    others = {row["problem_id"] for row in added if row["source"] != source}
+    judged, correct = fates.get("judged", 0), fates.get("correct", 0)
+    rate = ""
+    if judged:
+        low, high = beta_interval(judged, correct)
+        rate = f"{100 * correct / judged:.1f}% ({100 * low:.1f} to {100 * high:.1f})"
+    counts = {name: fates.get(name, 0) for name in ("came in", "judged", *FATES)}
+    return {"source": source, **counts} | {
+        "success rate": rate,
+        "problems": len(mine),
+        "per problem": round(sum(mine.values()) / max(1, problems), 2),
+        "only source of": len(mine.keys() - others),
+    }
+
+
+def source_flow(flow: Mapping[str, Mapping[str, int]]) -> Chart:
+    """What became of each source's responses, as shares of what came in, and beside it how often it was right."""
+    sources = list(flow)
+    totals = {source: max(1, fates.get("came in", 0)) for source, fates in flow.items()}
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
+        starts = [0.0] * len(sources)
+        for number, fate in enumerate(FATES):
+            shares = [flow[source].get(fate, 0) / totals[source] for source in sources]
+            if any(shares):
+                color = theme.series[number % len(theme.series)]
+                style = {"color": color, "alpha": 0.75, "hatch": HATCHES[number % len(HATCHES)]}
+                left.barh(sources, shares, left=starts, label=fate, edgecolor=theme.ink, linewidth=0.8, **style)
+                starts = [start + share for start, share in zip(starts, shares, strict=True)]
+        for place, source in enumerate(sources):
+            left.annotate(f" {flow[source].get('came in', 0):,}", (1.0, place), va="center", fontsize=8.5)
+            _draw_rate(right, place, flow[source], theme)
+        left.set_title("What became of the responses")
+        right.set_title("Correct")
+        for axes in (left, right):
+            axes.set_xlim(0, 1.12 if axes is left else 1.02)
+            axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+            axes.set_ylim(len(sources) - 0.5, -0.5)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=4)
+
+    parts = [
+        f"{source}: {fates.get('came in', 0)} came in, {fates.get('kept', 0)} kept" for source, fates in flow.items()
+    ]
+    alt = "Responses by source. " + "; ".join(parts)
+    return Chart("source_flow", "Sources of the corpus", alt, draw, size=(8.4, 1.7 + 0.5 * len(sources)))
+
+
+def _draw_rate(axes: Axes, place: int, fates: Mapping[str, int], theme: Theme) -> None:
+    judged, correct = fates.get("judged", 0), fates.get("correct", 0)
+    if judged:
+        low, high = beta_interval(judged, correct)
+        axes.plot([low, high], [place, place], color=theme.series[0], linewidth=2.2)
+        axes.plot(correct / judged, place, marker="o", color=theme.series[0], markersize=6)
+
+
+def disagreements(context: Context, material: Material) -> tuple[list[dict[str, str]], int]:
+    """Shipped programs whose verdict differs from what their source says, and how many could be compared.
+
+    An executed verdict of the source counts before its claim; where it only claims, right or wrong is compared.
+    """
+    rows = context.warehouse.rows(VERDICTS, [material.suites])
+    known = {(row["program_hash"], row["suite_hash"]): row for row in rows}
+    found: list[dict[str, str]] = []
+    compared = 0
+    for problem_id, prompt in material.prompts.items():
+        for solution in prompt.problem.solutions:
+            judged = known.get((program_hash(solution.program), prompt.problem.suite_hash))
+            if judged is None:
+                continue
+            compared += 1
+            said = solution.verified or solution.claimed
+            same = said == judged["verdict"] or (said == "rejected" and judged["verdict"] != "accepted")
+            if not same:
+                detail = str(judged["detail"] or "").strip()[-120:]
+                found.append({"problem": problem_id, "said": said, "judged": judged["verdict"], "detail": detail})
+    return sorted(found, key=lambda row: (row["said"], row["judged"], row["problem"])), compared
+
+
+def left_out(context: Context) -> Section | None:
+    """Problems that were not used, by reason, and every pair that cost a training problem its place."""
+    manifest = context.manifest("prepare")
+    reasons = [{"reason": name, "problems": n} for name, n in sorted(manifest["left_out"].items())]
+    pairs = [
+        {
+            "training problem": pair["train_id"],
+            "evaluation problem": pair["evaluation_id"],
+            "why": pair["reason"],
+            "shared phrases": f"{100 * pair['containment']:.0f}%",
+            "Jaccard": round(pair["jaccard"], 2),
+            "shared tests": pair["shared_tests"],
+        }
+        for pair in manifest.get("overlaps", [])
+    ]
+    if not reasons and not pairs:
+        return None
+    columns = ("training problem", "evaluation problem", "why", "shared phrases", "Jaccard", "shared tests")
+    tables = [Table("Problems that were not used", ("reason", "problems"), reasons)] if reasons else []
+    if pairs:
+        tables.append(
+            Table("Training problems that are evaluation problems", columns, pairs[:MOST_ROWS], _shown(pairs))
+        )
+    return Section("Problems left out", tables=tables)
+
+
+def _shown(rows: Sequence[Any]) -> str:
+    return f"The first {MOST_ROWS} of {len(rows)} rows." if len(rows) > MOST_ROWS else ""

@@ -1,0 +1,249 @@
+"""The comparison of a study: measures of each arm over its seeds with intervals, as a page, pictures and Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from tasks.estimators import mean_interval
+from tasks.report import charts, run_history
+from tasks.report.charts import Measure, Series
+from tasks.report.report_page import Report, Section, Table, write_report
+from tasks.report.run_history import Point
+from tasks.run.stage import finished
+from warehouse import Warehouse
+
+COST = """
+-- What did training cost?
+SELECT (SELECT max(seconds) FROM stages WHERE run_id = $run AND stage = 'train' AND status = 'completed') AS "train s",
+       (SELECT sum(seconds) FROM (SELECT any_value(value) AS seconds FROM train_steps
+                                  WHERE run_id = $run AND name = 'wait_s' GROUP BY step)) AS "waiting s",
+       (SELECT count(*) FROM trajectories WHERE run_id = $run AND source = 'online') AS "online trajectories",
+       (SELECT max(value) FROM train_steps WHERE run_id = $run AND name = 'peak_memory_mb') AS "peak MB"
+"""
+
+BEFORE = " of pi_0"
+"""Ends the name of a measure of the reference policy, with which every run begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """One arm: a curve and final measures per seed."""
+
+    label: str
+    seeds: Sequence[int]
+    """Of the runs that ended well, in the order of `curves` and `measures`."""
+    curves: Sequence[Mapping[str, Mapping[int, float]]]
+    """Per seed: `pass@k` by optimizer step."""
+    measures: Sequence[Mapping[str, float]]
+    """Per seed: name to value; a measure that is unknown is absent."""
+    stopped: Sequence[int] = ()
+    """Seeds whose training was stopped by its guards: they have no measures, so the table must say that they were."""
+
+    def interval(self, measure: str, level: float = 0.95) -> tuple[float, float, float]:
+        """Mean over seeds, and the ends of its Student interval (nan with fewer than two seeds)."""
+        return mean_interval(self.values(measure), level)
+
+    def values(self, measure: str) -> list[float]:
+        """Of the seeds where it is known."""
+        return [found[measure] for found in self.measures if measure in found]
+
+    def against(self, other: ArmResult, measure: str, level: float = 0.95) -> tuple[float, float, float]:
+        """This arm's value minus the other's, paired by seed: the runs of a seed share Q0 and corpus."""
+        mine, theirs = (
+            {seed: found[measure] for seed, found in zip(arm.seeds, arm.measures, strict=True) if measure in found}
+            for arm in (self, other)
+        )
+        return mean_interval([mine[seed] - theirs[seed] for seed in mine if seed in theirs], level)
+
+
+def collect(
+    store: Warehouse, home: Path, label: str, run_ids: Mapping[int, str], stopped: Sequence[int] = ()
+) -> ArmResult:
+    """What the warehouse knows of an arm's runs by seed, which must have been evaluated."""
+    curves: list[dict[str, dict[int, float]]] = []
+    measures: list[dict[str, float]] = []
+    for run_id in run_ids.values():
+        evaluation = finished(store, "evaluate", run_id=run_id)
+        if evaluation is None:
+            raise LookupError(f"run {run_id!r} has no finished evaluation; run spo/evaluate -p run={run_id}")
+        curve: dict[str, dict[int, float]] = {}
+        for point in evaluation["curve"]:
+            curve.setdefault(f"pass@{point['k']}", {})[int(point["step"])] = float(point["value"])
+        curves.append(curve)
+        measures.append(_measures(store, run_history.read(store, home, run_id).points, run_id, curve))
+    return ArmResult(label, list(run_ids), curves, measures, stopped)
+
+
+def _measures(
+    store: Warehouse, points: Sequence[Point], run_id: str, curve: Mapping[str, Mapping[int, float]]
+) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, values in curve.items():
+        found[name] = values[max(values)]
+        found[f"{name}{BEFORE}"] = values[min(values)]
+    found |= _diversity(points[-1])
+    found |= {f"{name}{BEFORE}": value for name, value in _diversity(points[0]).items()}
+    return found | _numbers(store.rows(COST, {"run": run_id})[0])
+
+
+def _diversity(point: Point) -> dict[str, float]:
+    return _numbers(
+        {"distinct correct": point.distinct_correct, "duplicates": point.duplicates, "entropy": point.entropy}
+    )
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in row.items() if value is not None}
+
+
+Groups = Sequence[tuple[str, str, Sequence[str]]]
+"""Title, text, and the names of the arms."""
+
+
+def write(title: str, arms: Mapping[str, ArmResult], groups: Groups, folder: Path) -> Path:
+    """Write `report.html`, the pictures, `study.md` and `study.json` into `folder`; returns the page."""
+    shown = [(heading, text, [arms[name] for name in names]) for heading, text, names in groups if names]
+    tables = [_tables(members) for _, _, members in shown]
+    sections = [
+        Section(heading, text, charts=_charts(number, members), tables=tables[number])
+        for number, (heading, text, members) in enumerate(shown)
+    ]
+    seeds = max((len(arm.seeds) + len(arm.stopped) for arm in arms.values()), default=0)
+    report = Report(title, f"{len(arms)} arms, {seeds} seed(s); 95% Student intervals over seeds.", sections=sections)
+    page, *_ = write_report(report, folder)
+    (folder / "study.md").write_text(markdown(title, shown), encoding="utf-8")
+    raw = {
+        "title": title,
+        "arms": {name: asdict(arm) for name, arm in arms.items()},
+        "groups": [
+            {"title": heading, "text": text, "tables": [asdict(table) for table in found]}
+            for (heading, text, _), found in zip(shown, tables, strict=True)
+        ],
+    }
+    (folder / "study.json").write_text(json.dumps(raw, indent=1), encoding="utf-8")
+    return page
+
+
+def _charts(number: int, arms: Sequence[ArmResult]) -> list[charts.Chart]:
+    members = [arm for arm in arms if arm.measures]
+    if not members:
+        return []
+    names = [name for name in ("pass@1", "pass@10") if all(name in arm.measures[0] for arm in members)]
+    curves = {name: [_series(arm, name) for arm in members] for name in names}
+    finals = {name: [_measure(arm, name) for arm in members] for name in names}
+    panels = [charts.Panel(name, lines, share=True) for name, lines in curves.items()]
+    return [
+        charts.curves(f"curves_{number}", "pass@k along training", panels, "optimizer step"),
+        charts.comparison(f"final_{number}", "pass@k at the end", finals),
+    ]
+
+
+def _series(arm: ArmResult, name: str) -> Series:
+    steps = sorted(set.intersection(*(set(curve[name]) for curve in arm.curves)))
+    points = [mean_interval([curve[name][step] for curve in arm.curves]) for step in steps]
+    intervals = len(arm.curves) > 1
+    return Series(
+        arm.label,
+        steps,
+        [mean for mean, _, _ in points],
+        [low for _, low, _ in points] if intervals else (),
+        [high for _, _, high in points] if intervals else (),
+    )
+
+
+def _measure(arm: ArmResult, name: str) -> Measure:
+    mean, low, high = arm.interval(name)
+    return Measure(arm.label, mean, mean if math.isnan(low) else low, mean if math.isnan(high) else high)
+
+
+def _tables(members: Sequence[ArmResult]) -> list[Table]:
+    """What came out, how diverse it is, both with pi_0 as the first row, and what it cost."""
+    first, before = members[0], _before(members)
+    names = dict.fromkeys(name for arm in members for found in arm.measures for name in found)
+    passes = sorted((name for name in names if name.startswith("pass@") and not name.endswith(BEFORE)), key=_k)
+    diversity = [name for name in ("distinct correct", "duplicates", "entropy") if name in names]
+    costs = [name for name in ("train s", "waiting s", "online trajectories", "peak MB") if name in names]
+    differences = {f"{passes[-1]} against {other.label}": other for other in (before, first)} if passes else {}
+
+    def intervals(arm: ArmResult, measures: Sequence[str]) -> dict[str, str]:
+        return {"arm": arm.label} | {name: describe(name, *arm.interval(name)) for name in measures}
+
+    def result(arm: ArmResult) -> dict[str, str]:
+        others = {column: other for column, other in differences.items() if arm is not before and arm is not other}
+        return (
+            intervals(arm, passes)
+            | {"seeds": "" if arm is before else _seeds(arm)}
+            | {column: describe(passes[-1], *arm.against(other, passes[-1])) for column, other in others.items()}
+        )
+
+    note = "Mean over seeds, 95% interval in brackets."
+    found = [
+        Table(
+            "At the end of training",
+            ("arm", "seeds", *passes, *differences),
+            [result(arm) for arm in (before, *members)],
+            note=note,
+        )
+    ]
+    if diversity:
+        rows = [intervals(arm, diversity) for arm in (before, *members)]
+        found.append(Table("Diversity of the samples", ("arm", *diversity), rows, note=note))
+    if costs:
+        rows = [{"arm": arm.label} | {name: _range(name, arm) for name in costs} for arm in members]
+        text = "Mean over seeds, least to most in brackets; waiting: the trainer for rollouts, part of its time."
+        found.append(Table("Cost of training", ("arm", *costs), rows, note=text))
+    return found
+
+
+def _range(measure: str, arm: ArmResult) -> str:
+    """Mean, least and most: what other work on the machine costs has no place in an interval of the mean."""
+    values = arm.values(measure)
+    return describe(measure, fmean(values), min(values), max(values)) if values else ""
+
+
+def _before(members: Sequence[ArmResult]) -> ArmResult:
+    """The reference policy by seed, from the first arm that has the seed."""
+    found: dict[int, dict[str, float]] = {}
+    for arm in members:
+        for seed, measures in zip(arm.seeds, arm.measures, strict=True):
+            begun = {name.removesuffix(BEFORE): value for name, value in measures.items() if name.endswith(BEFORE)}
+            found.setdefault(seed, begun)
+    return ArmResult("pi_0", list(found), [], list(found.values()))
+
+
+def _k(name: str) -> int:
+    return int(name.removeprefix("pass@"))
+
+
+def _seeds(arm: ArmResult) -> str:
+    done = str(len(arm.seeds))
+    return f"{done}; {len(arm.stopped)} stopped by the guards" if arm.stopped else done
+
+
+def markdown(title: str, shown: Sequence[tuple[str, str, Sequence[ArmResult]]]) -> str:
+    """The tables as Markdown."""
+    parts = [f"# {title}"]
+    for heading, text, members in shown:
+        parts.append("\n\n".join([f"## {heading}", *([text] if text else [])]))
+        for table in _tables(members):
+            rows = ["| " + " | ".join(str(row.get(name, "")) for name in table.columns) + " |" for row in table.rows]
+            head = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
+            parts.append("\n".join([*head, *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def describe(measure: str, mean: float, low: float, high: float) -> str:
+    """`61.2 [58.0, 64.4]`; shares in per cent; no brackets where there is nothing between them."""
+    if math.isnan(mean):
+        return ""
+    share = measure.startswith("pass@") or measure == "duplicates"
+    form = "{:.1f}" if share else ("{:.2f}" if measure in {"distinct correct", "entropy"} else "{:.0f}")
+    mean, low, high = ((100 if share else 1) * value for value in (mean, low, high))
+    bare = math.isnan(low) or math.isclose(low, high)
+    return form.format(mean) + ("" if bare else f" [{form.format(low)}, {form.format(high)}]")

@@ -1,0 +1,218 @@
+"""The parts of a report that are mostly tables: runs side by side, cost, new programs, settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.config import RunConfig
+from tasks.estimators import Estimate, PairedDifference, average_paired_difference, average_pass_at_k
+from tasks.evaluate.eval_samples import Scores
+from tasks.report import charts
+from tasks.report.charts import Measure
+from tasks.report.report_page import Program, Section, Table
+from tasks.report.run_history import RunHistory
+
+SHOWN_PROGRAMS = 12
+"""New programs shown, over all runs."""
+
+Histories = Sequence[RunHistory]
+
+
+def estimate(scores: Scores, k: int) -> Estimate:
+    """pass@k averaged over the problem sets."""
+    return average_pass_at_k({name: list(found.values()) for name, found in scores.items()}, k)
+
+
+def percent(found: Estimate) -> str:
+    """`62.8% [53.1, 71.9]`."""
+    return f"{100 * found.value:.1f}% [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def difference_text(found: PairedDifference) -> str:
+    """`+12.3 points, 95% interval +4.5 to +20.1`."""
+    interval = f"95% interval {100 * found.low:+.1f} to {100 * found.high:+.1f}"
+    return f"{100 * found.difference:+.1f} points, {interval}"
+
+
+def side_by_side(histories: Histories) -> Section | None:
+    """The last policies of several runs beside each other, and what differs in their settings (Figure 2)."""
+    evaluated = [history for history in histories if history.points]
+    if len(evaluated) < 2:
+        return None
+    ks = sorted(set.intersection(*(set(history.config.evaluate.ks) for history in evaluated)))
+    measures = {
+        f"pass@{k}": [
+            Measure(h.run_id, found.value, found.low, found.high)
+            for h in evaluated
+            for found in [estimate(h.points[-1].scores, k)]
+        ]
+        for k in ks
+    }
+    tables = [_against_first(evaluated, ks)] if _comparable(evaluated) else []
+    differing = settings_that_differ({history.run_id: history.config for history in histories})
+    if differing:
+        columns = ["setting", *(history.run_id for history in histories)]
+        tables.append(Table("Settings that differ", columns, differing))
+    text = "The last evaluated policy of each run, with 95% bootstrap intervals over problems."
+    return Section("Side by side", text, [charts.comparison("side_by_side", "Last policies", measures)], tables)
+
+
+def _comparable(histories: Histories) -> bool:
+    first, *others = ({s: sorted(found) for s, found in h.points[-1].scores.items()} for h in histories)
+    return all(other == first for other in others)
+
+
+def _against_first(histories: Histories, ks: Sequence[int]) -> Table:
+    first, *others = histories
+    rows = [
+        {
+            "run": other.run_id,
+            "": f"pass@{k}",
+            "difference": difference_text(found),
+            "problems better / worse / equal": f"{found.better} / {found.worse} / {found.equal}",
+            "sign test p": found.p_value,
+        }
+        for other in others
+        for k in ks
+        for found in [average_paired_difference(first.points[-1].scores, other.points[-1].scores, k)]
+    ]
+    note = "Paired over the same problems, which removes the variation between them."
+    return Table(f"Against {first.run_id}", list(rows[0]), rows, note)
+
+
+def settings_that_differ(configs: Mapping[str, RunConfig]) -> list[dict[str, str]]:
+    """One row per field on which the configurations do not agree: `setting` and a column per run."""
+    flat = {run: flattened(config.model_dump(mode="json")) for run, config in configs.items()}
+    names = list(dict.fromkeys(name for tree in flat.values() for name in tree))
+    rows = [{"setting": name} | {run: tree.get(name, "—") for run, tree in flat.items()} for name in names]
+    return [row for row in rows if len({row[run] for run in flat}) > 1]
+
+
+def flattened(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Dotted name -> value as text, of every leaf; lists are leaves."""
+    found: dict[str, str] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{above}{name}.")
+        else:
+            found[above + name] = value if isinstance(value, str) else json.dumps(value)
+    return found
+
+
+def cost(histories: Histories) -> Section | None:
+    """Time and cost of every stage."""
+    rows = [row for history in histories for row in history.stages]
+    if not rows:
+        return None
+    columns = {
+        "run": "run",
+        "stage": "stage",
+        "time": "",
+        "responses": "responses",
+        "tokens": "sampled tokens",
+        "programs": "programs judged",
+        "judging": "CPU seconds of judging",
+    }
+    shown = [
+        {title: row.get(name) for name, title in columns.items() if name != "time"}
+        | {"time": "reused" if row["reused"] else charts.duration(row["seconds"])}
+        for row in rows
+    ]
+    order = ["run", "stage", "time", *(title for title in columns.values() if title not in ("run", "stage", ""))]
+    timed = [row for row in rows if row["seconds"] is not None]
+    return Section(
+        "Time and cost",
+        "Time of this run alone; what earlier runs had sampled or judged already was reused and is not counted.",
+        charts=[charts.stage_time(timed)] if timed else [],
+        tables=[Table("What each stage made", order if len(histories) > 1 else order[1:], shown)],
+    )
+
+
+def discoveries(histories: Histories) -> Section | None:
+    """Correct programs from training that pi_0 never wrote."""
+    found = [history for history in histories if history.discovered]
+    if not found:
+        return None
+    table = [
+        {
+            "run": history.run_id,
+            "different correct programs": len(history.discovered),
+            "never written by pi_0": sum(row["new"] for row in history.discovered),
+            "on problems": len({row["problem_id"] for row in history.discovered if row["new"]}),
+            "of them not among people's either": sum(row["new"] and not row["human"] for row in history.discovered),
+        }
+        for history in found
+    ]
+    each = max(1, SHOWN_PROGRAMS // len(found))
+    programs = [
+        Program(
+            row["problem_id"],
+            row["program"],
+            f"first with the weights of step {row['step']}, {_times(row['times'])}"
+            + (", also among people's programs" if row["human"] else "")
+            + (f", {history.run_id}" if len(found) > 1 else ""),
+            unfolded=number == 0,
+        )
+        for history in found
+        for number, row in enumerate([row for row in history.discovered if row["new"]][:each])
+    ]
+    columns = list(table[0]) if len(histories) > 1 else list(table[0])[1:]
+    return Section(
+        "New solutions",
+        "Correct programs that training found online; new are those that pi_0 never wrote, in any sample of any run.",
+        tables=[Table("Found in training", columns, table)],
+        programs=programs,
+    )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def configuration(histories: Histories) -> Section:
+    """Hyper-parameters and fingerprints."""
+    names = list(dict.fromkeys(name for history in histories for name in history.fingerprints))
+    runs = [history.run_id for history in histories]
+    identity = [{"what": name} | {h.run_id: h.fingerprints.get(name, "") for h in histories} for name in names]
+    main = [
+        {"setting": name} | {h.run_id: value for h in histories for value in [_main_settings(h.config)[name]]}
+        for name in _main_settings(histories[0].config)
+    ]
+    return Section(
+        "Settings",
+        tables=[
+            Table("Hyper-parameters", ["setting", *runs], main),
+            Table("Fingerprints", ["what", *runs], identity),
+        ],
+        programs=[
+            Program(f"Resolved configuration of {h.run_id}", json.dumps(h.config.model_dump(mode="json"), indent=2))
+            for h in histories
+        ],
+    )
+
+
+def _main_settings(config: RunConfig) -> dict[str, str]:
+    """What one looks for first."""
+    train, behaviour = config.train, config.train.behaviour
+    sources = [
+        f"{source.share:.0%} {name}: " + " + ".join(f"{o.kind} ({o.loss})" for o in source.objectives)
+        for name, source in train.sources.items()
+        if source.share
+    ]
+    low, high = behaviour.temperature
+    return {
+        "algorithm": train.algorithm,
+        "batches": f"{train.batch_size} sequences; " + "; ".join(sources),
+        "beta": f"{train.beta:.4g} (1/beta = {1 / train.beta:.4g})",
+        "optimizer steps": f"{train.steps:,}",
+        "learning rate": f"{train.optimizer.learning_rate:g} after {train.optimizer.warmup_steps} steps of warm-up",
+        "online sampling": f"{behaviour.weights} weights, T {low:g} to {high:g}, top-p {behaviour.top_p:g}",
+        "weights handed over every": f"{train.model_update_interval} steps",
+        "Q0 samples per prompt": f"{config.q0.samples}",
+        "pivotal search": f"{config.pivotal.trajectories} trajectories, {config.pivotal.rollouts} rollouts per node",
+        "evaluation": f"{config.evaluate.samples} samples per problem, "
+        f"{'beside training' if config.evaluate.during_training else 'after training'}",
+        "seed": str(config.seed),
+    }

@@ -1,0 +1,196 @@
+"""What there is to show of one trajectory: its tokens, the estimates along them, and a policy's own values.
+
+Errors
+------
+CannotShow
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from tasks.config import RunConfig
+from tasks.engines import checkpoint as checkpoints
+from tasks.engines import open_engine
+from tasks.estimators import beta_interval, soft_value
+from tasks.report.trajectory_page import ShownTrajectory, ValueEstimate
+from tasks.run import runs
+from warehouse import Warehouse
+
+SEARCHED = """
+-- Which trajectories were searched for pivotal tokens, and what was found? Most pivotal tokens first.
+SELECT left(trajectory_id, 12) AS trajectory, any_value(t.problem_id) AS problem, any_value(len(t.token_ids)) AS tokens,
+       count(DISTINCT v.position) AS estimated, count(DISTINCT v.position) FILTER (v.pivotal) AS pivotal
+FROM token_values v JOIN trajectories t USING (trajectory_id)
+WHERE starts_with(v.search_id, 'annotation/') GROUP BY trajectory_id
+ORDER BY pivotal DESC, estimated DESC, trajectory LIMIT ?
+"""
+TRAJECTORY = """
+-- The trajectories whose id begins so, with their problem and prompt.
+SELECT t.*, p.title, p.statement, q.token_ids AS prompt_ids
+FROM trajectories t
+LEFT JOIN (SELECT problem_id, arg_max(title, created_at) AS title, arg_max(statement, created_at) AS statement
+           FROM problems GROUP BY problem_id) p USING (problem_id)
+LEFT JOIN (SELECT prompt_id, any_value(token_ids) AS token_ids FROM prompts GROUP BY prompt_id) q USING (prompt_id)
+WHERE starts_with(t.trajectory_id, ?)
+QUALIFY row_number() OVER (PARTITION BY t.trajectory_id ORDER BY t.created_at) = 1
+LIMIT 3
+"""
+ESTIMATES = """
+-- What did the newest search of this trajectory find at each position?
+SELECT position, n, k, coalesce(pivotal, false) AS pivotal, reference FROM token_values
+WHERE trajectory_id = $id AND position > 0 AND search_id = (
+    SELECT arg_max(search_id, created_at) FROM token_values
+    WHERE trajectory_id = $id AND starts_with(search_id, 'annotation/')
+)
+ORDER BY position
+"""
+PROMPT_COUNTS = """
+-- How often did pi_0 solve the problem, with the tests that judged the trajectory?
+SELECT coalesce(sum(n), 0) AS n, coalesce(sum(k), 0) AS k FROM reference_counts
+WHERE problem_id = ? AND suite_hash = ? AND reference = ?
+"""
+REFERENCE = """
+-- Which reference policy was the problem sampled from last?
+SELECT arg_max(reference, created_at) FROM reference_counts WHERE problem_id = ?
+"""
+POLICY = """
+-- The newest trained policy of a reference, or the one whose id begins so.
+SELECT policy_id, path, run_id, step FROM policies
+WHERE CASE WHEN $id IS NULL THEN kind = 'final' AND parent_policy_id = $reference ELSE starts_with(policy_id, $id) END
+ORDER BY created_at DESC LIMIT 1
+"""
+FOLDER = "SELECT path FROM policies WHERE policy_id = ? ORDER BY kind = 'reference' DESC, created_at LIMIT 1"
+
+
+class CannotShow(Exception):
+    """The trajectory, or what its page needs, is not there; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    policy_id: str
+    folder: Path
+    name: str
+
+
+def searched(store: Warehouse, limit: int = 20) -> list[dict[str, Any]]:
+    """Trajectories with estimates: id, problem, tokens, positions estimated, pivotal tokens."""
+    return store.rows(SEARCHED, [limit])
+
+
+def gather(store: Warehouse, identity: str, *, policy: str | None = None, values: bool = True) -> ShownTrajectory:
+    """What the page of the trajectory shows; `identity` and `policy` may be the beginnings of ids.
+
+    `policy` defaults to the newest policy trained from the same reference. Its values need both checkpoints; with
+    `values` False they are left out. Raises CannotShow.
+    """
+    row = _trajectory(store, identity)
+    rows = store.rows(ESTIMATES, {"id": row["trajectory_id"]})
+    reference = rows[0]["reference"] if rows else store.value(REFERENCE, [row["problem_id"]])
+    if reference is None:
+        raise CannotShow(
+            f"pi_0 was never sampled on problem {row['problem_id']!r}, so nothing is known along trajectory "
+            f"{row['trajectory_id']!r}; run `prefect deployment run spo/q0` first"
+        )
+    (counts,) = store.rows(PROMPT_COUNTS, [row["problem_id"], row["suite_hash"], reference])
+    if not counts["n"]:
+        raise CannotShow(f"pi_0 has no samples under the tests that judged trajectory {row['trajectory_id']!r}")
+    config = runs.load_config(store, row["run_id"])
+    folder = _folder(store, str(reference))
+    trained = _policy(store, str(reference), policy) if values else None
+    own: list[float] = []
+    if trained is not None:
+        n, k = int(counts["n"]), int(counts["k"])
+        start = soft_value(n, k, config.train.beta, prior=config.q0.prior)
+        own = policy_values(config, trained.folder, folder, (row["prompt_ids"], row["token_ids"]), start)
+    return ShownTrajectory(
+        trajectory_id=row["trajectory_id"],
+        title=row["title"] or row["problem_id"],
+        statement=row["statement"] or "",
+        tokens=token_texts(checkpoints.load_tokenizer(folder), row["token_ids"]),
+        estimates=_estimates(row, rows, (int(counts["n"]), int(counts["k"]))),
+        beta=config.train.beta,
+        policy_values=own,
+        policy=trained.name if trained else "",
+        facts=_facts(row),
+    )
+
+
+def policy_values(
+    config: RunConfig, policy: Path, reference: Path, sequence: tuple[Sequence[int], Sequence[int]], start: float
+) -> list[float]:
+    """y_t = Q_t/beta in nats after each response token: `start` (y_0) plus the log-ratios so far. Paper: Eq. 12."""
+    settings = config.engine.model_copy(update={"kind": "transformers"} if config.engine.kind == "vllm" else {})
+    scores: list[list[float]] = []
+    for folder in (policy, reference):
+        with closing(open_engine(settings, folder, dtype=config.reference.dtype)) as engine:
+            scores += engine.score([sequence])
+    own, before = scores
+    return list(accumulate((a - b for a, b in zip(own, before, strict=True)), initial=start))[1:]
+
+
+def token_texts(tokenizer: Any, token_ids: Sequence[int]) -> list[str]:
+    """The text each token adds; together they are the decoded response. Part of a character adds nothing yet."""
+    texts: list[str] = []
+    so_far = ""
+    for end in range(1, len(token_ids) + 1):
+        decoded = str(tokenizer.decode(token_ids[:end], skip_special_tokens=True))
+        if decoded.endswith("\ufffd") and end < len(token_ids):
+            texts.append("")
+            continue
+        texts.append(decoded[len(so_far) :])
+        so_far = decoded
+    return texts
+
+
+def _trajectory(store: Warehouse, identity: str) -> dict[str, Any]:
+    found = store.rows(TRAJECTORY, [identity])
+    if len(found) != 1:
+        what = f"{len(found)} or more trajectories begin" if found else "no trajectory begins"
+        raise CannotShow(f"{what} with {identity!r} in {store.location}; `spo show` lists the searched ones")
+    if found[0]["prompt_ids"] is None:
+        raise CannotShow(f"the prompt of trajectory {found[0]['trajectory_id']!r} is not in `prompts`")
+    return found[0]
+
+
+def _estimates(row: dict[str, Any], rows: Sequence[dict[str, Any]], prompt: tuple[int, int]) -> list[ValueEstimate]:
+    """The prompt, the searched positions, and the end, where S is known from the verdict."""
+    n, k = prompt
+    length, passed = len(row["token_ids"]), float(row["reward"] == 0)
+    inside = [
+        ValueEstimate(int(r["position"]), int(r["n"]), int(r["k"]), *beta_interval(r["n"], r["k"]), bool(r["pivotal"]))
+        for r in rows
+        if r["position"] < length
+    ]
+    end = [] if row["reward"] is None else [ValueEstimate(length, 1, int(passed), passed, passed)]
+    return [ValueEstimate(0, n, k, *beta_interval(n, k)), *inside, *end]
+
+
+def _facts(row: dict[str, Any]) -> list[tuple[str, str]]:
+    temperature = "" if row["temperature"] is None else f" at T {row['temperature']:.2f}"
+    author = row["policy_start"] or "a person"
+    return [("problem", row["problem_id"]), ("verdict", row["verdict"] or "none"), ("written by", author + temperature)]
+
+
+def _folder(store: Warehouse, policy_id: str) -> Path:
+    path = store.value(FOLDER, [policy_id])
+    if path is None or not (Path(path) / "config.json").is_file():
+        raise CannotShow(f"the checkpoint of policy {policy_id!r} is not where the warehouse says ({path})")
+    return Path(path)
+
+
+def _policy(store: Warehouse, reference: str, wanted: str | None) -> _Policy | None:
+    """The policy whose values are shown; None when none has been trained yet."""
+    found = store.rows(POLICY, {"id": wanted, "reference": reference})
+    if not found:
+        if wanted is None:
+            return None
+        raise CannotShow(f"no policy begins with {wanted!r}; `spo sql 'SELECT policy_id, run_id, step FROM policies'`")
+    row = found[0]
+    return _Policy(row["policy_id"], _folder(store, row["policy_id"]), f"{row['run_id']} step {row['step']}")

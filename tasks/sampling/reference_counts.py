@@ -1,0 +1,63 @@
+"""What samples of pi_0 say of the prompts' soft values: counts (n, k), whichever stage or worker drew the samples.
+
+They are appended in one batch with the samples. What a run's own workers draw from pi_0 while it trains counts for
+later runs only: it must not change what the run was trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tasks.config import BehaviourConfig, Q0Config
+from tasks.sampling.sampler import Judged, sampling_label
+
+REFERENCE_BEHAVIOUR = BehaviourConfig(weights="reference", temperature=(1.0, 1.0), top_p=1.0)
+"""pi_0 itself (section 3.1.3): temperature 1, the whole vocabulary. Anything else estimates another policy's value."""
+
+ROLLOUTS = "rollout/"
+"""Prefix of the batches of all rollout workers."""
+
+
+def reference_sampling(max_response_tokens: int) -> str:
+    """Label of Q0's way of sampling, part of the identity of its counts."""
+    return sampling_label(REFERENCE_BEHAVIOUR, max_response_tokens)
+
+
+def reference_counts(
+    judged: Iterable[Judged], *, reference: str, template_id: str, max_response_tokens: int
+) -> list[dict[str, Any]]:
+    """Rows of `reference_counts` for what was drawn from policy `reference` in Q0's way; nothing for anything else."""
+    wanted = (reference, 1.0, 1.0, max_response_tokens, 0)
+    tally: dict[tuple[str, str], list[int]] = {}
+    for item in judged:
+        row = item.row
+        drawn = tuple(
+            row[name] for name in ("policy_start", "temperature", "top_p", "max_response_tokens", "prefix_tokens")
+        )
+        if row["reward"] is not None and drawn == wanted:
+            n_k = tally.setdefault((row["problem_id"], row["suite_hash"]), [0, 0])
+            n_k[0] += 1
+            n_k[1] += row["reward"] == 0
+    return [
+        {
+            "problem_id": problem_id,
+            "reference": reference,
+            "sampling": reference_sampling(max_response_tokens),
+            "template_id": template_id,
+            "suite_hash": suite_hash,
+            "n": n,
+            "k": k,
+        }
+        for (problem_id, suite_hash), (n, k) in tally.items()
+    ]
+
+
+def rollout_batches(run_id: str) -> str:
+    """Prefix of the batches that the rollout workers of a run append."""
+    return f"{ROLLOUTS}{run_id}/"
+
+
+def not_counted(q0: Q0Config, run_id: str) -> str:
+    """Prefix of the batches whose counts the run does not use: its own workers', or all workers'."""
+    return rollout_batches(run_id) if q0.count_rollouts else ROLLOUTS
