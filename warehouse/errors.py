@@ -3,6 +3,7 @@
 WarehouseError
 ├── InvalidRows        rows do not fit their table (names table, row and field); nothing was written
 ├── UnknownTable       no such table
+├── UnknownQuery       no query of that name in the module's .sql file
 ├── NewerSchema        the warehouse was written by a newer version of this project
 ├── WarehouseBusy      a lock was not free in time (names the holder)
 ├── WarehouseMissing   nothing is at this location (read-only opening never creates)
@@ -23,6 +24,10 @@ class InvalidRows(WarehouseError):
 
 class UnknownTable(WarehouseError):
     """There is no table of that name."""
+
+
+class UnknownQuery(WarehouseError):
+    """There is no query of that name in the module's .sql file, or the file cannot be read as queries."""
 
 
 class NewerSchema(WarehouseError):
