@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.estimators import beta_interval, difference_p_value
-from tasks.run import material as materials
-from tasks.run import runs
+from tasks.run import prompt_set, runs
+from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Assignment, Sampler
@@ -58,14 +58,14 @@ def main() -> None:
 
 def estimate(context: Context, rows: Sequence[dict[str, Any]], rollouts: int) -> list[tuple[int, int]]:
     """(scored rollouts, successes) of each row's prefix."""
-    material = materials.load(context, "train")
+    prompts = prompt_set.load(context, "train")
     found: list[tuple[int, int]] = []
-    with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+    with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
         for start in range(0, len(rows), PER_BATCH):
             shard = rows[start : start + PER_BATCH]
             asked = [
                 replace(
-                    material.assignment(row["problem_id"], rollouts, "coverage", row["trajectory_id"], row["position"]),
+                    prompts.assignment(row["problem_id"], rollouts, "coverage", row["trajectory_id"], row["position"]),
                     prefix_ids=tuple(row["prefix"]),
                 )
                 for row in shard

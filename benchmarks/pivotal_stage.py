@@ -22,8 +22,8 @@ from tasks import config
 from tasks.estimators import difference_p_value
 from tasks.pivotal import stage as pivotal
 from tasks.pivotal.search import Ledger, Rule, examine
-from tasks.run import material as materials
-from tasks.run import runs
+from tasks.run import prompt_set, runs
+from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context, run_stage
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from warehouse import Warehouse
@@ -77,15 +77,15 @@ def search(home: Path, most: int, *, at_once: bool) -> tuple[float, float, int, 
     with Warehouse.open(home / "warehouse") as store:
         run_id = runs.latest(store)
         context = Context(run_id, runs.load_config(store, run_id), store, home)
-        material = materials.load(context, "train")
-        planned = pivotal.plan(context, material)
+        prompts = prompt_set.load(context, "train")
+        planned = pivotal.plan(context, prompts)
         searches = planned.searches[:most]
         ledger, rule = Ledger(), Rule.from_config(context.config.pivotal, difference_p_value)
         groups = [searches] if at_once else [[one] for one in searches]
-        with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
+        with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
             began = time.monotonic(), time.process_time()
             paid = sum(
-                pivotal.advance(context, material, pivotal.Plan(group, planned.tokens), ledger, rule, sampler)
+                pivotal.advance(context, prompts, pivotal.Plan(group, planned.tokens), ledger, rule, sampler)
                 for group in groups
             )
             wall, cpu = time.monotonic() - began[0], time.process_time() - began[1]

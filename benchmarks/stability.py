@@ -29,14 +29,15 @@ from flows.settings import RECIPES
 from tasks import config as configs
 from tasks.prepare import stage as prepare
 from tasks.q0 import stage as q0
-from tasks.run import material, runs
+from tasks.run import runs
+from tasks.run.sampling import open_sampler, sampling
 from tasks.run.stage import Context, run_stage
 from tasks.sampling.sampler import Sampler
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out, plan
 from tasks.scoring.policy import Policy, load_policy
 from tasks.scoring.reference import Reference
-from tasks.train.rollout_worker.prompt_schedule import Prompts
+from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import CountsFilter, TrainJob
 from tasks.train.shared.soft_values import prompt_values
@@ -86,7 +87,7 @@ class Trial:
     """One setting in training."""
 
     job: TrainJob
-    prompts: Prompts
+    prompts: PromptSchedule
     examples: Examples
     sampler: Sampler
     policy: Policy
@@ -194,7 +195,7 @@ def trial(context: Context, train: dict[str, Any], seed: int) -> Iterator[Trial]
             config=loaded,
             counts=CountsFilter(
                 reference=manifest["policy_id"],
-                sampling=material.sampling(context),
+                sampling=sampling(context),
                 template_id=manifest["template_id"],
             ),
             problems_batch=manifest["problems_batch"],
@@ -206,9 +207,9 @@ def trial(context: Context, train: dict[str, Any], seed: int) -> Iterator[Trial]
             policy.parameters(), betas=job.train.optimizer.betas, weight_decay=job.train.optimizer.weight_decay
         )
         values = prompt_values(context.warehouse, job)
-        prompts = Prompts.read(context.warehouse, job)
+        prompts = PromptSchedule.read(context.warehouse, job)
         examples = Examples(context.warehouse, job, values)
-        with material.open_sampler(context, folder, job.train.behaviour) as sampler:
+        with open_sampler(context, folder, job.train.behaviour) as sampler:
             yield Trial(job, prompts, examples, sampler, policy, reference, optimizer, Path(scratch))
 
 

@@ -94,7 +94,7 @@ def _coloured(verdict: str) -> str:
 
 
 def _find(problem_id: str, path: Path | None) -> Problem:
-    from tasks.problems.problem import from_rows
+    from tasks.problems.problem import problems_from_rows
     from tasks.problems.sources import read_file
     from warehouse import Warehouse
 
@@ -105,7 +105,7 @@ def _find(problem_id: str, path: Path | None) -> Problem:
             newest = "SELECT * FROM problems WHERE problem_id = ? ORDER BY created_at DESC LIMIT 1"
             rows = store.rows(newest, [problem_id])
             tests = store.rows("SELECT * FROM tests WHERE problem_id = ?", [problem_id])
-        found = from_rows(rows, tests)
+        found = problems_from_rows(rows, tests)
     if not found:
         raise typer.BadParameter(f"no problem {problem_id!r} in {path or warehouse_shown()}")
     return found[0]

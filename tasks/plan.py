@@ -21,8 +21,8 @@ from tasks.pivotal import stage as pivotal
 from tasks.prepare import stage as prepare
 from tasks.q0 import stage as q0
 from tasks.report import stage as report
-from tasks.run import material as materials
-from tasks.run import runs
+from tasks.run import prompt_set, runs
+from tasks.run.sampling import counts
 from tasks.run.stage import Context, Stage, StageError, finished, key_of
 from tasks.sampling.sampler import sampling_label
 from tasks.train import stage as training
@@ -193,7 +193,7 @@ def _prepare(_context: Context | None, config: RunConfig, _home: Path, _run_id: 
 def _q0(context: Context | None, config: RunConfig, _home: Path, _run_id: str) -> Amount:
     if context is None:
         return Amount(config.problems.train * config.q0.samples, "samples", "all of them")
-    known = materials.counts(context, materials.load(context, "train"))
+    known = counts(context, prompt_set.load(context, "train"))
     missing = sum(max(0, config.q0.samples - n) for n, _ in known.values())
     return Amount(missing, "samples", f"{sum(n for n, _ in known.values())} known")
 
@@ -202,11 +202,11 @@ def _corpus(context: Context | None, config: RunConfig, _home: Path, _run_id: st
     each = config.corpus.reference_samples if "reference" in config.corpus.sources else 0
     if context is None:
         return Amount(config.problems.train * each, "samples", "and the known programs")
-    material = materials.load(context, "train")
+    prompts = prompt_set.load(context, "train")
     label = sampling_label(config.corpus.behaviour, config.engine.max_response_tokens)
-    prefix = f"corpus/reference/{material.policy_id}/{label}/"
-    drawn = int(context.warehouse.value(DRAWN, [prefix, material.prompt_ids]))
-    return Amount(max(0, each * len(material.prompts) - drawn), "samples", f"{drawn} known, and the known programs")
+    prefix = f"corpus/reference/{prompts.policy_id}/{label}/"
+    drawn = int(context.warehouse.value(DRAWN, [prefix, prompts.prompt_ids]))
+    return Amount(max(0, each * len(prompts.prompts) - drawn), "samples", f"{drawn} known, and the known programs")
 
 
 def _pivotal(context: Context | None, config: RunConfig, _home: Path, _run_id: str) -> Amount:
@@ -241,10 +241,10 @@ def _evaluate(context: Context | None, config: RunConfig, _home: Path, _run_id: 
     if context is None:
         total = policies * config.problems.evaluation * config.evaluate.samples
         return Amount(total, "samples", f"{policies} policies")
-    material = materials.load(context, "evaluation")
-    known = eval_samples.counts(context, material, material.policy_id)
+    prompts = prompt_set.load(context, "evaluation")
+    known = eval_samples.counts(context, prompts, prompts.policy_id)
     there = sum(min(n, config.evaluate.samples) for n, _ in known.values())
-    total = policies * len(material.prompts) * config.evaluate.samples
+    total = policies * len(prompts.prompts) * config.evaluate.samples
     return Amount(total - there, "samples", f"{policies} policies, {there} samples of the reference known")
 
 

@@ -17,8 +17,8 @@ from sandbox import Judge, Judgement, Submission, Suite, Verdict
 from tasks.engines import checkpoint as checkpoints
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import encode_response, encode_text, template_for
-from tasks.run import material as materials
-from tasks.run.material import Material, Prompt
+from tasks.run.prompt_set import PromptedProblem, PromptSet
+from tasks.run.sampling import in_shards
 from tasks.run.stage import Context
 from tasks.sampling.sampler import KnownVerdicts, outcome, verdict_row
 
@@ -65,7 +65,7 @@ class Ingested:
 @dataclass(frozen=True, slots=True)
 class _Draft:
     item: Foreign
-    prompt: Prompt
+    prompt: PromptedProblem
     suite: Suite
     token_ids: tuple[int, ...]
     text: str
@@ -82,9 +82,9 @@ class _Draft:
 class Ingestion:
     """Turns foreign responses into trajectories of one run's prompts."""
 
-    def __init__(self, context: Context, material: Material, judge: Judge) -> None:
-        self._context, self._material, self._judge = context, material, judge
-        self._tokenizer: Any = checkpoints.load_tokenizer(material.reference)
+    def __init__(self, context: Context, prompts: PromptSet, judge: Judge) -> None:
+        self._context, self._prompts, self._judge = context, prompts, judge
+        self._tokenizer: Any = checkpoints.load_tokenizer(prompts.reference)
         self._template = template_for(context.config.reference, self._tokenizer)
         self._known = KnownVerdicts(context.warehouse)
         self._limit = context.config.engine.max_response_tokens
@@ -98,7 +98,7 @@ class Ingestion:
         for item in _numbered(items):
             by_problem.setdefault(item.problem_id, []).append(item)
         total, done, result = sum(map(len, by_problem.values())), 0, Ingested()
-        for shard in materials.shards(sorted(by_problem), PROBLEMS_PER_BATCH):
+        for shard in in_shards(sorted(by_problem), PROBLEMS_PER_BATCH):
             unit = [item for problem_id in shard for item in by_problem[problem_id]]
             result += self._unit(kind, unit)
             done += len(unit)
@@ -106,7 +106,7 @@ class Ingestion:
         return result
 
     def _unit(self, kind: str, items: Sequence[Foreign]) -> Ingested:
-        prompts = [self._material.prompts[item.problem_id] for item in items]
+        prompts = [self._prompts.prompts[item.problem_id] for item in items]
         places = [(prompt.prompt_id, prompt.problem.suite_hash) for prompt in prompts]
         unit = hashlib.sha256(repr([self._limit, places, items]).encode("utf-8", "surrogatepass")).hexdigest()[:24]
         batch = f"import/{kind}/{unit}"
@@ -122,7 +122,7 @@ class Ingestion:
         waiting = sum(draft.verdict is None for draft in drafts)
         return Ingested(len(drafts), len(fresh), waiting - len(fresh))
 
-    def _draft(self, item: Foreign, prompt: Prompt) -> _Draft:
+    def _draft(self, item: Foreign, prompt: PromptedProblem) -> _Draft:
         ids = self._encoded(item)
         text = str(self._tokenizer.decode(ids, skip_special_tokens=True))
         suite = prompt.problem.suite()

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tasks.run.material import Material, counts
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import counts
 from tasks.run.stage import Context
 
 STORED = """
@@ -24,25 +25,25 @@ WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY trajectory_id, pro
 SEQUENCES_PER_BATCH = 512
 
 
-def identity(context: Context, material: Material) -> list[Any] | None:
+def identity(context: Context, prompts: PromptSet) -> list[Any] | None:
     """What decides which log-probabilities are stored; None when none are."""
     count, train = _offline_sequences(context), context.config.train
     if not count:
         return None
-    return [material.policy_id, context.config.reference.dtype, train.packing, count * train.steps, context.config.seed]
+    return [prompts.policy_id, context.config.reference.dtype, train.packing, count * train.steps, context.config.seed]
 
 
-def store(context: Context, material: Material, members: Sequence[dict[str, Any]]) -> int:
+def store(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any]]) -> int:
     """Compute and store what is missing for the members that training will draw; the number of them."""
-    wanted = _drawn(context, material, members)
+    wanted = _drawn(context, prompts, members)
     if not wanted:
         return 0
-    fingerprint = _fingerprint(context, material)
+    fingerprint = _fingerprint(context, prompts)
     known = {row["trajectory_id"] for row in context.warehouse.rows(STORED, [fingerprint, wanted])}
     missing = [identity for identity in wanted if identity not in known]
     if not missing:
         return 0
-    score = _scorer(context, material)
+    score = _scorer(context, prompts)
     for start in range(0, len(missing), SEQUENCES_PER_BATCH):
         rows = context.warehouse.rows(RESPONSES, [missing[start : start + SEQUENCES_PER_BATCH]])
         context.progress(start, len(missing), "responses", "scored by pi_0")
@@ -64,27 +65,27 @@ def _offline_sequences(context: Context) -> int:
     return round(offline.share * context.config.train.batch_size)
 
 
-def _drawn(context: Context, material: Material, members: Sequence[dict[str, Any]]) -> list[str]:
+def _drawn(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any]]) -> list[str]:
     """The members that training will draw: those of problems with a soft value, as many as its batches need."""
     from tasks.run.epoch_order import EpochOrder
 
     keep = context.config.q0.zero_successes == "keep"
-    known = counts(context, material)
+    known = counts(context, prompts)
     ids = [row["trajectory_id"] for row in members if known[row["problem_id"]][0 if keep else 1] > 0]
     count = min(_offline_sequences(context) * context.config.train.steps, len(ids))
     return sorted(EpochOrder(ids, seed=context.config.seed, source="offline").take(count)) if count else []
 
 
-def _fingerprint(context: Context, material: Material) -> str:
+def _fingerprint(context: Context, prompts: PromptSet) -> str:
     import torch
 
     from tasks.scoring.reference import fingerprint
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return fingerprint(material.reference, context.config.train, context.config.reference.dtype, device)
+    return fingerprint(prompts.reference, context.config.train, context.config.reference.dtype, device)
 
 
-def _scorer(context: Context, material: Material) -> Callable[[Sequence[dict[str, Any]]], dict[str, list[float]]]:
+def _scorer(context: Context, prompts: PromptSet) -> Callable[[Sequence[dict[str, Any]]], dict[str, list[float]]]:
     import torch
 
     from tasks.scoring.example import Example
@@ -94,7 +95,7 @@ def _scorer(context: Context, material: Material) -> Callable[[Sequence[dict[str
 
     train, dtype = context.config.train, context.config.reference.dtype
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    reference = Reference(load_policy(material.reference, train, dtype, trained=False).to(device))
+    reference = Reference(load_policy(prompts.reference, train, dtype, trained=False).to(device))
 
     def score(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
         examples = [
@@ -102,7 +103,7 @@ def _scorer(context: Context, material: Material) -> Callable[[Sequence[dict[str
                 trajectory_id=row["trajectory_id"],
                 problem_id=row["problem_id"],
                 source="offline",
-                prompt_ids=material.prompts[row["problem_id"]].token_ids,
+                prompt_ids=prompts.prompts[row["problem_id"]].token_ids,
                 response_ids=tuple(row["token_ids"]),
                 terminal=0.0,
                 y0=0.0,

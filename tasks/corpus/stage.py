@@ -22,9 +22,9 @@ from tasks.corpus.selection import Candidate, choose
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines.randomness import derived_seed
 from tasks.problems.programs import extract_program
-from tasks.run import material as materials
-from tasks.run import runs
-from tasks.run.material import Material
+from tasks.run import prompt_set, runs
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Context, Stage
 from tasks.sampling.sampler import sampling_label, tables
 
@@ -58,10 +58,10 @@ WHERE engine = ? AND list_contains(?, prompt_id) AND list_contains(?, suite_hash
 def inputs(context: Context) -> dict[str, Any]:
     """Prompts and reference; Q0's samples; what earlier runs brought; the files' content; who computes log pi_0."""
     manifest = context.manifest("prepare")
-    material = materials.load(context, "train")
+    prompts = prompt_set.load(context, "train")
     sources = sorted(FROM_ELSEWHERE | (FROM_RUNS & {"online", *context.config.corpus.sources}))
     earlier = context.warehouse.rows(
-        EARLIER, [sources, context.run_id, material.prompt_ids, material.suites], snapshot=context.pin
+        EARLIER, [sources, context.run_id, prompts.prompt_ids, prompts.suites], snapshot=context.pin
     )
     return {
         "prompts_batch": manifest["prompts_batch"],
@@ -70,19 +70,19 @@ def inputs(context: Context) -> dict[str, Any]:
         "max_response_tokens": context.config.engine.max_response_tokens,
         "earlier": [earlier[0]["n"], earlier[0]["content"]],
         "files": [files.content_hash(Path(path)) for path in context.config.corpus.files],
-        "scored": reference_logprobs.identity(context, material),
+        "scored": reference_logprobs.identity(context, prompts),
     }
 
 
 def body(context: Context) -> dict[str, Any]:
     """Collect what is missing, select, and compute log pi_0 of what training will draw."""
-    material = materials.load(context, "train")
-    added, left_out = collect(context, material)
-    members, flow = select(context, material)
+    prompts = prompt_set.load(context, "train")
+    added, left_out = collect(context, prompts)
+    members, flow = select(context, prompts)
     corpus_id = hashlib.sha256("\n".join(row["trajectory_id"] for row in members).encode()).hexdigest()[:24]
     rows = [row | {"corpus_id": corpus_id} for row in members]
     context.warehouse.append(f"corpus/{corpus_id}", {"corpus": rows}, run_id=context.run_id)
-    scored = reference_logprobs.store(context, material, rows)
+    scored = reference_logprobs.store(context, prompts, rows)
     per_source = Counter(row["source"] for row in members)
     covered = len({row["problem_id"] for row in members})
     mix = ", ".join(f"{count} {source}" for source, count in sorted(per_source.items()))
@@ -99,63 +99,63 @@ def body(context: Context) -> dict[str, Any]:
     }
 
 
-def collect(context: Context, material: Material) -> tuple[dict[str, int], dict[str, int]]:
+def collect(context: Context, prompts: PromptSet) -> tuple[dict[str, int], dict[str, int]]:
     """Responses added per kind, and what could not be taken in, counted by reason."""
     config, added, left_out = context.config, {"reference": 0}, Counter[str]()
     wanted = config.corpus.sources
     if "reference" in wanted:
-        added["reference"] = sample_reference(context, material)
+        added["reference"] = sample_reference(context, prompts)
     with Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge:
-        ingestion = Ingestion(context, material, judge)
+        ingestion = Ingestion(context, prompts, judge)
         if "human" in wanted:
-            items, skipped = human_solutions(material)
+            items, skipped = human_solutions(prompts)
             left_out.update(skipped)
             added["human"] = _ingest(context, ingestion, "human", items).added
         for path in config.corpus.files:
             name = Path(path).name
-            read = files.read(Path(path), material.prompts, checkpoints.tokenizer_hash(material.reference))
+            read = files.read(Path(path), prompts.prompts, checkpoints.tokenizer_hash(prompts.reference))
             left_out.update(read.left_out)
             _say_retokenized(context, read.retokenized, f"of {name}")
             added[name] = _ingest(context, ingestion, f"file/{name}", read.items).added
         if "other_model" in wanted:
             for model in config.corpus.other_models:
-                added[model.name] = ask(context, material, ingestion, model)
-        items = _retokenized(context, material)
+                added[model.name] = ask(context, prompts, ingestion, model)
+        items = _retokenized(context, prompts)
         _say_retokenized(context, len(items), "of runs with another tokenizer or template")
         added["retokenized"] = _ingest(context, ingestion, "retokenized", items).added
     return added, dict(left_out)
 
 
-def sample_reference(context: Context, material: Material) -> int:
+def sample_reference(context: Context, prompts: PromptSet) -> int:
     """Samples of pi_0 at the corpus's behaviour, topped up to `reference_samples`; their number."""
     config = context.config.corpus
     label = sampling_label(config.behaviour, context.config.engine.max_response_tokens)
-    prefix = f"corpus/reference/{material.policy_id}/{label}/"
-    rows = context.warehouse.rows(DRAWN, [prefix, material.prompt_ids, material.suites])
+    prefix = f"corpus/reference/{prompts.policy_id}/{label}/"
+    rows = context.warehouse.rows(DRAWN, [prefix, prompts.prompt_ids, prompts.suites])
     drawn = Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
-    missing = {p: config.reference_samples - drawn[p] for p in material.prompts if drawn[p] < config.reference_samples}
+    missing = {p: config.reference_samples - drawn[p] for p in prompts.prompts if drawn[p] < config.reference_samples}
     total, done = sum(missing.values()), 0
     if missing:
-        with materials.open_sampler(context, material.reference, config.behaviour) as sampler:
-            shards = materials.shards(sorted(missing), PROBLEMS_PER_BATCH)
+        with open_sampler(context, prompts.reference, config.behaviour) as sampler:
+            shards = in_shards(sorted(missing), PROBLEMS_PER_BATCH)
             for number, ids in enumerate(shards, start=1):
-                asked = [material.assignment(p, missing[p], "corpus", label, drawn[p]) for p in ids]
+                asked = [prompts.assignment(p, missing[p], "corpus", label, drawn[p]) for p in ids]
                 progress = _progress(context, done, total, "samples", f"shard {number} of {len(shards)}, of pi_0")
-                judged = materials.scored(sampler.run(asked, source="reference", step=0, progress=progress))
+                judged = scored(sampler.run(asked, source="reference", step=0, progress=progress))
                 done += len(judged)
                 work = [(a.prompt_id, a.problem.suite_hash, drawn[p], a.n) for p, a in zip(ids, asked, strict=True)]
                 unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
-                counts = materials.evidence(context, material, judged)
+                counts = rows_of_counts(context, prompts, judged)
                 batch = {"reference_counts": counts, **tables(judged)}
-                context.warehouse.append(materials.unspoilt(context, prefix + unit), batch, run_id=context.run_id)
+                context.warehouse.append(retry_batch_id(context, prefix + unit), batch, run_id=context.run_id)
     return done
 
 
-def human_solutions(material: Material) -> tuple[list[Foreign], dict[str, int]]:
+def human_solutions(prompts: PromptSet) -> tuple[list[Foreign], dict[str, int]]:
     """Known Python programs of the training problems, and the number of those in other languages."""
     items: list[Foreign] = []
     skipped: Counter[str] = Counter()
-    for problem_id, prompt in material.prompts.items():
+    for problem_id, prompt in prompts.prompts.items():
         for solution in prompt.problem.solutions:
             if solution.language in PYTHON:
                 items.append(Foreign(problem_id, "human", "human", solution.program))
@@ -164,19 +164,19 @@ def human_solutions(material: Material) -> tuple[list[Foreign], dict[str, int]]:
     return items, dict(skipped)
 
 
-def ask(context: Context, material: Material, ingestion: Ingestion, model: OtherModelConfig) -> int:
+def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: OtherModelConfig) -> int:
     """Answers of another model, topped up to `samples` per problem; stored some problems at a time."""
     origin = f"other_model/{model.name}"
-    rows = context.warehouse.rows(ANSWERED, [origin, material.prompt_ids, material.suites])
+    rows = context.warehouse.rows(ANSWERED, [origin, prompts.prompt_ids, prompts.suites])
     have = Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
-    missing = [(p, number) for p in sorted(material.prompts) for number in range(have[p], model.samples)]
+    missing = [(p, number) for p in sorted(prompts.prompts) for number in range(have[p], model.samples)]
     added = 0
     if missing:
         with other_models.opened(model, context.config, context.home / "models") as answers:
             for start in range(0, len(missing), PROBLEMS_PER_BATCH * model.samples):
                 unit = missing[start : start + PROBLEMS_PER_BATCH * model.samples]
                 questions = [
-                    Question(material.prompts[p].problem, derived_seed(origin, p, number)) for p, number in unit
+                    Question(prompts.prompts[p].problem, derived_seed(origin, p, number)) for p, number in unit
                 ]
                 context.progress(start, len(missing), "answers", f"of {model.name}")
                 found = zip(unit, questions, answers(questions), strict=True)
@@ -196,11 +196,11 @@ def _answer(
     )  # fmt: skip
 
 
-def _retokenized(context: Context, material: Material) -> list[Foreign]:
+def _retokenized(context: Context, prompts: PromptSet) -> list[Foreign]:
     """Correct programs for these problems from runs whose prompts had other tokens."""
     parameters = {
-        "prompt_ids": material.prompt_ids,
-        "suite_hashes": material.suites,
+        "prompt_ids": prompts.prompt_ids,
+        "suite_hashes": prompts.suites,
         "run_id": context.run_id,
         "sources": list(context.config.corpus.sources),
         "pin": context.pin,
@@ -212,7 +212,7 @@ def _retokenized(context: Context, material: Material) -> list[Foreign]:
             parent_trajectory_id=row["trajectory_id"],
         )
         for row in rows
-        if row["problem_id"] in material.prompts
+        if row["problem_id"] in prompts.prompts
     ]  # fmt: skip
 
 
@@ -229,15 +229,15 @@ def _say_retokenized(context: Context, number: int, whose: str) -> None:
         runs.note(context.warehouse, context.run_id, stage="corpus", kind="retokenized", message=message)
 
 
-def select(context: Context, material: Material) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
+def select(context: Context, prompts: PromptSet) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
     """Members of the corpus (trajectory_id, problem_id, source), and per source what became of its responses."""
     config = context.config.corpus
     flow: dict[str, Counter[str]] = {}
     members: list[dict[str, Any]] = []
-    for ids in materials.shards(sorted(material.prompts), PROBLEMS_PER_SELECTION):
+    for ids in in_shards(sorted(prompts.prompts), PROBLEMS_PER_SELECTION):
         candidates: dict[str, list[Candidate]] = {}
         source_of: dict[str, str] = {}
-        for row in context.warehouse.rows(SELECTION, _parameters(context, material, ids)):
+        for row in context.warehouse.rows(SELECTION, _parameters(context, prompts, ids)):
             fates = flow.setdefault(row["source"], Counter())
             fates["came in"] += 1
             fates["judged"] += row["reward"] is not None
@@ -260,15 +260,15 @@ def select(context: Context, material: Material) -> tuple[list[dict[str, Any]], 
     return members, {source: dict(fates) for source, fates in sorted(flow.items())}
 
 
-def _parameters(context: Context, material: Material, problem_ids: Sequence[str]) -> dict[str, Any]:
+def _parameters(context: Context, prompts: PromptSet, problem_ids: Sequence[str]) -> dict[str, Any]:
     config, limit = context.config.corpus, context.config.engine.max_response_tokens
-    prompts = [material.prompts[problem_id] for problem_id in problem_ids]
+    chosen = [prompts.prompts[problem_id] for problem_id in problem_ids]
     return {
-        "prompt_ids": [prompt.prompt_id for prompt in prompts],
-        "suite_hashes": sorted({prompt.problem.suite_hash for prompt in prompts}),
+        "prompt_ids": [prompt.prompt_id for prompt in chosen],
+        "suite_hashes": sorted({prompt.problem.suite_hash for prompt in chosen}),
         "correct_only": config.correct_only,
         "run_id": context.run_id,
-        "policy_id": material.policy_id,
+        "policy_id": prompts.policy_id,
         "sources": list(config.sources),
         "limit": limit,
         "max_tokens": config.max_tokens or limit,

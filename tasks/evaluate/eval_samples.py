@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tasks.estimators import Counts
-from tasks.run import material as materials
-from tasks.run.material import Material
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import in_shards, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Context
 from tasks.sampling.sampler import Assignment, Judged, Sampler, eval_sample_row, sampling_label
 
@@ -45,30 +45,30 @@ def label_of(context: Context) -> str:
     return sampling_label(context.config.evaluate.behaviour, context.config.engine.max_response_tokens)
 
 
-def counts(context: Context, material: Material, policy_id: str) -> dict[str, Counts]:
+def counts(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, Counts]:
     """Samples and successes of every evaluation problem so far; (0, 0) where there are none."""
-    rows = context.warehouse.rows(COUNTS, [policy_id, label_of(context), material.suites, material.prompt_ids])
+    rows = context.warehouse.rows(COUNTS, [policy_id, label_of(context), prompts.suites, prompts.prompt_ids])
     found = {row["problem_id"]: (int(row["n"]), int(row["k"])) for row in rows}
-    return {problem_id: found.get(problem_id, (0, 0)) for problem_id in material.prompts}
+    return {problem_id: found.get(problem_id, (0, 0)) for problem_id in prompts.prompts}
 
 
-def by_set(material: Material, found: Mapping[str, Counts]) -> Scores:
+def by_set(prompts: PromptSet, found: Mapping[str, Counts]) -> Scores:
     """The counts by problem set, sets and problems in alphabetical order."""
     sets: Scores = {}
-    for problem_id in sorted(found, key=lambda p: (material.prompts[p].problem.problem_set, p)):
-        sets.setdefault(material.prompts[problem_id].problem.problem_set, {})[problem_id] = found[problem_id]
+    for problem_id in sorted(found, key=lambda p: (prompts.prompts[p].problem.problem_set, p)):
+        sets.setdefault(prompts.prompts[problem_id].problem.problem_set, {})[problem_id] = found[problem_id]
     return sets
 
 
-def missing(context: Context, material: Material, policy_id: str) -> dict[str, int]:
+def missing(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, int]:
     """Samples that each problem still lacks."""
     wanted = context.config.evaluate.samples
-    return {p: wanted - n for p, (n, _) in counts(context, material, policy_id).items() if n < wanted}
+    return {p: wanted - n for p, (n, _) in counts(context, prompts, policy_id).items() if n < wanted}
 
 
 def sample_missing(
     context: Context,
-    material: Material,
+    prompts: PromptSet,
     candidate: Candidate,
     sampler: Sampler,
     *,
@@ -80,30 +80,30 @@ def sample_missing(
     A shard is one batch. `progress` is told how many samples are done so far. Loads the candidate's weights when
     `sampler` has others.
     """
-    work = missing(context, material, candidate.policy_id)
+    work = missing(context, prompts, candidate.policy_id)
     if work and sampler.engine.policy_id != candidate.policy_id:
         sampler.engine.refresh(candidate.folder)
     drawn, wanted, label = 0, context.config.evaluate.samples, label_of(context)
-    for shard in materials.shards(sorted(work), PROBLEMS_PER_BATCH):
+    for shard in in_shards(sorted(work), PROBLEMS_PER_BATCH):
         if stop():
             break
         asked = [
-            material.assignment(p, work[p], "evaluate", candidate.policy_id, label, wanted - work[p]) for p in shard
+            prompts.assignment(p, work[p], "evaluate", candidate.policy_id, label, wanted - work[p]) for p in shard
         ]
         start = drawn
-        judged = materials.scored(
+        judged = scored(
             sampler.run(
                 asked, source="online", step=candidate.step, progress=lambda n, _, start=start: progress(start + n)
             )
         )
-        _append(context, material, candidate, asked, judged, sampler)
+        _append(context, prompts, candidate, asked, judged, sampler)
         drawn += len(judged)
     return drawn
 
 
 def _append(
     context: Context,
-    material: Material,
+    prompts: PromptSet,
     candidate: Candidate,
     asked: list[Assignment],
     judged: list[Judged],
@@ -118,8 +118,8 @@ def _append(
     verdicts = [item.verdict_row for item in judged if item.verdict_row is not None]
     work = [(a.prompt_id, a.problem.suite_hash, context.config.evaluate.samples, a.n) for a in asked]
     unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
-    batch = materials.unspoilt(context, f"eval/{candidate.policy_id}/{label}/{unit}")
-    counts = materials.evidence(context, material, judged)
+    batch = retry_batch_id(context, f"eval/{candidate.policy_id}/{label}/{unit}")
+    counts = rows_of_counts(context, prompts, judged)
     context.warehouse.append(
         batch, {"eval_samples": rows, "verdicts": verdicts, "reference_counts": counts}, run_id=context.run_id
     )

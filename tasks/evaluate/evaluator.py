@@ -24,9 +24,9 @@ from tasks.engines.protocol import EngineError
 from tasks.estimators import average_pass_at_k
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import Candidate
-from tasks.run import material as materials
-from tasks.run import runs
-from tasks.run.material import Material
+from tasks.run import prompt_set, runs
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context, StageError
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, TrainerError
@@ -41,32 +41,32 @@ Report = Callable[[dict[str, Any]], None]
 
 def follow(context: Context, job: TrainJob, report: Report, stop: Callable[[], bool]) -> None:
     """Evaluate the reference policy, then each kept policy once it is published, until told to stop."""
-    material = materials.load(context, "evaluation")
+    prompts = prompt_set.load(context, "evaluation")
     done: set[str] = set()
-    with materials.open_sampler(context, material.reference, context.config.evaluate.behaviour) as sampler:
+    with open_sampler(context, prompts.reference, context.config.evaluate.behaviour) as sampler:
         while not stop():
-            waiting = [c for c in published(job, material) if c.policy_id not in done]
+            waiting = [c for c in published(job, prompts) if c.policy_id not in done]
             if not waiting:
                 time.sleep(POLL_S)
                 continue
-            eval_samples.sample_missing(context, material, waiting[0], sampler, stop=stop)
+            eval_samples.sample_missing(context, prompts, waiting[0], sampler, stop=stop)
             if not stop():
                 done.add(waiting[0].policy_id)
-                report(announce(context, material, waiting[0]))
+                report(announce(context, prompts, waiting[0]))
 
 
-def published(job: TrainJob, material: Material) -> list[Candidate]:
+def published(job: TrainJob, prompts: PromptSet) -> list[Candidate]:
     """The reference policy and the kept weights that exist by now, by step."""
     kept = published_weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     return [
-        Candidate(material.policy_id, material.reference, 0),
+        Candidate(prompts.policy_id, prompts.reference, 0),
         *(Candidate(found.policy_id, found.folder, found.step) for found in kept),
     ]
 
 
-def announce(context: Context, material: Material, candidate: Candidate) -> dict[str, Any]:
+def announce(context: Context, prompts: PromptSet, candidate: Candidate) -> dict[str, Any]:
     """Write the policy's pass@k into the run's history; the same as a line for whoever reads this process."""
-    sets = eval_samples.by_set(material, eval_samples.counts(context, material, candidate.policy_id))
+    sets = eval_samples.by_set(prompts, eval_samples.counts(context, prompts, candidate.policy_id))
     found = {name: list(counts.values()) for name, counts in sets.items()}
     shares = {f"pass@{k}": average_pass_at_k(found, k).value for k in context.config.evaluate.ks}
     message = f"step {candidate.step}: " + ", ".join(f"{name} {share:.1%}" for name, share in shares.items())

@@ -14,8 +14,9 @@ from typing import Any
 from tasks.estimators import average_paired_difference, average_pass_at_k
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import Candidate, Scores
-from tasks.run import material as materials
-from tasks.run.material import Material
+from tasks.run import prompt_set
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context, Stage
 
 
@@ -41,37 +42,37 @@ def candidates(context: Context) -> list[Candidate]:
 
 def body(context: Context) -> dict[str, Any]:
     """Sample what is missing, then compare the last policy with the first."""
-    material = materials.load(context, "evaluation")
+    prompts = prompt_set.load(context, "evaluation")
     policies = candidates(context)
-    lacking = {c.policy_id: eval_samples.missing(context, material, c.policy_id) for c in policies}
+    lacking = {c.policy_id: eval_samples.missing(context, prompts, c.policy_id) for c in policies}
     total = sum(sum(lacking[policy_id].values()) for policy_id in lacking)
     todo = [candidate for candidate in policies if lacking[candidate.policy_id]]
     if todo:
-        _sample(context, material, todo, total)
-    return _manifest(context, material, policies, total)
+        _sample(context, prompts, todo, total)
+    return _manifest(context, prompts, policies, total)
 
 
-def _sample(context: Context, material: Material, todo: list[Candidate], total: int) -> None:
+def _sample(context: Context, prompts: PromptSet, todo: list[Candidate], total: int) -> None:
     done = 0
-    with materials.open_sampler(context, todo[0].folder, context.config.evaluate.behaviour) as sampler:
+    with open_sampler(context, todo[0].folder, context.config.evaluate.behaviour) as sampler:
         for candidate in todo:
 
             def progress(n: int, start: int = done, step: int = candidate.step) -> None:
                 context.progress(start + n, total, "samples", f"step {step}")
 
-            done += eval_samples.sample_missing(context, material, candidate, sampler, progress=progress)
+            done += eval_samples.sample_missing(context, prompts, candidate, sampler, progress=progress)
 
 
-def _manifest(context: Context, material: Material, policies: list[Candidate], sampled: int) -> dict[str, Any]:
+def _manifest(context: Context, prompts: PromptSet, policies: list[Candidate], sampled: int) -> dict[str, Any]:
     config, label = context.config.evaluate, eval_samples.label_of(context)
-    scores = [eval_samples.by_set(material, eval_samples.counts(context, material, c.policy_id)) for c in policies]
+    scores = [eval_samples.by_set(prompts, eval_samples.counts(context, prompts, c.policy_id)) for c in policies]
     curve = [
         {"step": candidate.step, "policy_id": candidate.policy_id} | point
         for candidate, found in zip(policies, scores, strict=True)
         for point in curve_points(found, config.ks)
     ]
     comparison = {f"pass@{k}": _change(scores[0], scores[-1], k) for k in config.ks}
-    known = len(policies) * len(material.prompts) * config.samples - sampled
+    known = len(policies) * len(prompts.prompts) * config.samples - sampled
     largest = f"pass@{max(config.ks)}"
     change = comparison[largest]
     sets = f" of {len(scores[0])} sets" if len(scores[0]) > 1 else ""
@@ -81,7 +82,7 @@ def _manifest(context: Context, material: Material, policies: list[Candidate], s
         "curve": curve,
         "sets": {name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
         "comparison": comparison,
-        "described": f"{len(material.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
+        "described": f"{len(prompts.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
         "reused": f"{known} samples of earlier evaluations" if known else "",
         "summary": f"{largest} {100 * change['before']:.1f}% -> {100 * change['after']:.1f}%, {sampled} new samples",
     }

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 from tasks.engines import checkpoint as checkpoints
 from tasks.estimators import difference_p_value
 from tasks.pivotal.search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
-from tasks.run import material as materials
-from tasks.run.material import Material, SandboxFailing, counts, sampling
+from tasks.run import prompt_set
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
 from tasks.run.stage import Context, Stage
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Assignment, Sampler, tables
@@ -71,18 +72,18 @@ def body(context: Context) -> dict[str, Any]:
     config = context.config.pivotal
     if config.trajectories == 0:
         return {"rows": 0, "search_id": None, "summary": "left out (pivotal.trajectories = 0)"}
-    material = materials.load(context, "train")
-    planned = plan(context, material)
+    prompts = prompt_set.load(context, "train")
+    planned = plan(context, prompts)
     searches = planned.searches
-    ledger = Ledger(_stored(context, material))
+    ledger = Ledger(_stored(context, prompts))
     known = sum(ledger.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
     rule = Rule.from_config(config, difference_p_value)
     paid = 0
     if wavefront(searches, ledger, rule):
-        with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
-            paid = advance(context, material, planned, ledger, rule, sampler)
+        with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
+            paid = advance(context, prompts, planned, ledger, rule, sampler)
     outcomes = [examine(search, ledger, rule) for search in searches]
-    search_id = _annotate(context, material, searches, outcomes, ledger)
+    search_id = _annotate(context, prompts, searches, outcomes, ledger)
     pivots = sum(len(outcome.pivots) for outcome in outcomes)
     return {
         "rows": paid,
@@ -93,22 +94,22 @@ def body(context: Context) -> dict[str, Any]:
     }
 
 
-def plan(context: Context, material: Material) -> Plan:
+def plan(context: Context, prompts: PromptSet) -> Plan:
     """The searches of this run."""
     rows = context.warehouse.rows(
         SELECTION,
         {
             "corpus_id": context.manifest("corpus")["corpus_id"],
-            "problem_ids": sorted(material.prompts),
+            "problem_ids": sorted(prompts.prompts),
             "limit": context.config.pivotal.trajectories,
         },
     )
-    known = counts(context, material)
-    tokenizer = checkpoints.load_tokenizer(material.reference) if context.config.pivotal.line_ends else None
+    known = counts(context, prompts)
+    tokenizer = checkpoints.load_tokenizer(prompts.reference) if context.config.pivotal.line_ends else None
     searches: list[Search] = []
     for row in rows:
-        prompt = material.prompts[row["problem_id"]]
-        group = "/".join((prompt.prompt_id, prompt.problem.suite_hash, material.policy_id, sampling(context)))
+        prompt = prompts.prompts[row["problem_id"]]
+        group = "/".join((prompt.prompt_id, prompt.problem.suite_hash, prompts.policy_id, sampling(context)))
         ends = line_ends(tokenizer, row["token_ids"]) if tokenizer else []
         start = known[row["problem_id"]]
         searches.append(Search.start(row["trajectory_id"], row["token_ids"], start, group=group, line_ends=ends))
@@ -121,23 +122,23 @@ def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
     return [position for position, token in enumerate(token_ids, start=1) if ends[token]]
 
 
-def _stored(context: Context, material: Material) -> dict[str, tuple[int, int]]:
+def _stored(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
     rows = context.warehouse.rows(
         "SELECT prefix_hash, sum(n) AS n, sum(k) AS k FROM token_values "
         "WHERE reference = ? AND starts_with(search_id, ?) GROUP BY prefix_hash",
-        [material.policy_id, WAVE],
+        [prompts.policy_id, WAVE],
     )
     return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
 
 
-def advance(context: Context, material: Material, planned: Plan, ledger: Ledger, rule: Rule, sampler: Sampler) -> int:
+def advance(context: Context, prompts: PromptSet, planned: Plan, ledger: Ledger, rule: Rule, sampler: Sampler) -> int:
     """Roll out wave after wave until no search wants more; the rollouts drawn."""
     paid, wave = 0, 0
     while nodes := wavefront(planned.searches, ledger, rule):
         wave += 1
         for start in range(0, len(nodes), NODES_PER_BATCH):
             chunk = nodes[start : start + NODES_PER_BATCH]
-            paid += _estimate(context, material, chunk, planned.tokens, ledger, sampler)
+            paid += _estimate(context, prompts, chunk, planned.tokens, ledger, sampler)
             done = start + len(chunk)
             context.progress(done, len(nodes), "prefixes", f"wave {wave}, {paid} rollouts")
     return paid
@@ -145,15 +146,15 @@ def advance(context: Context, material: Material, planned: Plan, ledger: Ledger,
 
 def _estimate(
     context: Context,
-    material: Material,
+    prompts: PromptSet,
     nodes: list[Node],
     tokens: Tokens,
     ledger: Ledger,
     sampler: Sampler,
 ) -> int:
     """Roll out every node, commit counts and rollouts as one batch, and tell the ledger."""
-    asked = [_assignment(material, node, tokens, ledger) for node in nodes]
-    judged = materials.scored(sampler.run(asked, source="pivotal_rollout", step=0))
+    asked = [_assignment(prompts, node, tokens, ledger) for node in nodes]
+    judged = scored(sampler.run(asked, source="pivotal_rollout", step=0))
     tally = [[0, 0] for _ in nodes]
     for item in judged:
         if item.row["reward"] is not None:
@@ -168,23 +169,23 @@ def _estimate(
             "trajectory_id": node.trajectory_id,
             "position": node.position,
             "prefix_hash": node.prefix,
-            "reference": material.policy_id,
+            "reference": prompts.policy_id,
             "n": n,
             "k": k,
             "search_id": WAVE + unit,
         }
         for node, (n, k) in zip(nodes, tally, strict=True)
     ]
-    batch = materials.unspoilt(context, f"pivotal/{material.policy_id}/{unit}")
+    batch = retry_batch_id(context, f"pivotal/{prompts.policy_id}/{unit}")
     context.warehouse.append(batch, {"token_values": rows, **tables(judged)}, run_id=context.run_id)
     for node, (n, k) in zip(nodes, tally, strict=True):
         ledger.absorb(node.prefix, n, k)
     return len(judged)
 
 
-def _assignment(material: Material, node: Node, tokens: Tokens, ledger: Ledger) -> Assignment:
+def _assignment(prompts: PromptSet, node: Node, tokens: Tokens, ledger: Ledger) -> Assignment:
     problem_id, token_ids = tokens[node.trajectory_id]
-    plain = material.assignment(problem_id, node.rollouts, "pivotal", node.prefix, ledger.get(node.prefix).n)
+    plain = prompts.assignment(problem_id, node.rollouts, "pivotal", node.prefix, ledger.get(node.prefix).n)
     return Assignment(
         plain.problem,
         plain.prompt_id,
@@ -197,7 +198,7 @@ def _assignment(material: Material, node: Node, tokens: Tokens, ledger: Ledger) 
 
 
 def _annotate(
-    context: Context, material: Material, searches: list[Search], outcomes: list[Outcome], ledger: Ledger
+    context: Context, prompts: PromptSet, searches: list[Search], outcomes: list[Outcome], ledger: Ledger
 ) -> str:
     rows: list[dict[str, Any]] = []
     for search, outcome in zip(searches, outcomes, strict=True):
@@ -211,7 +212,7 @@ def _annotate(
                     "trajectory_id": search.trajectory_id,
                     "position": position,
                     "prefix_hash": search.prefix(position),
-                    "reference": material.policy_id,
+                    "reference": prompts.policy_id,
                     "n": known.n,
                     "k": known.k,
                     "pivotal": position in pivotal,

@@ -109,7 +109,7 @@ def rows(problems: Iterable[Problem]) -> dict[str, list[Row]]:
     return tables
 
 
-def from_rows(
+def problems_from_rows(
     problems: Sequence[Mapping[str, Any]],
     tests: Sequence[Mapping[str, Any]],
     solutions: Sequence[Mapping[str, Any]] = (),

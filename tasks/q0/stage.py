@@ -15,9 +15,18 @@ from typing import Any
 from tasks.estimators import Counts, soft_value_interval
 from tasks.q0 import allocation
 from tasks.q0.allocation import Plan
-from tasks.run import material as materials
-from tasks.run import runs
-from tasks.run.material import UNSCORED, Material, counts, sampling
+from tasks.run import prompt_set, runs
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import (
+    UNSCORED,
+    counts,
+    in_shards,
+    open_sampler,
+    retry_batch_id,
+    rows_of_counts,
+    sampling,
+    scored,
+)
 from tasks.run.stage import Context, Draw, Stage
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Judged, Progress, Sampler, tables
@@ -35,8 +44,8 @@ def inputs(context: Context) -> dict[str, Any]:
 
 def body(context: Context) -> dict[str, Any]:
     """Draw what `tasks.q0.allocation` plans, round by round, until it plans nothing more."""
-    material = materials.load(context, "train")
-    before = counts(context, material)
+    prompts = prompt_set.load(context, "train")
+    before = counts(context, prompts)
     sampled = 0
     if work := _plan(context, before):
         with context.spread(part, context) as draw:
@@ -44,35 +53,35 @@ def body(context: Context) -> dict[str, Any]:
             while work:
                 sampled += draw(work, sampled)
                 asked = {name: asked.get(name, 0) + work.get(name, 0) for name in before}
-                successes = counts(context, material)
+                successes = counts(context, prompts)
                 # a sample that stays without verdict counts as drawn here; a later run makes up for it
                 work = _plan(context, {name: (n + asked[name], successes[name][1]) for name, (n, _) in before.items()})
-    return _manifest(context, material, before, sampled)
+    return _manifest(context, prompts, before, sampled)
 
 
 @contextmanager
 def part(context: Context) -> Generator[Draw]:
     """An engine and a sandbox that draw samples, here or on another machine."""
-    material = materials.load(context, "train")
-    with materials.open_sampler(context, material.reference, REFERENCE_BEHAVIOUR) as sampler:
-        yield lambda work, done: _draw(context, material, sampler, work, done)
+    prompts = prompt_set.load(context, "train")
+    with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
+        yield lambda work, done: _draw(context, prompts, sampler, work, done)
 
 
 def _plan(context: Context, known: Mapping[str, Counts]) -> Plan:
     return allocation.plan(known, context.config.q0, context.config.train.beta)
 
 
-def _draw(context: Context, material: Material, sampler: Sampler, work: Mapping[str, int], done_before: int) -> int:
+def _draw(context: Context, prompts: PromptSet, sampler: Sampler, work: Mapping[str, int], done_before: int) -> int:
     """Draw one round, shard by shard; a shard is one batch. Returns the number of samples."""
-    drawn = _drawn(context, material)
+    drawn = _drawn(context, prompts)
     total, done = done_before + sum(work.values()), done_before
-    shards = materials.shards(sorted(work), context.config.q0.problems_per_shard)
+    shards = in_shards(sorted(work), context.config.q0.problems_per_shard)
     for number, shard in enumerate(shards, start=1):
-        asked = [material.assignment(p, work[p], "q0", sampling(context), drawn[p]) for p in shard]
+        asked = [prompts.assignment(p, work[p], "q0", sampling(context), drawn[p]) for p in shard]
         progress = _progress(context, done, total, f"shard {number} of {len(shards)}")
-        judged = materials.scored(sampler.run(asked, source="reference", step=0, progress=progress))
+        judged = scored(sampler.run(asked, source="reference", step=0, progress=progress))
         done += len(judged)
-        _append(context, material, [(p, drawn[p], work[p]) for p in shard], judged)
+        _append(context, prompts, [(p, drawn[p], work[p]) for p in shard], judged)
     return done - done_before
 
 
@@ -80,28 +89,28 @@ def _progress(context: Context, start: int, total: int, note: str) -> Progress:
     return lambda n, _: context.progress(start + n, total, "samples", note)
 
 
-def _drawn(context: Context, material: Material) -> dict[str, int]:
+def _drawn(context: Context, prompts: PromptSet) -> dict[str, int]:
     """Samples drawn so far per problem, those without a verdict included: where the next ones start."""
-    lost = context.warehouse.rows(UNSCORED, [_prefix(context, material)])
+    lost = context.warehouse.rows(UNSCORED, [_prefix(context, prompts)])
     unscored = {row["problem_id"]: int(row["n"]) for row in lost}
-    return {name: n + unscored.get(name, 0) for name, (n, _) in counts(context, material).items()}
+    return {name: n + unscored.get(name, 0) for name, (n, _) in counts(context, prompts).items()}
 
 
-def _prefix(context: Context, material: Material) -> str:
-    return f"q0/{material.policy_id}/{sampling(context)}/"
+def _prefix(context: Context, prompts: PromptSet) -> str:
+    return f"q0/{prompts.policy_id}/{sampling(context)}/"
 
 
-def _append(context: Context, material: Material, work: list[tuple[str, int, int]], judged: list[Judged]) -> None:
+def _append(context: Context, prompts: PromptSet, work: list[tuple[str, int, int]], judged: list[Judged]) -> None:
     """One batch, named by what was drawn: per problem the suite, the start and the number."""
-    suites = [material.prompts[p].problem.suite_hash for p, _, _ in work]
-    unit = hashlib.sha256(repr([work, suites, material.template_id]).encode()).hexdigest()[:24]
-    rows = {"reference_counts": materials.evidence(context, material, judged), **tables(judged)}
-    batch = materials.unspoilt(context, _prefix(context, material) + unit)
+    suites = [prompts.prompts[p].problem.suite_hash for p, _, _ in work]
+    unit = hashlib.sha256(repr([work, suites, prompts.template_id]).encode()).hexdigest()[:24]
+    rows = {"reference_counts": rows_of_counts(context, prompts, judged), **tables(judged)}
+    batch = retry_batch_id(context, _prefix(context, prompts) + unit)
     context.warehouse.append(batch, rows, run_id=context.run_id)
 
 
-def _manifest(context: Context, material: Material, before: dict[str, Counts], sampled: int) -> dict[str, Any]:
-    after, beta = counts(context, material), context.config.train.beta
+def _manifest(context: Context, prompts: PromptSet, before: dict[str, Counts], sampled: int) -> dict[str, Any]:
+    after, beta = counts(context, prompts), context.config.train.beta
     known = sum(n for n, _ in before.values())
     unsolved = sorted(problem_id for problem_id, (_, k) in after.items() if k == 0)
     share = sum(k / n for n, k in after.values() if n) / max(1, len(after))

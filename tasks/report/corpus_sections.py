@@ -12,8 +12,9 @@ from tasks.estimators import Counts, beta_interval, soft_value, soft_value_inter
 from tasks.problems.programs import program_hash
 from tasks.report.chart_rendering import HATCHES, Axes, Chart, Theme
 from tasks.report.report_page import Section, Table
-from tasks.run import material as materials
-from tasks.run.material import Material
+from tasks.run import prompt_set
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import counts
 from tasks.run.stage import Context
 
 FATES = ("kept", "over the cap", "near duplicate", "duplicate", "not correct", "too long", "no verdict")
@@ -33,14 +34,14 @@ WHERE list_contains(?, suite_hash) GROUP BY ALL
 
 def sections(context: Context) -> list[Section]:
     """The report's parts about training prompts, corpus and decontamination."""
-    material = materials.load(context, "train")
-    found = [prompts(context, material), corpus(context, material), left_out(context)]
+    prompts = prompt_set.load(context, "train")
+    found = [training_prompts(context, prompts), corpus(context, prompts), left_out(context)]
     return [section for section in found if section is not None]
 
 
-def prompts(context: Context, material: Material) -> Section:
+def training_prompts(context: Context, prompts: PromptSet) -> Section:
     """Every training prompt's counts with the intervals of S and of the soft value, hardest first."""
-    known, beta = materials.counts(context, material), context.config.train.beta
+    known, beta = counts(context, prompts), context.config.train.beta
     rows = [_prompt_row(context, problem_id, counts, beta) for problem_id, counts in known.items() if counts[0]]
     rows.sort(key=lambda row: (row["share"], row["problem"]))
     columns = ("problem", "n", "k", "share", "95% interval of S", "y_0, nats", "95% interval of y_0", "flag")
@@ -95,20 +96,20 @@ def soft_values(known: Sequence[Counts], beta: float) -> Chart:
     return Chart("soft_values", "Soft values", alt, draw)
 
 
-def corpus(context: Context, material: Material) -> Section | None:
+def corpus(context: Context, prompts: PromptSet) -> Section | None:
     """Per source: what came in, what became of it, how often it was right, and what it adds per problem."""
     manifest = context.manifest("corpus")
     flow: dict[str, dict[str, int]] = manifest.get("flow", {})
     if not flow:
         return None
     added = context.warehouse.rows(PER_PROBLEM, [manifest["corpus_id"]])
-    rows = [_source_row(source, fates, added, len(material.prompts)) for source, fates in flow.items()]
+    rows = [_source_row(source, fates, added, len(prompts.prompts)) for source, fates in flow.items()]
     columns = ("source", "came in", "judged", *FATES[::-1], "success rate", "problems", "per problem", "only source of")
     tables = [Table("Sources of the corpus", columns, rows)]
     if manifest["left_out"]:
         skipped = [{"what": name, "responses": n} for name, n in sorted(manifest["left_out"].items())]
         tables.append(Table("Not taken in", ("what", "responses"), skipped))
-    found, judged = disagreements(context, material)
+    found, judged = disagreements(context, prompts)
     if judged:
         claims = ("problem", "said", "judged", "detail")
         title = f"Programs judged otherwise than their source says ({len(found)} of {judged})"
@@ -177,16 +178,16 @@ def _draw_rate(axes: Axes, place: int, fates: Mapping[str, int], theme: Theme) -
         axes.plot(correct / judged, place, marker="o", color=theme.series[0], markersize=6)
 
 
-def disagreements(context: Context, material: Material) -> tuple[list[dict[str, str]], int]:
+def disagreements(context: Context, prompts: PromptSet) -> tuple[list[dict[str, str]], int]:
     """Shipped programs whose verdict differs from what their source says, and how many could be compared.
 
     An executed verdict of the source counts before its claim; where it only claims, right or wrong is compared.
     """
-    rows = context.warehouse.rows(VERDICTS, [material.suites])
+    rows = context.warehouse.rows(VERDICTS, [prompts.suites])
     known = {(row["program_hash"], row["suite_hash"]): row for row in rows}
     found: list[dict[str, str]] = []
     compared = 0
-    for problem_id, prompt in material.prompts.items():
+    for problem_id, prompt in prompts.prompts.items():
         for solution in prompt.problem.solutions:
             judged = known.get((program_hash(solution.program), prompt.problem.suite_hash))
             if judged is None:

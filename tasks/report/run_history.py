@@ -11,9 +11,9 @@ from tasks.config import RunConfig
 from tasks.estimators import Counts
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import Scores
-from tasks.run import material as materials
-from tasks.run import runs
-from tasks.run.material import Material
+from tasks.run import prompt_set, runs
+from tasks.run.prompt_set import PromptSet
+from tasks.run.sampling import counts
 from tasks.run.stage import Context, finished
 from warehouse import Warehouse
 
@@ -181,7 +181,7 @@ def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
         source_mix=store.rows(SOURCE_MIX, {"run": trainer, "points": MOST_POINTS}),
         temperatures=store.rows(REWARD_BY_TEMPERATURE, [trainer]),
         stages=store.rows(STAGE_COST, {"run": run_id}),
-        q0=materials.counts(context, materials.load(context, "train")),
+        q0=counts(context, prompt_set.load(context, "train")),
         discovered=store.rows(DISCOVERED, [trainer]),
         fingerprints={
             "reference policy": prepared["policy_id"],
@@ -206,19 +206,19 @@ def _kept(context: Context) -> list[dict[str, Any]]:
 def _points(
     context: Context, prepared: Mapping[str, Any], kept: Sequence[Mapping[str, Any]], trainer: str
 ) -> list[Point]:
-    material = materials.load(context, "evaluation")
+    prompts = prompt_set.load(context, "evaluation")
     steps = {prepared["policy_id"]: 0} | {str(row["policy_id"]): int(row["step"]) for row in kept}
-    scores = {policy_id: eval_samples.counts(context, material, policy_id) for policy_id in steps}
+    scores = {policy_id: eval_samples.counts(context, prompts, policy_id) for policy_id in steps}
     most = max(context.config.evaluate.ks)
     complete = [p for p, found in scores.items() if found and all(n >= most for n, _ in found.values())]
     progress = {int(row["step"]): row for row in context.warehouse.rows(PROGRESS, {"run": trainer})}
-    diversity = _diversity(context, material, complete)
+    diversity = _diversity(context, prompts, complete)
     nothing = {"trajectories": 0, "seconds": 0.0}
     return [
         Point(
             step=steps[policy_id],
             policy_id=policy_id,
-            scores=eval_samples.by_set(material, scores[policy_id]),
+            scores=eval_samples.by_set(prompts, scores[policy_id]),
             trajectories=int(progress.get(steps[policy_id], nothing)["trajectories"]),
             seconds=float(progress.get(steps[policy_id], nothing)["seconds"] or 0.0),
             distinct_correct=float(diversity[policy_id]["distinct_correct"]),
@@ -229,8 +229,8 @@ def _points(
     ]
 
 
-def _diversity(context: Context, material: Material, policies: list[str]) -> dict[str, dict[str, Any]]:
-    parameters = [policies, eval_samples.label_of(context), material.suites, material.prompt_ids]
+def _diversity(context: Context, prompts: PromptSet, policies: list[str]) -> dict[str, dict[str, Any]]:
+    parameters = [policies, eval_samples.label_of(context), prompts.suites, prompts.prompt_ids]
     return {row["policy_id"]: row for row in context.warehouse.rows(DIVERSITY, parameters)}
 
 

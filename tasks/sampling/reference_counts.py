@@ -9,14 +9,46 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from tasks.config import BehaviourConfig, Q0Config
+from tasks.problems.problem import Split
 from tasks.sampling.sampler import Judged, sampling_label
+from warehouse import Warehouse
+from warehouse.queries import query
 
 REFERENCE_BEHAVIOUR = BehaviourConfig(weights="reference", temperature=(1.0, 1.0), top_p=1.0)
 """pi_0 itself (section 3.1.3): temperature 1, the whole vocabulary. Anything else estimates another policy's value."""
 
 ROLLOUTS = "rollout/"
 """Prefix of the batches of all rollout workers."""
+
+
+COUNTED = query(__name__, "counted")
+
+
+class CountsFilter(BaseModel):
+    """Which samples of pi_0 say what the soft values of a run's prompts are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    reference: str
+    """Policy id of pi_0."""
+    sampling: str
+    """Label of the way of sampling (`reference_sampling`)."""
+    template_id: str
+    """Prompt template."""
+    problems_batch: str
+    """Warehouse batch of the run's problems: only counts under their present tests are used."""
+    split: Split = "train"
+    left_out: str
+    """Prefix of the batches whose counts are not used (`not_counted`)."""
+
+
+def counted(warehouse: Warehouse, wanted: CountsFilter) -> dict[str, tuple[int, int]]:
+    """(samples, successes) of every problem that has samples, over all runs, by problem id."""
+    rows = warehouse.rows(COUNTED, wanted.model_dump())
+    return {str(row["problem_id"]): (int(row["n"]), int(row["k"])) for row in rows}
 
 
 def reference_sampling(max_response_tokens: int) -> str:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.run import material as materials
-from tasks.run import runs
+from tasks.run import prompt_set, runs
+from tasks.run.sampling import counts, counts_filter
 from tasks.run.stage import Context, Stage
 from tasks.train import supervisor
 from tasks.train.shared import published_weights
-from tasks.train.shared.job import CountsFilter, TrainJob
+from tasks.train.shared.job import TrainJob
 
 EVALUATOR = "tasks.evaluate.evaluator"
 """Module of the process that evaluates kept weights while training goes on."""
@@ -28,13 +28,13 @@ NICENESS = 15
 
 def inputs(context: Context) -> dict[str, Any]:
     """Corpus, annotations, soft values and the reference policy: everything training reads."""
-    material = materials.load(context, "train")
-    values = sorted(materials.counts(context, material).items())
+    prompts = prompt_set.load(context, "train")
+    values = sorted(counts(context, prompts).items())
     return {
         "corpus_id": context.manifest("corpus")["corpus_id"],
         "search_id": context.manifest("pivotal")["search_id"],
         "counts": hashlib.sha256(json.dumps(values).encode()).hexdigest(),
-        "policy_id": material.policy_id,
+        "policy_id": prompts.policy_id,
         "prompts_batch": context.manifest("prepare")["prompts_batch"],
     }
 
@@ -82,9 +82,7 @@ def make_job(context: Context) -> TrainJob:
         run_dir=context.run_dir / "train",
         reference=Path(prepared["reference"]),
         config=context.config,
-        counts=CountsFilter(
-            reference=prepared["policy_id"], sampling=materials.sampling(context), template_id=prepared["template_id"]
-        ),
+        counts=counts_filter(context, prompt_set.load(context, "train")),
         corpus_id=context.manifest("corpus")["corpus_id"],
         search_id=context.manifest("pivotal")["search_id"],
         problems_batch=prepared["problems_batch"],

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox import Checker, Limits, TestCase
 from tasks.problems.miniature import generate
-from tasks.problems.problem import Problem, Solution, from_rows, rows, solution_id
+from tasks.problems.problem import Problem, Solution, problems_from_rows, rows, solution_id
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def problem() -> Problem:
 
 def test_rows_bring_the_same_problem_back(problem: Problem) -> None:
     for problems in ([problem, *generate(2, 2, 0)], [replace(problem, every_test=True)]):
-        assert from_rows(**rows(problems)) == problems
+        assert problems_from_rows(**rows(problems)) == problems
 
 
 def test_tests_of_another_suite_are_left_out(problem: Problem) -> None:
     old, new = rows([problem]), rows([replace(problem, hidden_tests=())])
-    back = from_rows(new["problems"], old["tests"] + new["tests"])
+    back = problems_from_rows(new["problems"], old["tests"] + new["tests"])
     assert back[0].tests == problem.public_tests
 
 

@@ -22,7 +22,7 @@ from tasks.sampling.sampler import KnownVerdicts, Sampler
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
 from tasks.train.rollout_worker.backpressure import Pace
-from tasks.train.rollout_worker.prompt_schedule import Prompts
+from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.rollout_worker.worker import Worker, batch_id
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import JudgingImpossible
@@ -71,7 +71,7 @@ def working(job: TrainJob, judge: Judge, index: int = 0) -> Iterator[Worker]:
             max_response_tokens=job.config.engine.max_response_tokens,
             known=KnownVerdicts(store),
         )
-        prompts = Prompts.read(store, job)
+        prompts = PromptSchedule.read(store, job)
         worker = Worker(job, index, store, prompts, sampler, judge, lambda _: None, Stop())
         worker.stop = lambda: not Pace.read(store, job).has_room(job)  # type: ignore[assignment]
         yield worker

@@ -13,8 +13,8 @@ import pytest
 
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import Candidate
-from tasks.run import material as materials
-from tasks.run import runs
+from tasks.run import prompt_set, runs
+from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context
 from tasks.train import stage as training
 from tasks.train.shared.job import TrainJob
@@ -83,11 +83,11 @@ def test_more_samples_draw_the_difference_and_asking_again_draws_nothing(finishe
         config = runs.load_config(store, "micro-1")
         more = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"samples": 12})})
         context = Context("micro-1", more, store, lab.home)
-        material = materials.load(context, "evaluation")
-        reference = Candidate(material.policy_id, material.reference, 0)
-        with materials.open_sampler(context, reference.folder, more.evaluate.behaviour) as sampler:
-            drawn = [eval_samples.sample_missing(context, material, reference, sampler) for _ in range(2)]
-        counts = eval_samples.counts(context, material, reference.policy_id)
+        prompts = prompt_set.load(context, "evaluation")
+        reference = Candidate(prompts.policy_id, prompts.reference, 0)
+        with open_sampler(context, reference.folder, more.evaluate.behaviour) as sampler:
+            drawn = [eval_samples.sample_missing(context, prompts, reference, sampler) for _ in range(2)]
+        counts = eval_samples.counts(context, prompts, reference.policy_id)
         different = store.value(
             "SELECT count(DISTINCT (problem_id, seed)) FROM eval_samples WHERE policy_id = ?", [reference.policy_id]
         )

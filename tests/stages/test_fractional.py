@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox import Judge, Submission
-from tasks.problems.problem import from_rows
+from tasks.problems.problem import problems_from_rows
 from tasks.problems.programs import extract_program
 from tasks.run import runs
 from tasks.run.stage import Context
@@ -41,7 +41,7 @@ def test_fractional_rewards_reach_the_objectives_from_programs_judged_by_every_t
         job = make_job(context)
         own = store.rows("SELECT * FROM problems WHERE batch_id = ?", (job.problems_batch,))
         tests = store.rows("SELECT * FROM tests WHERE batch_id = ?", (job.problems_batch,))
-        suites = {p.problem_id: p.suite() for p in from_rows(own, tests) if p.split == "train"}
+        suites = {p.problem_id: p.suite() for p in problems_from_rows(own, tests) if p.split == "train"}
         rows = store.rows(f"SELECT * FROM trajectories WHERE run_id = ? AND {PARTIAL}", (run_id,))
         assert {row["source"] for row in rows} >= {"reference", "online"}
         values = prompt_values(store, job)

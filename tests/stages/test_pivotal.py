@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.pivotal import stage as pivotal
-from tasks.run import material, runs
+from tasks.run import prompt_set, runs
 from tasks.run.stage import Context
 from tests.stages.conftest import Lab
 
@@ -78,7 +78,7 @@ def test_line_ends_are_passed_on_when_the_recipe_wants_them(finished: Lab) -> No
         config = runs.load_config(store, "micro-1")
         wanting = config.model_copy(update={"pivotal": config.pivotal.model_copy(update={"line_ends": True})})
         plans = [
-            pivotal.plan(context, material.load(context, "train"))
+            pivotal.plan(context, prompt_set.load(context, "train"))
             for context in (Context("micro-1", c, store, finished.home) for c in (config, wanting))
         ]
         (search, *_) = plans[1].searches

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flows.settings import STAGES
-from tasks.run import material as materials
-from tasks.run import runs
+from tasks.run import prompt_set, runs
+from tasks.run.sampling import counts
 from tasks.run.stage import Context
 from tests.stages.conftest import Lab, trained_with
 
@@ -64,11 +64,11 @@ def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained
     with lab.store() as store:
         for asking, known in ((run_id, 6 * 24), ("later", 6 * 24 + 8)):
             context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
-            material = materials.load(context, "train")
-            counts = materials.counts(replace(context, run_id=asking), material)
+            prompts = prompt_set.load(context, "train")
+            counts = counts(replace(context, run_id=asking), prompts)
             assert sum(n for n, _ in counts.values()) == known
         isolated = context.config.model_copy(
             update={"q0": context.config.q0.model_copy(update={"count_rollouts": False})}
         )
-        counts = materials.counts(replace(context, run_id="later", config=isolated), material)
+        counts = counts(replace(context, run_id="later", config=isolated), prompts)
         assert sum(n for n, _ in counts.values()) == 6 * 24

@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tasks.engines.randomness import derived_seed
-from tasks.problems import problem as problems
+from tasks.run.prompt_set import PromptedProblem, read_prompts
 from tasks.sampling.sampler import Assignment
 from tasks.train.shared.errors import NothingToTrainOn
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import frozen_values
 from warehouse import Warehouse
 
-PROBLEMS = "SELECT * FROM problems WHERE batch_id = ? AND split = 'train'"
-TESTS = "SELECT * FROM tests WHERE batch_id = ?"
-PROMPTS = "SELECT problem_id, prompt_id, token_ids FROM prompts WHERE batch_id = ?"
 
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A training problem as the policy sees it."""
-
-    problem: problems.Problem
-    prompt_id: str
-    token_ids: tuple[int, ...]
-
-
-class Prompts:
+class PromptSchedule:
     """The run's training prompts with a soft value, in a fixed order."""
 
-    def __init__(self, prompts: list[Prompt], seed: int) -> None:
+    def __init__(self, prompts: list[PromptedProblem], seed: int) -> None:
         self.prompts = prompts
         self.seed = seed
 
     @classmethod
-    def read(cls, warehouse: Warehouse, job: TrainJob) -> Prompts:
+    def read(cls, warehouse: Warehouse, job: TrainJob) -> PromptSchedule:
         """The prompts of the job. Raises NothingToTrainOn when none can be judged."""
         values = frozen_values(warehouse, job)
-        batch = (job.problems_batch,)
-        found = problems.from_rows(warehouse.rows(PROBLEMS, batch), warehouse.rows(TESTS, batch), [])
-        tokens = {str(row["problem_id"]): row for row in warehouse.rows(PROMPTS, (job.prompts_batch,))}
-        kept = [
-            Prompt(p, str(tokens[p.problem_id]["prompt_id"]), tuple(tokens[p.problem_id]["token_ids"]))
-            for p in sorted(found, key=lambda p: p.problem_id)
-            if p.problem_id in values and p.problem_id in tokens and p.unjudgeable_reason is None
-        ]
+        found = read_prompts(warehouse, job.problems_batch, job.prompts_batch, "train")
+        kept = [prompt for problem_id, prompt in found.items() if problem_id in values]
         if not kept:
             raise NothingToTrainOn(f"none of {len(values)} problems with a soft value has a prompt and can be judged")
         return cls(kept, job.config.seed)

@@ -29,7 +29,7 @@ from tasks.problems.prompt import template_for
 from tasks.sampling.reference_counts import reference_counts, rollout_batches
 from tasks.sampling.sampler import Judged, KnownVerdicts, Sampler, tables
 from tasks.train.rollout_worker.backpressure import Pace
-from tasks.train.rollout_worker.prompt_schedule import Prompts
+from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, JudgingImpossible, TrainerError
 from tasks.train.shared.job import TrainJob
@@ -63,7 +63,7 @@ class Worker:
     job: TrainJob
     index: int
     warehouse: Warehouse
-    prompts: Prompts
+    prompts: PromptSchedule
     sampler: Sampler
     judge: Judge
     report: Report
@@ -205,7 +205,7 @@ def work(job: TrainJob, index: int, report: Report) -> None:
             known=KnownVerdicts(warehouse),
             template=template_for(config.reference, tokenizer),
         )
-        Worker(job, index, warehouse, Prompts.read(warehouse, job), sampler, judge, report, stop).run()
+        Worker(job, index, warehouse, PromptSchedule.read(warehouse, job), sampler, judge, report, stop).run()
 
 
 def main(argv: list[str]) -> int:

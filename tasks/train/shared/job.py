@@ -8,19 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from tasks.config import RunConfig, TrainConfig
-
-
-class CountsFilter(BaseModel):
-    """Which rows of `reference_counts` give the prompts' soft values."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    reference: str
-    """Policy id of pi_0."""
-    sampling: str
-    """Sampling key that Q0 was drawn with."""
-    template_id: str
-    """Prompt template."""
+from tasks.sampling.reference_counts import CountsFilter
 
 
 class TrainJob(BaseModel):

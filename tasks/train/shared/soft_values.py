@@ -6,21 +6,11 @@ import json
 import math
 
 from tasks.estimators import soft_value
-from tasks.sampling.reference_counts import not_counted
+from tasks.sampling.reference_counts import counted
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import MissingReferenceValues
 from tasks.train.shared.job import TrainJob
 from warehouse import Warehouse
-
-COUNTS = """
--- How often did pi_0 solve each training problem, over all runs, with the problem's present tests? What rollout
--- workers drew is left out for their own run, or for all.
-SELECT problem_id, sum(n) AS n, sum(k) AS k
-FROM reference_counts
-WHERE reference = ? AND sampling = ? AND template_id = ? AND NOT starts_with(batch_id, ?)
-  AND (problem_id, suite_hash) IN (SELECT problem_id, suite_hash FROM problems WHERE split = 'train' AND batch_id = ?)
-GROUP BY problem_id ORDER BY problem_id
-"""
 
 FRACTIONAL = """
 -- What is the mean of exp(r / beta) over pi_0's samples at temperature 1, with r = share of tests passed - 1?
@@ -67,10 +57,7 @@ def smoothed_value(n: int, k: int, job: TrainJob) -> float | None:
 
 
 def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
-    left_out = not_counted(job.config.q0, job.run_id)
-    key = (job.counts.reference, job.counts.sampling, job.counts.template_id, left_out, job.problems_batch)
-    found = {str(row["problem_id"]): (int(row["n"]), int(row["k"])) for row in warehouse.rows(COUNTS, key)}
-    values = {problem: smoothed_value(n, k, job) for problem, (n, k) in found.items() if n > 0}
+    values = {problem: smoothed_value(n, k, job) for problem, (n, k) in counted(warehouse, job.counts).items() if n > 0}
     return {problem: value for problem, value in values.items() if value is not None}
 
 

@@ -1,0 +1,117 @@
+"""How the stages of a run sample: a sampler over a checkpoint, batches of work, and pi_0's counts so far."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sandbox import Judge
+from tasks.config import BehaviourConfig
+from tasks.engines import checkpoint as checkpoints
+from tasks.engines import open_engine
+from tasks.problems.prompt import template_for
+from tasks.run.prompt_set import PromptSet
+from tasks.run.stage import Context, StageError
+from tasks.sampling.reference_counts import CountsFilter, counted, not_counted, reference_counts, reference_sampling
+from tasks.sampling.sampler import Judged, KnownVerdicts, Sampler
+from warehouse.queries import query
+
+MOST_UNSCORED = 0.1
+"""Share of a batch that may stay without verdict because of the sandbox itself."""
+
+UNSCORED = query(__name__, "unscored")
+
+
+class SandboxFailing(StageError):
+    """Too many programs came back without a verdict."""
+
+
+def sampling(context: Context) -> str:
+    """Label of Q0's way of sampling, part of the identity of its counts."""
+    return reference_sampling(context.config.engine.max_response_tokens)
+
+
+def counts_filter(context: Context, prompts: PromptSet) -> CountsFilter:
+    """Which counts of pi_0 this run uses."""
+    return CountsFilter(
+        reference=prompts.policy_id,
+        sampling=sampling(context),
+        template_id=prompts.template_id,
+        problems_batch=prompts.problems_batch,
+        split=prompts.split,
+        left_out=not_counted(context.config.q0, context.run_id),
+    )
+
+
+def counts(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
+    """Samples and successes of pi_0 per problem so far, over all runs, without what this run's own workers drew.
+
+    (0, 0) where there are none.
+    """
+    found = counted(context.warehouse, counts_filter(context, prompts))
+    return {problem_id: found.get(problem_id, (0, 0)) for problem_id in prompts.prompts}
+
+
+def rows_of_counts(context: Context, prompts: PromptSet, judged: Iterable[Judged]) -> list[dict[str, Any]]:
+    """Rows of `reference_counts` for those of the samples that were drawn from pi_0 in Q0's way."""
+    return reference_counts(
+        judged,
+        reference=prompts.policy_id,
+        template_id=prompts.template_id,
+        max_response_tokens=context.config.engine.max_response_tokens,
+    )
+
+
+@contextmanager
+def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> Generator[Sampler]:
+    """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts."""
+    config = context.config
+    tokenizer: Any = checkpoints.load_tokenizer(folder)
+    with (
+        closing(open_engine(config.engine, folder, dtype=config.reference.dtype)) as engine,
+        Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge,
+    ):
+        yield Sampler(
+            engine,
+            tokenizer,
+            judge,
+            behaviour=behaviour,
+            max_response_tokens=config.engine.max_response_tokens,
+            sandbox_config=config.sandbox,
+            known=KnownVerdicts(context.warehouse),
+            template=template_for(config.reference, tokenizer),
+        )
+
+
+def scored(judged: Iterable[Judged]) -> list[Judged]:
+    """`judged` as a list, unless the sandbox failed on too many programs to go on.
+
+    Raises SandboxFailing; the caller must not have stored anything of the batch then.
+    """
+    found = list(judged)
+    lost = [item.row for item in found if item.row["reward"] is None]
+    if len(lost) > MOST_UNSCORED * len(found):
+        raise SandboxFailing(
+            f"the sandbox could not judge {len(lost)} of {len(found)} programs, first of problem "
+            f"{lost[0]['problem_id']!r}; nothing of this batch was stored: look at `spo doctor`, then run again"
+        )
+    return found
+
+
+def in_shards(problem_ids: Sequence[str], size: int) -> list[list[str]]:
+    """`problem_ids` in order, `size` at a time."""
+    return [list(problem_ids[start : start + size]) for start in range(0, len(problem_ids), size)]
+
+
+def retry_batch_id(context: Context, batch_id: str) -> str:
+    """The batch id, or one with a number behind it while batches of that name are in quarantine.
+
+    What was put aside is drawn again, and could not be appended under its old name.
+    """
+    name, number = batch_id, 0
+    while context.warehouse.value("SELECT count(*) FROM quarantine WHERE bad_batch_id = ?", [name]):
+        number += 1
+        name = f"{batch_id}/again-{number}"
+    return name
