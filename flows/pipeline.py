@@ -23,11 +23,11 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import WithJsonSchema
 
-from flows import results
-from flows.board import Board, Log, OneLine, Publisher
-from flows.retrying import RETRY_DELAYS_S, worth_retrying
+from flows import artifacts
+from flows.progress import Board, Log, OneLine, Publisher
+from flows.ray_shards import spread_of
+from flows.retries import RETRY_DELAYS_S, worth_retrying
 from flows.settings import RECIPES, STAGES, home, recipe_names, warehouse_location, warehouse_shown
-from flows.shards import spread_of
 from tasks import config as configuration
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def execute_stages(
             log.error("stage %s failed; resume with:\n  %s", stage, "\n  ".join(resume_commands(run_id, stage)))
             raise
         if not result.skipped:
-            results.publish(stage, run_id, result.manifest)
+            artifacts.publish(stage, run_id, result.manifest)
         summary = str(result.manifest.get("summary", ""))
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
     _tidy(log)

@@ -14,10 +14,10 @@ from typing import Literal
 from prefect import flow
 from prefect.context import get_run_context
 
-from flows.board import Board, Log, OneLine, Publisher
 from flows.pipeline import execute_stages
+from flows.progress import Board, Log, OneLine, Publisher
 from flows.settings import STAGES, home, warehouse_location
-from flows.study_definition import Study, load, origin
+from flows.study_config import Study, load, origin
 from tasks import config as configuration
 from tasks.config import InvalidConfig
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows import board as boards
-from flows.board import Board, Line
+from flows import progress as boards
+from flows.progress import Board, Line
 
 
 @pytest.fixture

@@ -21,7 +21,11 @@ def spo(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SPO_HOME": str(home), "COLUMNS": "200"}
     environment.pop("SPO_WAREHOUSE", None)
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "flows.cli", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -46,7 +50,7 @@ def home(tmp_path: Path) -> Path:
 
 def test_the_command_starts_without_the_model_libraries() -> None:
     heavy = "torch|transformers|vllm|deepspeed|prefect|duckdb|pyarrow"
-    code = f"import sys, re, flows.cli; print([m for m in sys.modules if re.fullmatch({heavy!r}, m)])"
+    code = f"import sys, re, flows.cli.main; print([m for m in sys.modules if re.fullmatch({heavy!r}, m)])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

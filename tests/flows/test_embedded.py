@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from flows import embedded
+from flows.server import embedded
 
 
 def ended() -> psutil.Process:

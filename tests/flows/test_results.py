@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from flows import board as boards
-from flows import results
-from flows.board import Board, Publisher, shard, slug
+from flows import artifacts
+from flows import progress as boards
+from flows.progress import Board, Publisher, shard, slug
 
 COMPARISON = {
     "pass@1": {"before": 0.145, "after": 0.628, "difference": 0.483, "interval": [0.454, 0.514], "p_value": 0.0},
@@ -20,7 +20,7 @@ COMPARISON = {
 
 
 def test_pass_at_k_is_shown_in_per_cent_with_its_interval() -> None:
-    assert results.comparison({"comparison": COMPARISON}) == [
+    assert artifacts.comparison({"comparison": COMPARISON}) == [
         {"metric": "pass@1", "before": 14.5, "after": 62.8, "difference": 48.3, "95% interval": "+45.4 to +51.4"}
     ]
 
@@ -28,10 +28,10 @@ def test_pass_at_k_is_shown_in_per_cent_with_its_interval() -> None:
 def test_only_pictures_that_exist_and_are_small_become_artifacts(tmp_path: Path) -> None:
     small, large = tmp_path / "small.png", tmp_path / "large.png"
     small.write_bytes(b"picture")
-    large.write_bytes(bytes(results.PICTURE_LIMIT_BYTES + 1))
+    large.write_bytes(bytes(artifacts.PICTURE_LIMIT_BYTES + 1))
     manifest: dict[str, Any] = {"learning_curve": str(small), "other": str(large), "gone": str(tmp_path / "gone.png")}
-    assert results.pictures(manifest | {"rows": 3}) == {"learning-curve": small}
-    kind, content = results.data_address(small).split(",")
+    assert artifacts.pictures(manifest | {"rows": 3}) == {"learning-curve": small}
+    kind, content = artifacts.data_address(small).split(",")
     assert kind == "data:image/png;base64"
     assert base64.b64decode(content) == b"picture"
 

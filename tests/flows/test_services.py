@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prefect.events.schemas.automations import AutomationCore
 
-from flows import deploying
+from flows.server import deployments
 
 PROJECT = Path(__file__).parents[2]
 COMPOSE = (PROJECT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def variables(text: str) -> dict[str, str]:
 
 
 def test_a_run_without_heartbeat_is_marked_as_crashed() -> None:
-    made = AutomationCore.model_validate(deploying.automation())
+    made = AutomationCore.model_validate(deployments.automation())
     assert made.trigger.posture.value == "Proactive"  # type: ignore[union-attr]
     assert made.actions[0].state.value == "CRASHED"  # type: ignore[union-attr]
     assert "prefect.flow-run.heartbeat" in made.trigger.expect  # type: ignore[union-attr]

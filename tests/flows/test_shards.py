@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.shards import divided, spread_of
+from flows.ray_shards import divided, spread_of
 from tasks.config import ShardsConfig
 from tasks.run.stage import here
 from tests.flows.conftest import Server

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.board import Board, OneLine
-from flows.study_definition import STUDIES, load, origin
+from flows.progress import Board, OneLine
+from flows.study_config import STUDIES, load, origin
 from tasks.config import InvalidConfig, UnknownRecipe
 
 SMALL = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.main import app
 from tasks.report import run_history
 from tasks.report import stage as report
 from tasks.report.comparison import NothingToCompare, compare

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from flows.board import ARTIFACT_KEY, Line, describe, duration
-from flows.embedded import environment
+from flows.progress import ARTIFACT_KEY, Line, describe, duration
+from flows.server.embedded import environment
 
 POLL_S = 1.0
 PATIENCE_S = 60.0

@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flows import embedded, watching
-from flows.board import duration
+from flows.cli import watch
+from flows.progress import duration
+from flows.server import embedded
 from flows.settings import RECIPES, api_url, home, warehouse_location
 from tasks import config as configuration
 from tasks import plan
@@ -41,7 +42,7 @@ def show_status(console: Console, run_id: str | None) -> None:
         console.print(f"continue with: spo resume {run_id}", highlight=False)
 
 
-def _show_server(console: Console) -> dict[str, dict[str, watching.Line]]:
+def _show_server(console: Console) -> dict[str, dict[str, watch.Line]]:
     """Print what is under way; the lines of every run under way by run and stage."""
     alive = embedded.running()
     if not embedded.usable():
@@ -49,15 +50,15 @@ def _show_server(console: Console) -> dict[str, dict[str, watching.Line]]:
         return {}
     worker = "worker running" if alive["worker"] else "no embedded worker"
     console.print(f"Server     {api_url().removesuffix('/api')} answers; {worker}", highlight=False)
-    under_way = watching.active()
+    under_way = watch.active()
     for run in under_way:
-        console.print(watching.render(run.lines, f"{run.run_id or run.name}: {run.state.lower()}, flow run {run.name}"))
+        console.print(watch.render(run.lines, f"{run.run_id or run.name}: {run.state.lower()}, flow run {run.name}"))
     if not under_way:
         console.print("Under way  nothing", highlight=False)
     return {run.run_id: {line.stage: line for line in run.lines} for run in under_way if run.run_id}
 
 
-def _stages(run_id: str, found: list[Standing], lines: dict[str, watching.Line]) -> Table:
+def _stages(run_id: str, found: list[Standing], lines: dict[str, watch.Line]) -> Table:
     table = Table(title=f"Run {run_id}", title_justify="left", box=None, pad_edge=False, header_style="bold")
     for heading, side in (("stage", "left"), ("state", "left"), ("ended", "right"), ("took", "right"), ("", "left")):
         table.add_column(heading, justify=side)  # type: ignore[arg-type]

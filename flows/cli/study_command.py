@@ -25,8 +25,9 @@ def study(
     arm: Annotated[list[str] | None, typer.Option(help="Only these arms.")] = None,
 ) -> None:
     """Compare ways of training over several seeds; stopped or failed, the same command continues."""
-    from flows import embedded, watching
-    from flows.study_definition import load
+    from flows.cli import watch
+    from flows.server import embedded
+    from flows.study_config import load
 
     definition = load(name)
     if not embedded.usable():
@@ -35,7 +36,7 @@ def study(
     parameters = {"study": str(shown), "seeds": seeds, "arms": arm or None}
     runs = len(arm or definition.arms) * (seeds or definition.seeds)
     console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
-    state = watching.watch(watching.submit("spo/study", parameters), console)
+    state = watch.watch(watch.submit("spo/study", parameters), console)
     folder = home() / "studies" / Path(name).stem
     if (folder / "study.json").is_file():
         _show(json.loads((folder / "study.json").read_text(encoding="utf-8")))

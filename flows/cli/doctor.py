@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows import embedded
+from flows.server import embedded
 from flows.settings import api_url, home, warehouse_location, warehouse_shown
 
 PACKAGES = ("spo-pipeline", "torch", "transformers", "deepspeed", "prefect", "duckdb", "pyarrow")

@@ -29,7 +29,7 @@ from flows.settings import POOL, api_url, home, port, recipe_names, warehouse_lo
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
-PROJECT = Path(__file__).parent.parent
+PROJECT = Path(__file__).parents[2]
 
 Say = Callable[[str], None]
 
@@ -183,15 +183,15 @@ def _start(arguments: list[str], name: str) -> dict[str, Any]:
 
 def _fingerprint() -> str:
     """Identity of everything that the deployments are made of; recipes count by name."""
-    files = [PROJECT / "prefect.yaml", PROJECT / "tasks" / "config.py", *sorted((PROJECT / "flows").glob("*.py"))]
+    files = [PROJECT / "prefect.yaml", PROJECT / "tasks" / "config.py", *sorted((PROJECT / "flows").rglob("*.py"))]
     content = b"".join(path.read_bytes() for path in files) + "\n".join(recipe_names()).encode()
     return hashlib.sha256(content).hexdigest()
 
 
 def _deploy(say: Say) -> None:
-    from flows import deploying
+    from flows.server import deployments
 
-    deploying.deploy(say, environment(), PROJECT)
+    deployments.deploy(say, environment(), PROJECT)
 
 
 def _alive(record: dict[str, Any] | None) -> psutil.Process | None:

@@ -75,7 +75,7 @@ def status(
     run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run to look at; the newest one.")] = None,
 ) -> None:
     """What runs now, with rates and times left, and which stages of a run are fresh, stale or missing."""
-    from flows import standing
+    from flows.cli import status as standing
 
     standing.show_status(console, run_id)
 
@@ -86,7 +86,7 @@ def plan(
     of: Annotated[str | None, typer.Option("--run", help="Plan the rest of this run instead.")] = None,
 ) -> None:
     """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
-    from flows import standing
+    from flows.cli import status as standing
 
     standing.show_plan(console, recipe, overrides(set_), of)
 
@@ -111,7 +111,7 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 
 def _start_server() -> None:
-    from flows import embedded
+    from flows.server import embedded
 
     if not embedded.usable():
         embedded.up(_say)
@@ -119,13 +119,13 @@ def _start_server() -> None:
 
 def _watch(deployment: str, parameters: dict[str, Any], run_id: str | None) -> str:
     """Submit and watch; the run's name. Raises RunEnded unless it completes."""
-    from flows import watching
+    from flows.cli import watch
     from tasks.run import runs
     from warehouse import Warehouse
 
     _say(f"submitting {deployment} to {api_url()}")
-    flow_run_id = watching.submit(deployment, parameters)
-    state = watching.watch(flow_run_id, console)
+    flow_run_id = watch.submit(deployment, parameters)
+    state = watch.watch(flow_run_id, console)
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         found = run_id or runs.created_by(store, str(flow_run_id))
         reason = None if found is None else runs.last_failure(store, found)
@@ -148,7 +148,7 @@ def _explain(state: str, run_id: str | None, reason: str | None) -> NoReturn:
 
 
 def _summary(run_id: str) -> None:
-    from flows import summary as ending
+    from flows.cli import summary as ending
 
     ending.show(console, run_id)
 

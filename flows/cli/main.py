@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flows import judge_command, report_commands, run_commands, study_command, warehouse_commands
+from flows.cli import judge_command, report_commands, run_commands, study_command, warehouse_commands
 from flows.settings import recipe_names, warehouse_location
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ def _fail(message: str) -> NoReturn:
 @app.command()
 def up() -> None:
     """Start the embedded Prefect server and worker, and deploy the flows. Does nothing that is already done."""
-    from flows import embedded
+    from flows.server import embedded
 
     embedded.up(_say)
 
@@ -68,7 +68,7 @@ def up() -> None:
 @app.command()
 def down() -> None:
     """Stop the embedded worker and server."""
-    from flows import embedded
+    from flows.server import embedded
 
     embedded.down(_say)
 
@@ -117,7 +117,7 @@ def recipes() -> None:
 @app.command()
 def doctor() -> None:
     """What works on this machine: versions, sandbox walls, engines, GPU, disk, server, warehouse."""
-    from flows import doctor as examination
+    from flows.cli import doctor as examination
 
     worst = examination.show(console)
     raise typer.Exit(1 if worst else 0)
