@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
-VLLM_TESTS := tests/engines/test_vllm_engine.py tests/engines/test_vllm_worker.py
+VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_worker.py
 
 .PHONY: help run test test-slow test-all test-vllm check install up down format lock clean
 .DEFAULT_GOAL := help

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.flows.conftest import Server, until
-from tests.stages.conftest import MICRO
+from tests.tasks.conftest import MICRO
 
 PROBLEMS, SAMPLES, STEPS, ONLINE_PER_STEP, EVALUATED, EVALUATION_SAMPLES = 6, 120, 4, 8, 4, 10
 STAGES = "prepare q0 corpus pivotal train evaluate report"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.conftest import Server
-from tests.stages.conftest import MICRO
+from tests.tasks.conftest import MICRO
 
 STUDY = f"""
 title = "Rates, one of them absurd"

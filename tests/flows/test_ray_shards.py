@@ -1,0 +1,61 @@
+"""Shards on a Ray cluster of two nodes: the same samples as in one process, on both nodes, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from flows.ray_shards import divided, spread_of
+from tasks.config import ShardsConfig
+from tasks.run.stage import here
+from tests.flows.conftest import Server
+from tests.tasks.conftest import MICRO, Lab, finished  # noqa: F401  (a fixture)
+
+
+def test_work_is_divided_into_nearly_equal_parts_and_each_unit_once() -> None:
+    work = {f"p{i}": amount for i, amount in enumerate([800, 10, 10, 400, 400, 790])}
+    parts = divided(work, 3)
+    assert sorted(sum(part.values()) for part in parts) == [800, 800, 810]
+    assert {unit: amount for part in parts for unit, amount in part.items()} == work
+    assert divided({"p": 1, "q": 2}, 8) == [{"q": 2}, {"p": 1}]
+    assert divided({}, 4) == []
+
+
+def test_the_recipe_chooses_who_does_the_shards() -> None:
+    assert spread_of(ShardsConfig()) is here
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of two Ray nodes with one CPU each."""
+    pytest.importorskip("ray", reason="ray is not installed (the extra `ray`)")
+    from ray.cluster_utils import Cluster
+
+    nodes: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes.add_node(num_cpus=1)
+    nodes.wait_for_nodes()
+    yield str(nodes.address)
+    nodes.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_q0_on_two_ray_nodes_draws_the_same_samples_as_one_process(server: Server, cluster: str, finished: Lab) -> None:  # noqa: F811
+    shards = {"runner": "ray", "address": cluster, "tasks": 2}
+    flow_run = server.submit("q0", recipe=MICRO, overrides={"shards": shards})
+    assert server.wait(flow_run, timeout_s=400) == "COMPLETED"
+    drawn = "SELECT list(trajectory_id ORDER BY trajectory_id) FROM trajectories WHERE starts_with(batch_id, 'q0/')"
+    assert server.value(drawn) == finished.value(drawn)
+    counts = "SELECT list((problem_id, n, k) ORDER BY problem_id) FROM (SELECT problem_id, sum(n) AS n, sum(k) AS k \
+        FROM reference_counts WHERE starts_with(batch_id, 'q0/') GROUP BY problem_id)"
+    assert server.value(counts) == finished.value(counts)
+    assert len(nodes_used(server)) == 2
+
+
+def nodes_used(server: Server) -> set[str]:
+    """Nodes that the logs of the parts name."""
+    logs = httpx.post(f"{server.api}/logs/filter", json={"limit": 200}, timeout=60).raise_for_status().json()
+    return {line["message"].rsplit(" ", 1)[-1] for line in logs if " units on node " in line["message"]}

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.config import EngineConfig, ReferenceConfig
+from tasks.engines import checkpoint, open_engine
+from tasks.engines.canary import check_drift
+from tasks.engines.protocol import EngineDrift, EngineError, MissingModel, Request
+from tests.tasks.engines.conftest import END, build, save, save_tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = save(build("llama"), tmp_path / "model")
+    save_tokenizer(folder)
+    return folder
+
+
+def test_the_policy_id_names_the_weights_and_not_the_folder(folder: Path, other_folder: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    assert checkpoint.policy_id(copy) == checkpoint.policy_id(folder)
+    assert checkpoint.policy_id(other_folder) != checkpoint.policy_id(folder)
+    assert len(checkpoint.policy_id(folder)) == 16
+
+
+def test_the_policy_id_changes_with_what_the_config_computes_only(folder: Path) -> None:
+    before = checkpoint.policy_id(folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(config | {"transformers_version": "0.0"}), encoding="utf-8")
+    assert checkpoint.policy_id(folder) == before
+    path.write_text(json.dumps(config | {"rms_norm_eps": 0.1}), encoding="utf-8")
+    assert checkpoint.policy_id(folder) != before
+
+
+def test_a_recorded_policy_id_is_the_computed_one(folder: Path) -> None:
+    computed = checkpoint.compute_policy_id(folder)
+    assert checkpoint.record_policy_id(folder) == computed
+    assert checkpoint.policy_id(folder) == computed
+    assert checkpoint.compute_policy_id(folder) == computed
+
+
+def test_the_tokenizer_hash_follows_the_vocabulary_and_not_the_weights(folder: Path, tmp_path: Path) -> None:
+    other = save(build("llama", seed=3), tmp_path / "other")
+    save_tokenizer(other)
+    assert checkpoint.tokenizer_hash(other) == checkpoint.tokenizer_hash(folder)
+    path = other / "tokenizer.json"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"a"', '"\u00e4"').replace('"A"', '"\u00c4"'), encoding="utf-8"
+    )
+    assert checkpoint.tokenizer_hash(other) != checkpoint.tokenizer_hash(folder)
+
+
+def test_a_model_and_its_tokenizer_are_loaded_in_evaluation_mode(folder: Path) -> None:
+    model, tokenizer = checkpoint.load_model(folder, "bfloat16")
+    assert not model.training
+    assert str(model.dtype) == "torch.bfloat16"
+    assert tokenizer.eos_token_id == END
+    assert checkpoint.stop_ids(folder) == (END,)
+
+
+def test_several_end_tokens_are_all_known(folder: Path) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, 5]}), encoding="utf-8")
+    assert checkpoint.stop_ids(folder) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [("config.json", "no config.json"), ("model.safetensors", "no \\*.safetensors"), ("", "no checkpoint folder")],
+)
+def test_an_incomplete_checkpoint_is_refused_by_what_it_lacks(folder: Path, missing: str, message: str) -> None:
+    target = folder / missing
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
+    with pytest.raises(MissingModel, match=message):
+        checkpoint.load_model(folder, "float32")
+
+
+def test_a_folder_without_tokenizer_says_so(llama_folder: Path) -> None:
+    with pytest.raises(MissingModel, match="no tokenizer files"):
+        checkpoint.load_tokenizer(llama_folder)
+
+
+def test_a_local_folder_resolves_to_itself(folder: Path, tmp_path: Path) -> None:
+    assert checkpoint.resolve(ReferenceConfig(model=str(folder)), tmp_path / "cache") == folder
+
+
+def test_an_unreachable_model_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(MissingModel, match=r"hf download nobody/nothing"):
+        checkpoint.resolve(ReferenceConfig(model="nobody/nothing"), tmp_path)
+    with pytest.raises(MissingModel, match=r"cannot be fetched"):
+        checkpoint.resolve(ReferenceConfig(model="./no/such/folder"), tmp_path)
+    with pytest.raises(MissingModel, match="prepare"):
+        checkpoint.resolve(ReferenceConfig(model="miniature"), tmp_path)
+
+
+def test_a_missing_gguf_file_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(MissingModel, match=r"model\.Q4\.gguf"):
+        checkpoint.resolve(ReferenceConfig(model=str(folder), gguf_file="model.Q4.gguf"), tmp_path)
+
+
+def test_the_engine_of_a_config_samples(folder: Path) -> None:
+    engine = open_engine(EngineConfig(max_batch=3), folder, dtype="float32")
+    assert len(list(engine.sample([Request((2, 3), 5, seed=0, max_tokens=3)]))) == 5
+    engine.close()
+
+
+def test_importing_the_engines_loads_no_model_library() -> None:
+    code = (
+        "import sys, tasks.engines; print([m for m in ('torch', 'transformers', 'vllm', 'numpy') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_drift_beyond_the_tolerance_is_an_error() -> None:
+    assert check_drift([-1.0, -2.0], [-1.0, -2.00005], 1e-4) == pytest.approx(5e-5)
+    with pytest.raises(EngineDrift, match=r"off by 2\.5 nats"):
+        check_drift([-1.0, -2.0], [-1.0, -4.5], 1e-4)
+    with pytest.raises(EngineDrift, match="off by nan"):
+        check_drift([float("nan")], [-1.0], 1e-4)
+    with pytest.raises(EngineDrift, match="scored 1 tokens"):
+        check_drift([-1.0], [-1.0, -2.0], 1e-4)
+
+
+def test_an_engine_without_its_library_says_how_to_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(EngineError, match=r"spo-pipeline\[vllm\]"):
+        open_engine(EngineConfig(kind="vllm"), folder, dtype="float32")

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tasks.engines import transformers_engine
+from tasks.engines.protocol import Completion, EngineError, InvalidRequest, Request, UnsupportedArchitecture
+from tasks.engines.shared_prefix import SharedPrefixCache
+from tasks.engines.transformers_engine import TransformersEngine
+from tests.tasks.engines.conftest import END, VOCABULARY, build, save
+
+PROMPT = (5, 9, 12, 40, 7, 3)
+OTHER = (8, 2, 33)
+LONGER = tuple(number * 11 % VOCABULARY for number in range(2, 42))
+
+
+def full_forward(model: Any, prompt: tuple[int, ...], response: tuple[int, ...]) -> list[float]:
+    with torch.inference_mode():
+        logp = model(torch.tensor([[*prompt, *response]]), use_cache=False).logits[0].log_softmax(-1)
+    return [float(logp[len(prompt) - 1 + step, token]) for step, token in enumerate(response)]
+
+
+def drawn(engine: TransformersEngine, *requests: Request) -> dict[tuple[int, int], Completion]:
+    return {(item.request, item.index): item for item in engine.sample(requests)}
+
+
+@pytest.mark.parametrize("kind", ["llama", "llama_untied", "qwen2", "qwen3", "mistral", "gpt2"])
+def test_log_probabilities_equal_those_of_a_full_forward_pass(kind: str, tmp_path: Path) -> None:
+    model = build(kind)
+    engine = TransformersEngine(save(model, tmp_path), dtype="float32", max_batch=8)
+    prompts = (PROMPT, OTHER, LONGER, (4,))
+    requests = [Request(prompt, 7, seed=number, max_tokens=12) for number, prompt in enumerate(prompts)]
+    for item in engine.sample(requests):
+        expected = full_forward(model, prompts[item.request], item.token_ids)
+        assert item.logprobs == pytest.approx(expected, abs=1e-4)
+
+
+def test_log_probabilities_are_raw_whatever_temperature_and_nucleus(engine: TransformersEngine) -> None:
+    requests = [Request(PROMPT, 10, seed=1, temperature=0.3, top_p=0.8), Request(PROMPT, 10, seed=2, temperature=2)]
+    completions = list(engine.sample(requests))
+    scores = engine.score([(PROMPT, item.token_ids) for item in completions])
+    for item, score in zip(completions, scores, strict=True):
+        assert item.logprobs == pytest.approx(score, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_score_equals_a_full_forward_pass_for_any_mix_of_lengths(kind: str, tmp_path: Path) -> None:
+    model = build(kind)
+    engine = TransformersEngine(save(model, tmp_path), dtype="float32")
+    sequences = [(PROMPT, (4, 5, 6)), (LONGER, (7,)), (OTHER, tuple(range(20))), (PROMPT, ())]
+    for (prompt, response), score in zip(sequences, engine.score(sequences), strict=True):
+        assert score == pytest.approx(full_forward(model, prompt, response), abs=1e-4)
+
+
+def test_samples_do_not_depend_on_what_else_is_in_the_batch(llama_folder: Path) -> None:
+    wanted = Request(PROMPT, 9, seed=5, temperature=0.8, top_p=0.9, max_tokens=20)
+    others = [Request(LONGER, 11, seed=1, max_tokens=30), Request(PROMPT, 6, seed=77, max_tokens=3)]
+    alone = drawn(TransformersEngine(llama_folder, dtype="float32", max_batch=1), wanted)
+    crowded = drawn(TransformersEngine(llama_folder, dtype="float32", max_batch=7), *others, wanted)
+    for index in range(wanted.n):
+        assert crowded[2, index].token_ids == alone[0, index].token_ids
+        assert crowded[2, index].logprobs == pytest.approx(alone[0, index].logprobs, abs=1e-4)
+
+
+def test_a_completions_seed_draws_it_again(engine: TransformersEngine) -> None:
+    for item in list(engine.sample([Request(PROMPT, 5, seed=9, max_tokens=10)])):
+        (again,) = engine.sample([Request(PROMPT, 1, seed=item.seed, max_tokens=10)])
+        assert again.token_ids == item.token_ids
+
+
+def test_different_seeds_and_indices_draw_different_responses(engine: TransformersEngine) -> None:
+    requests = [Request(PROMPT, 10, seed=seed, max_tokens=12) for seed in range(10)]
+    assert len({item.token_ids for item in engine.sample(requests)}) > 95
+
+
+def test_every_sample_arrives_exactly_once_when_the_batch_is_smaller_than_the_work(
+    engine: TransformersEngine,
+) -> None:
+    requests = [Request((number + 2, 5), 1 + number % 5, seed=number, max_tokens=1 + number) for number in range(40)]
+    found = [(item.request, item.index) for item in engine.sample(requests)]
+    assert sorted(found) == [(number, index) for number, request in enumerate(requests) for index in range(request.n)]
+
+
+def test_a_response_ends_with_the_end_token_or_at_its_own_limit(engine: TransformersEngine) -> None:
+    requests = [Request(PROMPT, 60, seed=3, max_tokens=limit) for limit in (1, 4, 25)]
+    reasons = set()
+    for item in engine.sample(requests):
+        limit = requests[item.request].max_tokens
+        reasons.add(item.finish_reason)
+        assert END not in item.token_ids[:-1]
+        assert (item.token_ids[-1] == END) == (item.finish_reason == "stop")
+        assert len(item.token_ids) == limit or item.finish_reason == "stop"
+        assert len(item.logprobs) == len(item.token_ids) <= limit
+    assert reasons == {"stop", "length"}
+
+
+def test_first_tokens_are_distributed_as_the_model_says(llama_folder: Path) -> None:
+    """Chi-squared against the exact next-token distribution, 59 degrees of freedom."""
+    engine = TransformersEngine(llama_folder, dtype="float32", max_batch=512)
+    n = 6000
+    counts = torch.zeros(VOCABULARY)
+    for item in engine.sample([Request(PROMPT, n, seed=0, max_tokens=1)]):
+        counts[item.token_ids[0]] += 1
+    expected = n * torch.tensor(engine.score([(PROMPT, (token,)) for token in range(VOCABULARY)]))[:, 0].exp()
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    assert statistic < VOCABULARY - 1 + 5 * math.sqrt(2 * (VOCABULARY - 1))
+
+
+def test_temperature_zero_is_greedy(engine: TransformersEngine) -> None:
+    items = list(engine.sample([Request(PROMPT, 3, seed=1, temperature=0.0, max_tokens=8)]))
+    assert len({item.token_ids for item in items}) == 1
+    first = items[0].token_ids[0]
+    scores = engine.score([(PROMPT, (token,)) for token in range(VOCABULARY)])
+    assert first == max(range(VOCABULARY), key=lambda token: scores[token][0])
+
+
+def test_refresh_changes_weights_and_policy_id(
+    engine: TransformersEngine, other_folder: Path, llama_folder: Path
+) -> None:
+    request = Request(PROMPT, 4, seed=0, max_tokens=10)
+    before, policy = drawn(engine, request), engine.policy_id
+    engine.refresh(other_folder)
+    assert engine.policy_id != policy
+    for item in engine.sample([request]):
+        assert item.logprobs == pytest.approx(full_forward(build("llama", seed=1), PROMPT, item.token_ids), abs=1e-4)
+    engine.refresh(llama_folder)
+    assert (drawn(engine, request), engine.policy_id) == (before, policy)
+
+
+def test_a_failed_refresh_keeps_the_old_weights(engine: TransformersEngine, tmp_path: Path) -> None:
+    before = engine.score([(PROMPT, (3, 4))])
+    with pytest.raises(EngineError, match="no checkpoint folder"):
+        engine.refresh(tmp_path / "nothing")
+    assert engine.score([(PROMPT, (3, 4))]) == before
+
+
+def test_a_model_with_sliding_windows_is_refused_by_name(tmp_path: Path) -> None:
+    folder = save(build("mistral_sliding"), tmp_path)
+    with pytest.raises(UnsupportedArchitecture, match=r"MistralForCausalLM.*sliding"):
+        TransformersEngine(folder, dtype="float32")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request((), 1, seed=0),
+        Request(PROMPT, 0, seed=0),
+        Request(PROMPT, 1, seed=0, max_tokens=0),
+        Request(PROMPT, 1, seed=0, temperature=-1),
+        Request(PROMPT, 1, seed=0, temperature=float("nan")),
+        Request(PROMPT, 1, seed=0, top_p=0),
+    ],
+)
+def test_an_impossible_request_is_refused_by_number(engine: TransformersEngine, request_: Request) -> None:
+    with pytest.raises(InvalidRequest, match="request 1 of 2"):
+        list(engine.sample([Request(PROMPT, 1, seed=0), request_]))
+
+
+def test_no_requests_give_no_completions(engine: TransformersEngine) -> None:
+    assert list(engine.sample([])) == []
+    assert engine.score([]) == []
+
+
+def test_a_closed_engine_says_so(engine: TransformersEngine) -> None:
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        list(engine.sample([Request(PROMPT, 1, seed=0)]))
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_mix_of_requests_gives_each_sample_once_and_as_if_alone(
+    data: st.DataObject, engine: TransformersEngine
+) -> None:
+    prompts = st.sampled_from([PROMPT, OTHER, LONGER, (4,), PROMPT[:4]])
+    one = st.builds(
+        Request,
+        prompt_ids=prompts,
+        n=st.integers(1, 9),
+        seed=st.integers(0, 2**62),
+        temperature=st.sampled_from([0.0, 0.5, 1.0]),
+        top_p=st.sampled_from([0.7, 1.0]),
+        max_tokens=st.integers(1, 40),
+    )
+    requests = data.draw(st.lists(one, min_size=1, max_size=8))
+    engine._max_batch = data.draw(st.integers(1, 12))
+    found = drawn(engine, *requests)
+    assert set(found) == {(number, index) for number, request in enumerate(requests) for index in range(request.n)}
+    chosen = data.draw(st.sampled_from(sorted(found)))
+    request = requests[chosen[0]]
+    alone = drawn(engine, request)[0, chosen[1]]
+    assert alone.token_ids == found[chosen].token_ids
+    assert full_forward(engine._model, request.prompt_ids, alone.token_ids) == pytest.approx(alone.logprobs, abs=1e-4)
+
+
+def test_memory_depends_on_the_batch_and_not_on_the_number_of_samples(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches: list[SharedPrefixCache] = []
+
+    def recorded(**sizes: Any) -> SharedPrefixCache:
+        caches.append(SharedPrefixCache(**sizes))
+        return caches[-1]
+
+    monkeypatch.setattr(transformers_engine, "SharedPrefixCache", recorded)
+    for n in (16, 400):
+        list(engine.sample([Request(LONGER, n, seed=0, max_tokens=20)]))
+    assert caches[0].nbytes == caches[1].nbytes
+    list(engine.sample([Request((2 + i, *LONGER), 20, seed=0, max_tokens=20) for i in range(30)]))
+    assert caches[2].nbytes < 2.5 * caches[0].nbytes
+
+
+def test_entropies_are_those_of_the_untempered_distribution(engine: TransformersEngine) -> None:
+    found = engine.entropies([(PROMPT, (3, 4)), (PROMPT, ())])
+    with torch.inference_mode():
+        logits = build("llama")(torch.tensor([[*PROMPT, 3]])).logits[0, -2:]
+    expected = torch.distributions.Categorical(logits=logits).entropy().mean()
+    assert found == [pytest.approx(float(expected), abs=1e-5), None]
+
+
+def test_bfloat16_weights_are_sampled_and_scored_alike_up_to_rounding(llama_folder: Path) -> None:
+    engine = TransformersEngine(llama_folder, dtype="bfloat16", max_batch=8)
+    items = list(engine.sample([Request(PROMPT, 10, seed=0, max_tokens=10), Request(LONGER, 4, seed=1, max_tokens=10)]))
+    prompts = (PROMPT, LONGER)
+    scores = engine.score([(prompts[item.request], item.token_ids) for item in items])
+    pairs = zip(items, scores, strict=True)
+    differences = [abs(a - b) for item, score in pairs for a, b in zip(item.logprobs, score, strict=True)]
+    assert sum(differences) / len(differences) < 0.1
+    assert max(differences) < 1

@@ -1,0 +1,96 @@
+"""Evaluation beside training: the same samples as afterwards, never in training's way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tasks.evaluate import eval_samples
+from tasks.evaluate.eval_samples import Candidate
+from tasks.run import prompt_set, runs
+from tasks.run.sampling import open_sampler
+from tasks.run.stage import Context
+from tasks.train import stage as training
+from tasks.train.shared.job import TrainJob
+from tests.tasks.conftest import Lab
+
+SAMPLES = (
+    "SELECT string_agg(concat_ws('/', policy_id, problem_id, sample, token_ids, verdict, entropy), '; ' ORDER BY "
+    "policy_id, problem_id, sample) FROM eval_samples"
+)
+
+
+@pytest.fixture
+def unevaluated(finished: Lab, tmp_path: Path) -> tuple[Lab, Path]:
+    """A warehouse that knows the problems of the finished run but none of its samples, and the run's job in it."""
+    for name in ("models", "runs"):
+        shutil.copytree(finished.home / name, tmp_path / name)
+    lab = Lab(tmp_path)
+    lab.run(lab.start("first"), "prepare")
+    job = TrainJob.read(finished.home / "runs" / "micro-1" / "train" / "job.json")
+    moved = {"warehouse": str(tmp_path / "warehouse"), "run_dir": tmp_path / "runs" / "micro-1" / "train"}
+    return lab, job.model_copy(update=moved).write(tmp_path / "job.json")
+
+
+def test_it_draws_what_the_stage_draws_and_leaves_the_stage_nothing_to_do(
+    finished: Lab, unevaluated: tuple[Lab, Path]
+) -> None:
+    lab, job = unevaluated
+    process = subprocess.Popen(training.evaluator_command(job), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    lines = [json.loads(process.stdout.readline()) for _ in range(3)]
+    niceness = os.getpriority(os.PRIO_PROCESS, process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert [line["evaluated"] for line in lines] == [0, 2, 4]
+    assert niceness >= min(os.nice(0) + 10, 19)
+    assert lab.value(SAMPLES) == finished.value(SAMPLES)
+    assert lab.value("SELECT count(*) FROM run_events WHERE kind = 'evaluated' AND message LIKE '%pass@10%'") == 3
+
+
+def test_it_ends_with_the_process_that_started_it(unevaluated: tuple[Lab, Path]) -> None:
+    process = subprocess.Popen(
+        training.evaluator_command(unevaluated[1]), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(60) == 0
+
+
+def test_training_goes_on_without_an_evaluator_that_cannot_run(
+    finished: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(finished.home, tmp_path / "home")
+    lab = Lab(tmp_path / "home")
+    monkeypatch.setattr(training, "EVALUATOR", "tasks.there_is_no_such_module")
+    run_id = lab.start("alone", {"evaluate.during_training": True, "train.steps": 2})
+    results = lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
+    assert results["train"].manifest["policies"][-1]["step"] == 2
+    warning = lab.value(f"SELECT message FROM run_events WHERE run_id = '{run_id}' AND kind = 'warning' LIMIT 1")
+    assert "ended with status 1" in warning
+
+
+def test_more_samples_draw_the_difference_and_asking_again_draws_nothing(finished: Lab, tmp_path: Path) -> None:
+    shutil.copytree(finished.home, tmp_path / "home")
+    lab = Lab(tmp_path / "home")
+    with lab.store() as store:
+        config = runs.load_config(store, "micro-1")
+        more = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"samples": 12})})
+        context = Context("micro-1", more, store, lab.home)
+        prompts = prompt_set.load(context, "evaluation")
+        reference = Candidate(prompts.policy_id, prompts.reference, 0)
+        with open_sampler(context, reference.folder, more.evaluate.behaviour) as sampler:
+            drawn = [eval_samples.sample_missing(context, prompts, reference, sampler) for _ in range(2)]
+        counts = eval_samples.counts(context, prompts, reference.policy_id)
+        different = store.value(
+            "SELECT count(DISTINCT (problem_id, seed)) FROM eval_samples WHERE policy_id = ?", [reference.policy_id]
+        )
+    assert drawn == [4 * 2, 0]
+    assert [n for n, _ in counts.values()] == [12] * 4
+    assert different == 4 * 12

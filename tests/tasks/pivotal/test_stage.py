@@ -1,0 +1,155 @@
+"""The pivotal stage: killed anywhere nothing is paid twice; line ends; its rollouts are data for everyone."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.pivotal import stage as pivotal
+from tasks.run import prompt_set, runs
+from tasks.run.stage import Context
+from tests.tasks.conftest import Lab
+
+PAID = (
+    "SELECT string_agg(concat_ws('/', prefix_hash, position, n, k), '; ' ORDER BY prefix_hash, n, k) "
+    "FROM token_values WHERE search_id LIKE 'wave/%'"
+)
+ANNOTATED = "SELECT string_agg(DISTINCT search_id, ',') FROM token_values WHERE search_id LIKE 'annotation/%'"
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.tasks.conftest import Lab
+from warehouse import Warehouse
+
+append, when, left = Warehouse.append, sys.argv[2], 2
+
+def dying(self, batch, *arguments, **named):
+    global left
+    left -= batch.startswith("pivotal/")
+    if left == 0 and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    done = append(self, batch, *arguments, **named)
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+
+Warehouse.append = dying
+Lab(Path(sys.argv[1])).run("micro-1", "pivotal")
+"""
+
+
+@pytest.fixture(scope="module")
+def with_corpus(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose run has its corpus and nothing else."""
+    home = tmp_path_factory.mktemp("corpus")
+    shutil.copytree(finished.home / "models", home / "models")
+    lab = Lab(home)
+    lab.run(lab.start("first"), "prepare", "q0", "corpus")
+    return home
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_around_its_second_commit_it_pays_for_no_node_twice(
+    when: str, finished: Lab, with_corpus: Path, tmp_path: Path
+) -> None:
+    lab = Lab(tmp_path / "home")
+    shutil.copytree(with_corpus, lab.home)
+    died = subprocess.run([sys.executable, "-c", KILLED, str(lab.home), when], check=False, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
+    stored = lab.value("SELECT count(DISTINCT batch_id) FROM token_values")
+    assert stored == (1 if when == "before" else 2)
+    paid_before = lab.value("SELECT sum(n) FROM token_values")
+    result = lab.run("micro-1", "pivotal")["pivotal"]
+    assert lab.value(PAID) == finished.value(PAID)
+    assert lab.value(ANNOTATED) == finished.value(ANNOTATED)
+    rollouts = "SELECT count(*) FROM trajectories WHERE source = 'pivotal_rollout'"
+    assert paid_before + result.rows == lab.value(rollouts) == finished.value(rollouts)
+    assert lab.run("micro-1", "pivotal")["pivotal"].skipped
+
+
+def test_line_ends_are_passed_on_when_the_recipe_wants_them(finished: Lab) -> None:
+    with finished.store() as store:
+        config = runs.load_config(store, "micro-1")
+        wanting = config.model_copy(update={"pivotal": config.pivotal.model_copy(update={"line_ends": True})})
+        plans = [
+            pivotal.plan(context, prompt_set.load(context, "train"))
+            for context in (Context("micro-1", c, store, finished.home) for c in (config, wanting))
+        ]
+        (search, *_) = plans[1].searches
+        text = store.value("SELECT text FROM trajectories WHERE trajectory_id = ? LIMIT 1", [search.trajectory_id])
+    assert all(search.line_ends == () for search in plans[0].searches)
+    assert len(search.line_ends) in (text.count("\n"), text.count("\n") - 1)
+    assert all(0 < end < search.length for end in search.line_ends)
+
+
+def test_line_ends_are_the_positions_after_tokens_with_a_line_end() -> None:
+    class Words:
+        def decode(self, ids: list[int]) -> str:
+            return {1: "x", 2: "\n", 3: ":\n    "}[ids[0]]
+
+    assert pivotal.line_ends(Words(), [1, 2, 1, 3, 1]) == [2, 4]
+
+
+def test_every_rollout_is_a_trajectory_with_its_prefix_and_counts_towards_what_pi_0_can_write(finished: Lab) -> None:
+    wrong = (
+        "SELECT count(*) FROM trajectories r JOIN trajectories p ON p.trajectory_id = r.parent_trajectory_id "
+        "WHERE r.source = 'pivotal_rollout' AND (r.token_ids[:r.prefix_tokens] <> p.token_ids[:r.prefix_tokens] "
+        "OR r.policy_start <> (SELECT policy_id FROM policies WHERE kind = 'reference') OR r.prompt_id <> p.prompt_id)"
+    )
+    assert finished.value("SELECT count(*) FROM trajectories WHERE source = 'pivotal_rollout'") > 0
+    assert finished.value(wrong) == 0
+
+
+def test_searched_trajectories_and_rollouts_are_sources_of_training_each_with_its_objective(
+    finished: Lab, tmp_path: Path
+) -> None:
+    lab = Lab(tmp_path / "home")
+    shutil.copytree(finished.home, lab.home)
+    terminal, monte_carlo = ({"kind": kind, "loss": "cross_entropy"} for kind in ("terminal", "monte_carlo"))
+    sources = {
+        "offline": {"share": 0.25},
+        "pivotal": {"share": 0.125, "objectives": [terminal, monte_carlo]},
+        "pivotal_rollouts": {"share": 0.125, "objectives": [terminal]},
+    }
+    run_id = lab.start("control", {"train.sources": sources, "train.steps": 2})
+    lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
+    with lab.store() as store:
+        rows = store.rows(
+            "SELECT source, count(*) AS n FROM (SELECT unnest(sources) AS source FROM train_batches WHERE run_id = ?) "
+            "GROUP BY source",
+            [run_id],
+        )
+        losses = store.rows(
+            "SELECT name, value FROM train_steps WHERE run_id = ? AND name LIKE 'pivotal%loss'", [run_id]
+        )
+    assert {row["source"]: row["n"] for row in rows} == {
+        "online": 16,
+        "offline": 8,
+        "pivotal": 4,
+        "pivotal_rollouts": 4,
+    }
+    assert {row["name"] for row in losses} == {"pivotal/loss", "pivotal_rollouts/loss"}
+    assert all(row["value"] > 0 for row in losses)
+
+
+def test_rollouts_of_an_earlier_search_serve_a_corpus_that_wants_them(finished: Lab, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "home")
+    shutil.copytree(finished.home, lab.home)
+    exact = {"corpus.near_duplicates": 1}
+    plain = lab.run(lab.start("plain", exact), "prepare", "q0", "corpus")["corpus"].manifest
+    run_id = lab.start("more", exact | {"corpus.sources": ["reference", "human", "prior_spo", "pivotal_rollout"]})
+    manifest = lab.run(run_id, "prepare", "q0", "corpus")["corpus"].manifest
+    new = lab.value(
+        "SELECT count(DISTINCT (problem_id, normal_hash)) FROM trajectories r WHERE source = 'pivotal_rollout' AND "
+        "reward = 0 AND NOT EXISTS (SELECT 1 FROM trajectories t WHERE t.reward = 0 AND t.problem_id = r.problem_id "
+        "AND t.normal_hash = r.normal_hash AND t.source <> 'pivotal_rollout')"
+    )
+    assert "pivotal_rollout" not in plain["per_source"]
+    assert manifest["per_source"].get("pivotal_rollout", 0) == new
+    assert sum(manifest["per_source"].values()) == sum(plain["per_source"].values()) + new

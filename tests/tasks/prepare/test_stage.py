@@ -1,0 +1,101 @@
+"""Bad input is refused with a message that names it, and leaves the warehouse as it was."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.engines import MissingModel
+from tasks.prepare.stage import NoUsableProblems
+from tasks.problems.problem import ProblemError
+from tests.tasks.conftest import Lab
+
+
+def problem(number: int, **changes: Any) -> dict[str, Any]:
+    subject = ["frog", "harbour", "violin", "glacier", "teapot", "lantern", "walnut", "comet"][number % 8]
+    return {
+        "problem_id": f"{subject}-{number}",
+        "statement": f"Read an integer. Print it plus {number}. This is about a {subject}.",
+        "public_tests": [{"input": "1\n", "output": f"{1 + number}\n"}],
+        "input_tests": ["5\n", "70\n"],
+        "output_tests": [f"{5 + number}\n", f"{70 + number}\n"],
+        "solutions": [{"code": f"print(int(input()) + {number})", "language": "python3", "correct": True}],
+    } | changes
+
+
+def write(path: Path, records: list[Any]) -> Path:
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def prepare(lab: Lab, path: Path, **overrides: Any) -> dict[str, Any]:
+    problems = {"source": "jsonl", "path": str(path), "train": 4, "evaluation": 2, "max_prompt_tokens": 512}
+    run_id = lab.start(str(path) + str(overrides), {"problems": problems, **overrides})
+    return lab.run(run_id, "prepare")["prepare"].manifest
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ("{not json", "bad.jsonl:3"),
+        (problem(3, output_tests=["1\n"]), "output_tests"),
+        ({"statement": "no id"}, "problem_id"),
+        (problem(1), "occurs before"),
+    ],
+)
+def test_a_malformed_file_is_refused_by_line_and_field(
+    with_models: Lab, tmp_path: Path, broken: Any, words: str
+) -> None:
+    path = write(tmp_path / "bad.jsonl", [problem(1), problem(2), broken])
+    with pytest.raises(ProblemError, match=words) as refused:
+        prepare(with_models, path)
+    assert "bad.jsonl:3" in str(refused.value)
+    assert with_models.value("SELECT count(*) FROM problems") == 0
+    assert with_models.value("SELECT count(*) FROM run_events WHERE kind = 'failed'") == 1
+
+
+def test_a_missing_file_is_named(with_models: Lab, tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match=r"nowhere\.jsonl"):
+        prepare(with_models, tmp_path / "nowhere.jsonl")
+
+
+def test_a_missing_model_is_named(with_models: Lab, tmp_path: Path) -> None:
+    path = write(tmp_path / "fine.jsonl", [problem(n) for n in range(8)])
+    with pytest.raises(MissingModel, match="no-such-model"):
+        prepare(with_models, path, reference={"model": str(tmp_path / "no-such-model")})
+    assert with_models.value("SELECT count(*) FROM policies") == 0
+
+
+def test_too_long_prompts_make_room_for_shorter_ones(with_models: Lab, tmp_path: Path) -> None:
+    records = [problem(n) for n in range(24)]
+    for record in records[::2]:
+        record["statement"] += " and so on" * 2000
+    path = tmp_path / "mixed.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, records)).encode()))
+    manifest = prepare(with_models, path, problems={"source": "jsonl", "path": str(path), "train": 2, "evaluation": 2})
+    assert manifest["left_out"]["prompt longer than 512 tokens"] >= 1
+    assert with_models.value("SELECT count(*) FROM prompts") == 4
+
+
+def test_no_problem_left_says_why(with_models: Lab, tmp_path: Path) -> None:
+    path = write(tmp_path / "long.jsonl", [problem(n, statement="word " * 4000) for n in range(6)])
+    with pytest.raises(NoUsableProblems, match="prompt longer than 512 tokens"):
+        prepare(with_models, path)
+
+
+def test_a_training_problem_in_the_evaluation_set_is_taken_out_and_listed(with_models: Lab, tmp_path: Path) -> None:
+    texts = [
+        " ".join(f"{'abcdefgh'[pair]}{chr(97 + n // 8)}{chr(97 + n % 8)}q" for n in range(60)) for pair in range(8)
+    ]
+    records = [problem(n, statement=f"{texts[n // 2]} number {n}") for n in range(16)]
+    path = write(tmp_path / "twins.jsonl", records)
+    problems = {"source": "jsonl", "path": str(path), "train": 8, "evaluation": 8}
+    manifest = prepare(with_models, path, problems=problems)
+    removed = {pair["train_id"] for pair in manifest["overlaps"]}
+    assert len(removed) == manifest["left_out"]["training problem that is an evaluation problem"] > 0
+    assert all(pair["reason"] for pair in manifest["overlaps"])

@@ -1,0 +1,117 @@
+"""The report of a real run: complete, clean in a real browser; runs side by side and compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli.main import app
+from tasks.report import run_history
+from tasks.report import stage as report
+from tasks.report.comparison import NothingToCompare, compare
+from tasks.run.runs import UnknownRun
+from tests.tasks.conftest import Lab
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHARTS = {
+    *("learning_curve", "learning_by_cost", "diversity", "training", "source_mix", "reward_by_temperature"),
+    *("q0_histogram", "soft_values", "source_flow", "stage_time"),
+}
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+def test_the_report_opens_in_a_real_browser_with_every_figure_and_no_console_message(
+    finished: Lab, tmp_path: Path
+) -> None:
+    page = finished.home / "runs" / "micro-1" / "report" / "report.html"
+    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync "
+    flags += f"--disable-component-update --enable-logging=stderr --user-data-dir={tmp_path / 'profile'}"
+    command = [str(BROWSER), *flags.split(), "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "CONSOLE" not in done.stderr
+    assert set(re.findall(r"<figure id=\"chart-([a-z_0-9]+)\"><svg", done.stdout)) == CHARTS
+    assert {path.stem for path in page.parent.glob("*.png")} == CHARTS
+    assert page.stat().st_size < 2_000_000
+    named = json.loads(finished.value("SELECT manifest_json FROM stages WHERE stage = 'report'"))
+    assert {path.stem: str(path) for path in page.parent.glob("*.png")}.items() <= named.items()
+
+
+def test_the_history_counts_what_the_warehouse_holds(finished: Lab) -> None:
+    with finished.store() as store:
+        history = run_history.read(store, finished.home, "micro-1")
+    assert [point.step for point in history.points] == [0, 2, 4]
+    assert [point.trajectories for point in history.points] == [0, 2 * 16, 4 * 16]
+    assert 0 < history.points[1].seconds < history.points[2].seconds
+    assert all(point.entropy is not None and point.entropy > 0 for point in history.points)
+    cost = {row["stage"]: row for row in history.stages}
+    assert list(cost) == ["prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report"][: len(cost)]
+    assert cost["q0"]["responses"] == 6 * 24
+    assert cost["evaluate"]["responses"] == 3 * 4 * 10
+    assert cost["train"]["tokens"] == finished.value(
+        "SELECT sum(len(token_ids)) FROM trajectories WHERE source = 'online'"
+    )
+    judged = sum(row["programs"] or 0 for row in history.stages)
+    assert judged == finished.value("SELECT count(*) FROM verdicts")
+    new = finished.value(
+        "SELECT count(*) FROM (SELECT DISTINCT problem_id, normal_hash FROM trajectories WHERE source = 'online' AND "
+        "reward = 0) o ANTI JOIN (SELECT * FROM trajectories WHERE source IN ('reference', 'pivotal_rollout')) r "
+        "USING (problem_id, normal_hash)"
+    )
+    assert sum(row["new"] for row in history.discovered) == new
+
+
+def test_runs_side_by_side_are_one_page(finished: Lab, tmp_path: Path) -> None:
+    with finished.store() as store:
+        histories = [run_history.read(store, finished.home, "micro-1")] * 2
+        page, *pictures = report.write(histories, store.location, tmp_path)
+    assert "Runs micro-1, micro-1" in page.read_text(encoding="utf-8")
+    assert "side_by_side.png" in [path.name for path in pictures]
+
+
+def test_policies_are_compared_problem_by_problem(finished: Lab) -> None:
+    with finished.store() as store:
+        result = compare(store, finished.home, "micro-1@0", "micro-1")
+        same = compare(store, finished.home, "micro-1", "micro-1@4")
+    assert [row.k for row in result.rows] == [1, 10]
+    for row in result.rows:
+        assert row.difference.difference == pytest.approx(row.second - row.first)
+        assert row.difference.better + row.difference.worse + row.difference.equal == 4
+    assert [row.difference.equal for row in same.rows] == [4, 4]
+    assert "4 problems" in result.notes[0]
+
+
+def test_what_cannot_be_compared_says_why(finished: Lab) -> None:
+    with finished.store() as store:
+        with pytest.raises(NothingToCompare, match="it has 0, 2, 4"):
+            compare(store, finished.home, "micro-1@3", "micro-1")
+        with pytest.raises(UnknownRun, match="micro-1"):
+            compare(store, finished.home, "micro-1", "no-such-run")
+
+
+def test_the_commands_write_the_pages_and_print_the_table(
+    finished: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(finished.home))
+    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
+    commands = {
+        "report": ["report", "micro-1", "--out", str(tmp_path / "report")],
+        "compare": ["compare", "micro-1@0", "micro-1"],
+        "list": ["show"],
+    }
+    printed = {name: CliRunner().invoke(app, words) for name, words in commands.items()}
+    assert [(name, result.exit_code) for name, result in printed.items() if result.exit_code] == []
+    assert (tmp_path / "report" / "report.html").is_file()
+    assert "8 figures beside it" in printed["report"].output
+    assert len(re.findall(r"^pass@(?:1|10) ", printed["compare"].output, flags=re.MULTILINE)) == 2
+    trajectory = printed["list"].output.splitlines()[1].split()[0]
+    page = tmp_path / "one.html"
+    shown = CliRunner().invoke(app, ["show", trajectory, "--no-values", "--out", str(page)])
+    assert shown.exit_code == 0
+    assert 'class="program"' in page.read_text(encoding="utf-8")

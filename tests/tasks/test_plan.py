@@ -1,0 +1,113 @@
+"""Which stages stand, and what a run would do: answered from the warehouse, without changing it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.settings import STAGES
+from tasks import config
+from tasks import plan as planning
+from tasks.run import runs
+from tests.tasks.conftest import MICRO, Lab
+
+ADDED = "SELECT count(*) FROM trajectories"
+
+
+def states(lab: Lab, run_id: str) -> dict[str, str]:
+    with lab.store() as store:
+        return {standing.stage: standing.state for standing in planning.standings(store, run_id, lab.home)}
+
+
+def plan(lab: Lab, overrides: dict[str, Any] | None = None, *, run_id: str = "") -> dict[str, planning.Work]:
+    with lab.store() as store:
+        configuration = runs.load_config(store, run_id) if run_id else config.load(MICRO, overrides, folder=Path())
+        return {work.stage: work for work in planning.plan(store, configuration, lab.home, run_id=run_id)}
+
+
+def test_every_stage_of_a_finished_run_is_fresh(finished: Lab) -> None:
+    assert states(finished, "micro-1") == dict.fromkeys(STAGES, "fresh")
+
+
+def test_a_run_whose_checkpoint_is_gone_is_stale_from_training_on(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    run_id = lab.start("short", {"train.steps": 2})
+    results = lab.run(run_id, *STAGES[: STAGES.index("train") + 1])
+    assert states(lab, run_id)["train"] == "fresh"
+    for kept in results["train"].manifest["policies"]:
+        assert Path(kept["path"]).is_relative_to(lab.home)
+        shutil.rmtree(kept["path"])
+    assert states(lab, run_id)["train"] == "stale"
+    assert states(lab, run_id)["pivotal"] == "fresh"
+
+
+def test_online_trajectories_of_another_run_make_the_corpus_and_what_follows_stale(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    row = lab.value("SELECT t FROM trajectories t WHERE source = 'online' LIMIT 1")
+    keep = {name: row[name] for name in ("problem_id", "prompt_id", "source", "token_ids", "reward", "normal_hash")}
+    with lab.store() as store:
+        store.append("other", {"trajectories": [keep | {"trajectory_id": "another"}]}, run_id="other-1")
+    found = states(lab, "micro-1")
+    assert found["q0"] == "fresh"
+    assert found["corpus"] == "stale"
+
+
+def test_a_failed_stage_says_why_and_later_ones_wait(with_models: Lab) -> None:
+    run_id = with_models.start("failing")
+    with with_models.store() as store:
+        runs.note(store, run_id, stage="prepare", kind="failed", message="OSError: the disk went away")
+        found = {standing.stage: standing for standing in planning.standings(store, run_id, with_models.home)}
+    assert found["prepare"].state == "failed"
+    assert found["prepare"].note == "OSError: the disk went away"
+    assert {standing.state for name, standing in found.items() if name != "prepare"} == {"waiting"}
+
+
+def test_an_unknown_run_is_refused_with_the_nearest_name(finished: Lab) -> None:
+    with finished.store() as store, pytest.raises(runs.UnknownRun, match="did you mean 'micro-1'"):
+        planning.standings(store, "mirco-1", finished.home)
+
+
+def test_the_plan_of_a_finished_run_has_nothing_to_do_and_changes_nothing(finished: Lab) -> None:
+    before = finished.value(ADDED)
+    work = plan(finished, run_id="micro-1")
+    assert all(item.done and item.seconds == 0 for item in work.values())
+    assert finished.value(ADDED) == before
+
+
+def test_a_plan_counts_only_the_missing_samples_and_times_them_by_what_was_measured(finished: Lab) -> None:
+    work = plan(finished, {"q0.samples": 34, "seed": 5})
+    assert work["prepare"].done
+    assert work["q0"].amount == planning.Amount(6 * 10, "samples", f"{6 * 24} known")
+    cost = finished.value("SELECT seconds / \"rows\" FROM stages WHERE stage = 'q0'")
+    assert work["q0"].seconds == pytest.approx(60 * cost)
+    assert "each, as in 1 earlier" in work["q0"].basis
+    assert work["report"].seconds == pytest.approx(finished.value("SELECT seconds FROM stages WHERE stage = 'report'"))
+
+
+def test_what_another_policy_cost_is_no_prediction(finished: Lab) -> None:
+    work = plan(finished, {"reference.model": "another"})
+    assert work["q0"].seconds is None
+    assert work["q0"].basis == "never measured here"
+
+
+def test_a_plan_counts_steps_rollouts_and_evaluations(finished: Lab) -> None:
+    work = plan(finished, {"train.steps": 5, "pivotal.trajectories": 5})
+    assert work["q0"].done
+    assert not work["pivotal"].done
+    assert 0 < work["pivotal"].amount.units <= 5 * 8 * 6
+    assert work["train"].amount == planning.Amount(5, "steps", f"{5 * 8} online trajectories")
+    assert work["evaluate"].amount.units == 4 * 4 * 10 - 4 * 10
+    assert work["evaluate"].amount.note == "4 policies, 40 samples of the reference known"
+
+
+def test_without_a_warehouse_a_plan_says_what_the_recipe_asks_for(tmp_path: Path) -> None:
+    configuration = config.load(MICRO, None, folder=Path())
+    work = {item.stage: item for item in planning.plan(None, configuration, tmp_path)}
+    assert work["q0"].amount.units == 6 * 24
+    assert work["evaluate"].amount.units == 3 * 4 * 10
+    assert all(item.seconds is None and not item.done for item in work.values())
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,277 @@
+"""A rollout worker in this process, with a real warehouse, engine and sandbox."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sandbox import Judge, SandboxUnavailable
+from sandbox.worker import Worker as SandboxWorker
+from tasks.engines import open_engine
+from tasks.engines.checkpoint import load_tokenizer, policy_id
+from tasks.engines.protocol import EngineDrift
+from tasks.sampling.sampler import KnownVerdicts, Sampler
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import Policy, load_policy
+from tasks.train.rollout_worker.backpressure import Pace
+from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
+from tasks.train.rollout_worker.worker import Worker, batch_id
+from tasks.train.shared import published_weights
+from tasks.train.shared.errors import JudgingImpossible
+from tasks.train.shared.job import TrainJob
+from tasks.train.shared.stop import Stop
+from tests.tasks.train.conftest import RUN, config, examples, fill, make_job, save_reference, tiny_model
+from warehouse import Warehouse
+
+ONLINE = {"online": {"share": 1.0}}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    return save_reference(tmp_path_factory.mktemp("reference"))
+
+
+@pytest.fixture(scope="module")
+def stocked(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Path:
+    folder = tmp_path_factory.mktemp("stocked")
+    fill(folder / "warehouse", reference, online=0)
+    return folder
+
+
+@pytest.fixture
+def job(stocked: Path, reference: Path, tmp_path: Path) -> TrainJob:
+    """Optimizer batches of 8 online trajectories, rollout batches of 8, at most two batches ahead."""
+    return job_in(stocked, reference, tmp_path)
+
+
+def job_in(stocked: Path, reference: Path, folder: Path, **train: Any) -> TrainJob:
+    shutil.copytree(stocked / "warehouse", folder / "warehouse")
+    return make_job(folder, reference, config(**{"sources": ONLINE, "steps": 100} | train))
+
+
+@contextmanager
+def working(job: TrainJob, judge: Judge, index: int = 0) -> Iterator[Worker]:
+    """A worker of the job that stops where it would wait."""
+    engine = open_engine(job.config.engine, job.reference, dtype="float32")
+    with Warehouse.open(job.warehouse) as store:
+        sampler = Sampler(
+            engine,
+            load_tokenizer(job.reference),
+            judge,
+            behaviour=job.train.behaviour,
+            max_response_tokens=job.config.engine.max_response_tokens,
+            known=KnownVerdicts(store),
+        )
+        prompts = PromptSchedule.read(store, job)
+        worker = Worker(job, index, store, prompts, sampler, judge, lambda _: None, Stop())
+        worker.stop = lambda: not Pace.read(store, job).has_room(job)  # type: ignore[assignment]
+        yield worker
+    engine.close()
+
+
+def publish(
+    job: TrainJob, step: int, seed: int, canaries: list[published_weights.Canary] | None = None
+) -> published_weights.Published:
+    model = tiny_model(seed)
+    return published_weights.publish(
+        job.weights, step, model, model.state_dict(), like=job.reference, canaries=canaries or []
+    )
+
+
+def trained(job: TrainJob, step: int) -> None:
+    """Record that the trainer has used the oldest waiting batch."""
+    with Warehouse.open(job.warehouse) as store:
+        rows = store.rows("SELECT trajectory_id FROM trajectories WHERE run_id = ? ORDER BY batch_id", [RUN])
+        ids = [row["trajectory_id"] for row in rows][8 * (step - 1) : 8 * step]
+        row = {"step": step, "trajectory_ids": ids, "sources": ["online"] * 8}
+        store.append(f"train/{step}", {"train_batches": [row]}, run_id=RUN)
+
+
+def rows(job: TrainJob) -> list[dict[str, Any]]:
+    with Warehouse.open(job.warehouse) as store:
+        return store.rows("SELECT * FROM trajectories WHERE run_id = ? ORDER BY batch_id, trajectory_id", [RUN])
+
+
+def test_a_worker_stops_two_batches_ahead_and_goes_on_when_one_is_trained(job: TrainJob, judge: Judge) -> None:
+    publish(job, 0, 0)
+    with working(job, judge) as worker:
+        worker.run()
+        first = rows(job)
+        assert len(first) == 16
+        worker.run()
+        assert len(rows(job)) == 16
+        trained(job, 1)
+        worker.run()
+    after = rows(job)
+    assert [row["trajectory_id"] for row in after[:16]] == [row["trajectory_id"] for row in first]
+    assert len({row["trajectory_id"] for row in after}) == len(after) == 24
+
+
+def test_a_batch_lost_before_it_was_appended_is_drawn_again_exactly(job: TrainJob, judge: Judge) -> None:
+    publish(job, 0, 0)
+    with working(job, judge) as worker:
+        lost = {item.row["trajectory_id"] for item in worker.sample(0)}
+    with working(job, judge) as again:
+        assert again.next_sequence() == 0
+        again.append(0)
+        assert {row["trajectory_id"] for row in rows(job)} == lost
+        assert again.next_sequence() == 1
+        again.append(0)
+    assert len(rows(job)) == len(lost)
+
+
+def test_two_workers_draw_different_responses_under_batches_of_their_own(job: TrainJob, judge: Judge) -> None:
+    with working(job, judge, 0) as one, working(job, judge, 1) as other:
+        one.append(0)
+        other.append(0)
+    found = rows(job)
+    assert {row["batch_id"] for row in found} == {batch_id(RUN, 0, 0), batch_id(RUN, 1, 0)}
+    assert len({row["trajectory_id"] for row in found}) == 16
+    assert len({row["seed"] for row in found}) == 16
+
+
+def test_trajectories_name_policy_settings_and_log_probabilities(job: TrainJob, judge: Judge) -> None:
+    published = publish(job, 4, 1)
+    with working(job, judge) as worker:
+        worker.refresh()
+        worker.append(0)
+    for row in rows(job):
+        assert row["policy_start"] == row["policy_end"] == published.policy_id
+        assert (row["engine"], row["logprob_kind"], row["source"], row["worker"]) == (
+            "transformers",
+            "raw",
+            "online",
+            "0",
+        )
+        assert row["step"] == 4
+        assert 0.1 <= row["temperature"] <= 0.8
+        assert row["top_p"] == pytest.approx(0.95)
+        assert len(row["sampled_logprobs"]) == len(row["token_ids"])
+        assert row["finish_reason"] in ("stop", "length")
+        assert row["reward"] is not None
+    assert len({row["temperature"] for row in rows(job)}) == 8
+
+
+def test_the_newest_weights_are_taken_between_batches_or_the_reference_kept_as_the_recipe_says(
+    stocked: Path, reference: Path, tmp_path: Path, judge: Judge
+) -> None:
+    for which in ("latest", "reference"):
+        (tmp_path / which).mkdir()
+        behaviour = {"weights": which, "temperature": (1, 1), "top_p": 1}
+        job = job_in(stocked, reference, tmp_path / which, behaviour=behaviour)
+        published = publish(job, 2, 1)
+        with working(job, judge) as worker:
+            worker.run()
+        expected = published.policy_id if which == "latest" else policy_id(reference)
+        assert {row["policy_start"] for row in rows(job)} == {expected}
+        assert {row["temperature"] for row in rows(job)} == {1.0}
+
+
+def scored(policy: Policy, count: int = 4) -> list[published_weights.Canary]:
+    """Canaries by the pass that training takes."""
+    few = examples(count)
+    with torch.no_grad():
+        pieces = policy(lay_out(few))[0].split([len(example.response_ids) for example in few])
+    return [
+        published_weights.Canary(e.prompt_ids, e.response_ids, tuple(p.tolist()))
+        for e, p in zip(few, pieces, strict=True)
+    ]
+
+
+def test_the_distance_between_engine_and_trainer_is_measured_after_each_refresh(job: TrainJob, judge: Judge) -> None:
+    with working(job, judge) as worker:
+        for step, seed in ((2, 1), (4, 2)):
+            published = publish(job, step, seed)
+            policy = load_policy(published.folder, job.train, "float32", trained=False)
+            publish(job, step + 1, seed, scored(policy))
+            worker.refresh()
+            worker.append(step)
+    with Warehouse.open(job.warehouse) as store:
+        found = store.rows("SELECT step, value FROM train_steps WHERE name = 'worker-0/drift' ORDER BY step")
+    assert [row["step"] for row in found] == [3, 5]
+    assert all(0 < row["value"] < 1e-4 for row in found)
+
+
+def test_weights_that_are_not_what_the_trainer_holds_are_an_error(job: TrainJob, judge: Judge) -> None:
+    right = publish(job, 1, 1)
+    canaries = scored(load_policy(right.folder, job.train, "float32", trained=False))
+    model = tiny_model(1)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    state["model.layers.1.mlp.down_proj.weight"] *= 1.05
+    published_weights.publish(job.weights, 2, model, state, like=job.reference, canaries=canaries)
+    with working(job, judge) as worker:
+        with pytest.raises(EngineDrift, match=r"off by .* nats on the canary"):
+            worker.run()
+    assert rows(job) == []
+
+
+def test_sampled_log_probabilities_are_the_trainers_within_a_ten_thousandth(job: TrainJob, judge: Judge) -> None:
+    published = publish(job, 1, 3)
+    policy = load_policy(published.folder, job.train, "float32", trained=False)
+    with working(job, judge) as worker:
+        worker.refresh()
+        for sequence in range(4):
+            worker.append(sequence)
+        prompts = {prompt.prompt_id: prompt.token_ids for prompt in worker.prompts.prompts}
+    worst = 0.0
+    for row in rows(job):
+        example = replace(examples(1)[0], prompt_ids=prompts[row["prompt_id"]], response_ids=tuple(row["token_ids"]))
+        with torch.no_grad():
+            expected = policy(lay_out([example]))[0]
+        worst = max(worst, float((expected - torch.tensor(row["sampled_logprobs"])).abs().max()))
+    assert worst < 1e-4
+
+
+def test_every_batch_says_where_its_time_went(job: TrainJob, judge: Judge) -> None:
+    publish(job, 0, 0)
+    with working(job, judge) as worker:
+        worker.run()
+    with Warehouse.open(job.warehouse) as store:
+        events = store.rows("SELECT message, payload_json FROM run_events WHERE kind = 'rollout' ORDER BY message")
+    assert [row["message"].split(":")[0] for row in events] == ["worker 0, batch 0", "worker 0, batch 1"]
+    figures = json.loads(events[0]["payload_json"])
+    assert set(figures["seconds"]) == {"wait", "refresh", "sample", "judge"}
+    assert figures["seconds"]["sample"] > 0
+    assert figures["responses"] == 8
+
+
+def test_a_worker_whose_sandbox_is_down_says_so_takes_no_more_prompts_and_writes_no_reward(
+    job: TrainJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(job, 0, 0)
+    with Judge("embedded", workers=1) as judge, working(job, judge) as worker:
+        for runner in judge._workers:
+            runner.close()
+
+        def refuse(_: SandboxWorker) -> None:
+            raise SandboxUnavailable("no walls can be had any more")
+
+        monkeypatch.setattr(SandboxWorker, "start", refuse)
+        with pytest.raises(JudgingImpossible, match="no walls can be had any more"):
+            worker.run()
+    found = rows(job)
+    unjudged = {row["batch_id"] for row in found if row["verdict"] == "infra"}
+    assert unjudged == {found[-1]["batch_id"]}
+    assert all((row["verdict"], row["reward"]) in (("infra", None), ("cut_off", -1.0)) for row in found)
+
+
+def test_a_program_whose_own_tests_are_broken_does_not_stop_the_worker(
+    job: TrainJob, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(job, 0, 0)
+    with working(job, judge) as worker:
+        judged = worker.sample(0)
+        for item in judged:
+            item.row.update(verdict="infra", reward=None)
+        monkeypatch.setattr(Worker, "sample", lambda *_: judged)
+        worker.append(0)
+    assert [row["reward"] for row in rows(job)] == [None] * 8

@@ -1,0 +1,74 @@
+"""PPO from a recipe: trained to the end on samples of the very policy that each batch updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flows.settings import STAGES
+from tasks.run import prompt_set, runs
+from tasks.run.sampling import counts
+from tasks.run.stage import Context
+from tests.tasks.conftest import Lab, trained_with
+
+OVERRIDES: dict[str, Any] = {
+    "train": {
+        "algorithm": "ppo",
+        "steps": 3,
+        "batch_size": 8,
+        "model_update_interval": 1,
+        "max_batches_ahead": 0,
+        "sources": {"online": {"share": 1.0}, "offline": {"share": 0.0}},
+        "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
+        "ppo": {"epochs": 1, "minibatches": 1},
+    }
+}
+
+USED = """
+SELECT b.step AS step, t.policy_start AS behaviour, p.step AS sampled_at
+FROM (SELECT step, unnest(trajectory_ids) AS trajectory_id FROM train_batches WHERE run_id = ?) b
+JOIN trajectories t USING (trajectory_id) JOIN policies p
+  ON p.policy_id = t.policy_start AND (p.run_id = t.run_id OR p.kind = 'reference')
+"""
+
+
+@pytest.fixture
+def trained(copied: Callable[[], Lab]) -> tuple[Lab, str]:
+    """A home with a PPO run trained by the stages."""
+    return trained_with(copied(), OVERRIDES)
+
+
+def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[Lab, str]) -> None:
+    lab, run_id = trained
+    with lab.store() as store:
+        used = store.rows(USED, (run_id,))
+        figures = store.rows("SELECT step, name, value FROM train_steps WHERE run_id = ?", (run_id,))
+    assert len(used) == 3 * 8
+    assert all(row["sampled_at"] == row["step"] - 1 for row in used)
+    found = {(row["step"], row["name"]): row["value"] for row in figures}
+    for step in (1, 2, 3):
+        assert found[step, "clip_fraction"] == 0
+        assert found[step, "kl_behaviour"] < 1e-6
+        assert found[step, "value_loss"] > 0
+        assert {(step, "explained_variance"), (step, "entropy"), (step, "kl")} <= set(found)
+    assert abs(found[1, "kl"]) == 0
+
+
+def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained: tuple[Lab, str]) -> None:
+    lab, run_id = trained
+    assert lab.value(f"SELECT sum(n) FROM reference_counts WHERE starts_with(batch_id, 'rollout/{run_id}/')") == 8
+    assert all(result.skipped for result in lab.run(run_id, *STAGES[: STAGES.index("train") + 1]).values())
+    with lab.store() as store:
+        for asking, known in ((run_id, 6 * 24), ("later", 6 * 24 + 8)):
+            context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
+            prompts = prompt_set.load(context, "train")
+            counts = counts(replace(context, run_id=asking), prompts)
+            assert sum(n for n, _ in counts.values()) == known
+        isolated = context.config.model_copy(
+            update={"q0": context.config.q0.model_copy(update={"count_rollouts": False})}
+        )
+        counts = counts(replace(context, run_id="later", config=isolated), prompts)
+        assert sum(n for n, _ in counts.values()) == 6 * 24

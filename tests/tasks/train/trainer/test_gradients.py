@@ -1,0 +1,161 @@
+"""Losses and gradients do not depend on how a batch is laid out or divided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tasks.scoring.example import Example
+from tasks.scoring.packing import Layout, lay_out, plan
+from tasks.scoring.policy import Policy, full_logprobs
+from tasks.train.trainer.spo_step import pack_loss, shares
+from tests.tasks.train.conftest import config, examples, tiny_model
+
+TRAIN = config(
+    sources={
+        "online": {"share": 0.5, "objectives": [{}, {"kind": "reverse_q", "loss": "squared"}]},
+        "offline": {"share": 0.5, "objectives": [{"kind": "advantage", "loss": "sigmoid", "weight": 0.5}]},
+    }
+).train
+BATCH = [*examples(5), *examples(4, seed=1, source="offline")]
+
+
+def gradients(
+    batch: list[Example], *, layout: Layout = "packed", tokens: int = 10_000, chunk: int = 7, world: int = 1
+) -> dict[str, torch.Tensor]:
+    """Gradients of the batch's mean loss, over packs of at most `tokens` tokens, in float64."""
+    policy = Policy(tiny_model().double(), layout=layout, chunk=chunk)
+    reference = Policy(tiny_model(1).double(), layout=layout, chunk=chunk)
+    train = TRAIN.model_copy(update={"packing": layout, "micro_batch_tokens": tokens})
+    for share in shares(batch, {}, train, world):
+        for members, weight in zip(share.packs, share.weights, strict=True):
+            pack = lay_out(members, layout)
+            with torch.no_grad():
+                ref_logp = reference(pack)[0]
+            logp, entropy = policy(pack)
+            loss_B, _ = pack_loss(pack, logp, ref_logp, entropy, train)
+            (weight * loss_B.sum() / share.sequences).backward()
+    return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
+
+
+def assert_equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> None:
+    assert left.keys() == right.keys()
+    for name, gradient in left.items():
+        assert torch.allclose(gradient, right[name], rtol=1e-9, atol=1e-12), name
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, torch.Tensor]:
+    return gradients(BATCH)
+
+
+def test_gradients_do_not_depend_on_padding(expected: dict[str, torch.Tensor]) -> None:
+    assert_equal(gradients(BATCH, layout="padded"), expected)
+
+
+@pytest.mark.parametrize("tokens", [1, 30, 50])
+def test_gradients_do_not_depend_on_the_micro_batch(expected: dict[str, torch.Tensor], tokens: int) -> None:
+    assert_equal(gradients(BATCH, tokens=tokens), expected)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_gradients_do_not_depend_on_the_logit_chunk(expected: dict[str, torch.Tensor], chunk: int) -> None:
+    assert_equal(gradients(BATCH, chunk=chunk), expected)
+
+
+@pytest.mark.parametrize("world", [2, 3, 16])
+def test_gradients_do_not_depend_on_the_division_over_processes(expected: dict[str, torch.Tensor], world: int) -> None:
+    assert_equal(gradients(BATCH, tokens=40, world=world), expected)
+
+
+def test_gradients_do_not_depend_on_the_order_of_the_batch(expected: dict[str, torch.Tensor]) -> None:
+    assert_equal(gradients(BATCH[::-1]), expected)
+
+
+def test_gradients_equal_those_of_a_left_padded_batch_with_full_logits(expected: dict[str, torch.Tensor]) -> None:
+    """The other padding side, computed without any of the trainer's layouts."""
+    model, reference = tiny_model().double(), tiny_model(1).double()
+    longest = max(e.length for e in BATCH)
+    ids, mask = (torch.zeros(len(BATCH), longest, dtype=torch.long) for _ in range(2))
+    for row, e in enumerate(BATCH):
+        ids[row, longest - e.length :] = torch.tensor((*e.prompt_ids, *e.response_ids))
+        mask[row, longest - e.length :] = 1
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+
+    def logprobs(causal_lm: Any) -> torch.Tensor:
+        logits = causal_lm(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
+        logp = logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
+        return torch.cat([logp[row, -len(e.response_ids) :] for row, e in enumerate(BATCH)])
+
+    with torch.no_grad():
+        ref_logp = logprobs(reference)
+    loss_B, _ = pack_loss(lay_out(BATCH), logprobs(model), ref_logp, torch.zeros_like(ref_logp), TRAIN)
+    (loss_B.sum() / len(BATCH)).backward()
+    found = {f"causal_lm.{name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert_equal(found, expected)
+
+
+def checkpointed(policy: Policy) -> Policy:
+    policy.causal_lm.gradient_checkpointing_enable({"use_reentrant": False})
+    policy.causal_lm.train()
+    return policy
+
+
+def response_gradients(policy: Policy) -> dict[str, torch.Tensor]:
+    policy(lay_out(BATCH))[0].sum().backward()
+    return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
+
+
+def test_gradient_checkpointing_gives_identical_gradients() -> None:
+    plain = response_gradients(Policy(tiny_model(), layout="packed", chunk=7))
+    again = response_gradients(checkpointed(Policy(tiny_model(), layout="packed", chunk=7)))
+    assert plain.keys() == again.keys()
+    assert all(torch.equal(gradient, again[name]) for name, gradient in plain.items())
+
+
+def test_bfloat16_agrees_with_float32_within_its_precision() -> None:
+    """Eight bits of mantissa: log-probabilities to a few hundredths of a nat, gradients to a few per cent."""
+    exact = Policy(tiny_model(), layout="packed", chunk=7)
+    rounded = Policy(tiny_model().bfloat16(), layout="packed", chunk=7)
+    with torch.no_grad():
+        wanted, found = exact(lay_out(BATCH))[0], rounded(lay_out(BATCH))[0]
+    assert found.dtype == torch.float32
+    assert (found - wanted).abs().max() < 0.05
+    gradients_32, gradients_16 = response_gradients(exact), response_gradients(rounded)
+    for name, gradient in gradients_32.items():
+        difference = gradients_16[name].float() - gradient
+        assert difference.norm() < 0.05 * gradient.norm(), name
+
+
+def test_logprobs_equal_a_full_forward_pass_of_each_sequence_alone() -> None:
+    for tied in (True, False):
+        policy = Policy(tiny_model(tied=tied), layout="packed", chunk=5)
+        packed = policy(lay_out(BATCH))[0]
+        alone = torch.cat([full_logprobs(policy, e.prompt_ids, e.response_ids) for e in BATCH])
+        assert torch.allclose(packed, alone, atol=2e-6)
+
+
+def test_chunked_gradients_equal_those_of_a_full_softmax() -> None:
+    from tasks.scoring.logprobs import token_logprobs
+
+    hidden = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(21, 8, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(0, 21, (13,))
+    upstream = torch.randn(13, dtype=torch.float64)
+    logp, entropy = token_logprobs(hidden, weight, targets, chunk=4)
+    found = torch.autograd.grad((logp * upstream).sum(), (hidden, weight))
+    full = (hidden @ weight.T).log_softmax(1)
+    wanted = torch.autograd.grad((full[torch.arange(13), targets] * upstream).sum(), (hidden, weight))
+    assert torch.allclose(logp, full[torch.arange(13), targets])
+    assert torch.allclose(entropy, -(full.exp() * full).sum(1))
+    assert all(torch.allclose(a, b, rtol=1e-6) for a, b in zip(found, wanted, strict=True))
+
+
+def test_every_sequence_is_planned_once_and_packs_keep_to_their_size() -> None:
+    lengths = [30, 5, 5, 20, 70, 1, 12, 12]
+    groups = plan(lengths, most_tokens=40, multiple=3)
+    assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
+    assert all(sum(lengths[i] for i in group) <= 40 or len(group) == 1 for group in groups)
+    assert len(groups) % 3 == 0

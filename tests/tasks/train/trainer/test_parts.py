@@ -1,0 +1,184 @@
+"""The trainer's parts, one at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tasks.run.epoch_order import EpochOrder
+from tasks.scoring.errors import StoredLogprobsMismatch
+from tasks.scoring.packing import lay_out
+from tasks.scoring.policy import Policy
+from tasks.scoring.reference import Reference, ReferenceStore
+from tasks.train.shared import atomic, published_weights
+from tasks.train.shared.errors import NonFinite, ReferenceDrift, ResumeImpossible
+from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer import checkpoint, guards
+from tasks.train.trainer.examples import Examples, reward_of
+from tasks.train.trainer.replay import Replay
+from tasks.train.trainer.schedule import warmup_factor
+from tasks.train.trainer.spo_step import not_finite, pack_loss
+from tasks.train.trainer.state import ReplayState
+from tests.tasks.train.conftest import PROBLEMS, config, examples, fill, make_job, tiny_model
+from warehouse import Warehouse
+
+
+def test_the_rate_rises_to_its_full_value_and_stays() -> None:
+    assert [warmup_factor(step, 4) for step in range(6)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+    assert warmup_factor(0, 0) == 1.0
+
+
+def test_an_order_gives_every_id_once_per_epoch_and_continues_where_it_was() -> None:
+    ids = [f"t{i}" for i in range(7)]
+    order = EpochOrder(ids, seed=1, source="offline")
+    taken = order.take(10)
+    assert sorted(taken[:7]) == ids
+    again = EpochOrder(ids[::-1], seed=1, source="offline", epoch=order.epoch, used=order.used)
+    assert again.take(9) == order.take(9)
+
+
+def test_replay_continues_from_its_state(tmp_path: Path, reference: Path) -> None:
+    fill(tmp_path / "warehouse", reference, online=24)
+    job = make_job(tmp_path, reference, config())
+    with Warehouse.open(job.warehouse) as warehouse:
+        source = Examples(warehouse, job, prompt_values(warehouse, job))
+        replay = Replay(source, ReplayState(), after=0)
+        replay.next(1)
+        state = replay.state()
+        rest = [[e.trajectory_id for e in replay.next(step)] for step in (2, 3, 4)]
+        continued = Replay(source, state, after=1)
+        assert [[e.trajectory_id for e in continued.next(step)] for step in (2, 3, 4)] == rest
+
+
+def test_a_run_killed_again_while_it_repeats_recorded_steps_still_finds_their_trajectories(
+    tmp_path: Path, reference: Path
+) -> None:
+    fill(tmp_path / "warehouse", reference, online=24)
+    job = make_job(tmp_path, reference, config())
+    with Warehouse.open(job.warehouse) as warehouse:
+        source = Examples(warehouse, job, prompt_values(warehouse, job))
+        replay = Replay(source, ReplayState(), after=0)
+        recorded = {step: [(e.trajectory_id, e.source) for e in replay.next(step)] for step in (1, 2, 3)}
+        for step, batch in recorded.items():
+            ids, sources = zip(*batch, strict=True)
+            row = {"step": step, "trajectory_ids": list(ids), "sources": list(sources)}
+            warehouse.append(f"train/{job.run_id}/{step:08d}", {"train_batches": [row]}, run_id=job.run_id)
+        first = Replay(source, ReplayState(), after=0)
+        first.next(1)
+        second = Replay(source, first.state(), after=1)
+        assert [[e.trajectory_id for e in second.next(step)] for step in (2, 3)] == [
+            [identity for identity, _ in recorded[step]] for step in (2, 3)
+        ]
+
+
+def test_prompts_without_a_success_are_dropped_or_kept_as_the_recipe_says(tmp_path: Path, reference: Path) -> None:
+    fill(tmp_path / "warehouse", reference, online=0)
+    run = config()
+    with Warehouse.open(tmp_path / "warehouse") as warehouse:
+        job = make_job(tmp_path, reference, run)
+        values = prompt_values(warehouse, job)
+        assert len(values) == PROBLEMS
+        x = 0.05 + 0.95 * math.exp(-1 / job.train.beta)
+        assert values["p0"] == pytest.approx(math.log(x))
+
+
+def test_a_policy_that_differs_from_the_reference_is_refused_before_the_first_step() -> None:
+    same, other = (Policy(tiny_model(seed), layout="packed", chunk=64) for seed in (0, 1))
+    guards.check_start(same, Reference(same), examples(4))
+    with pytest.raises(ReferenceDrift, match="before the first step"):
+        guards.check_start(same, Reference(other), examples(4))
+
+
+def test_stored_reference_logprobs_that_no_longer_come_out_are_an_error() -> None:
+    reference = Reference(Policy(tiny_model(), layout="packed", chunk=64))
+    batch = examples(3)
+    _, stored = reference.logprobs(lay_out(batch), {})
+    assert guards.check_stored(reference, batch, stored, 1e-4) < 1e-5
+    stored[batch[0].trajectory_id][0] += 0.1
+    with pytest.raises(ReferenceDrift, match="quarantine"):
+        guards.check_stored(reference, batch, stored, 1e-3)
+
+
+def test_stored_reference_logprobs_of_another_length_are_an_error(tmp_path: Path, reference: Path) -> None:
+    fill(tmp_path / "warehouse", reference, online=0)
+    with Warehouse.open(tmp_path / "warehouse") as warehouse:
+        store = ReferenceStore(warehouse, "f")
+        example = examples(1)[0]
+        store.add({example.trajectory_id: [0.0] * (len(example.response_ids) + 1)})
+        with pytest.raises(StoredLogprobsMismatch, match="response tokens"):
+            store.lookup([example])
+
+
+def test_a_loss_that_is_not_finite_names_its_trajectory() -> None:
+    policy = Policy(tiny_model(), layout="packed", chunk=64)
+    bad = replace(examples(2)[1], y0=math.nan)
+    pack = lay_out([examples(2)[0], bad])
+    logp, entropy = policy(pack)
+    _, records = pack_loss(pack, logp, logp.detach(), entropy, config().train)
+    error = not_finite((record.trajectory_id, record.loss) for record in records)
+    assert isinstance(error, NonFinite)
+    assert error.trajectory_ids == (bad.trajectory_id,)
+    assert not_finite([("t", 1.0)]) is None
+
+
+def test_sources_with_a_single_class_of_rewards_are_warned_of() -> None:
+    assert guards.single_class_sources({"offline/pass_fraction": 1.0})
+    assert not guards.single_class_sources({"offline/pass_fraction": 1.0, "online/pass_fraction": 0.3})
+
+
+def test_fractional_rewards_are_shares_of_tests_minus_one() -> None:
+    row = {"reward": -1.0, "verdict": "wrong_answer", "tests_passed": 3, "tests_total": 4}
+    assert reward_of(row, fractional=True) == -0.25
+    assert reward_of(row, fractional=False) == -1.0
+    assert reward_of(row | {"verdict": "cut_off"}, fractional=True) == -1.0
+
+
+def test_published_weights_load_as_an_ordinary_checkpoint_and_old_ones_are_pruned(
+    tmp_path: Path, reference: Path
+) -> None:
+    from tasks.engines.checkpoint import load_weights, tokenizer_hash
+
+    model = tiny_model(5)
+    for step in range(0, 12, 2):
+        published_weights.publish(tmp_path, step, model, model.state_dict(), like=reference)
+    newest = published_weights.latest(tmp_path)
+    assert newest is not None
+    assert newest.step == 10
+    loaded = load_weights(newest.folder, "float32")
+    assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in model.state_dict().items())
+    assert tokenizer_hash(newest.folder) == tokenizer_hash(reference)
+    published_weights.prune(tmp_path, {4})
+    assert [f.name[-2:] for f in atomic.complete_folders(tmp_path, "step-")] == ["04", "06", "08", "10"]
+
+
+def test_a_folder_appears_complete_or_not_at_all(tmp_path: Path) -> None:
+    (atomic.start_folder(tmp_path / "step-1") / "a").write_text("x")
+    assert atomic.complete_folders(tmp_path, "step-") == []
+    building = atomic.start_folder(tmp_path / "step-2")
+    assert [path.name for path in tmp_path.iterdir()] == [building.name]
+    atomic.finish_folder(building, tmp_path / "step-2")
+    assert [path.name for path in tmp_path.iterdir()] == ["step-2"]
+
+
+def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, reference: Path) -> None:
+    job = make_job(tmp_path, reference, config())
+    folder = job.checkpoints / "step-00000002"
+    folder.mkdir(parents=True)
+    (folder / checkpoint.STATE).write_text('{"step": 2, "replay": {}}', encoding="utf-8")
+    with pytest.raises(ResumeImpossible, match="another version"):
+        checkpoint.newest(job)
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_refused_with_its_size(tmp_path: Path, reference: Path) -> None:
+    job = make_job(tmp_path, reference, config())
+    engine = SimpleNamespace(state_bytes=1 << 60, rank=0)
+    error = checkpoint._no_room(job, engine, 4)  # type: ignore[arg-type]
+    assert error is not None
+    assert f"{(1 << 60) >> 20} MiB" in str(error)
+    engine.state_bytes = 1
+    assert checkpoint._no_room(job, engine, 4) is None  # type: ignore[arg-type]
