@@ -23,9 +23,10 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines.randomness import derived_seed
 from tasks.problems.programs import extract_program
 from tasks.run import prompt_set, runs
+from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
-from tasks.run.stage import Context, Stage
+from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.sampler import sampling_label, tables
 
 SELECTION = (Path(__file__).parent / "selection.sql").read_text(encoding="utf-8")
@@ -57,15 +58,15 @@ WHERE engine = ? AND list_contains(?, prompt_id) AND list_contains(?, suite_hash
 
 def inputs(context: Context) -> dict[str, Any]:
     """Prompts and reference; Q0's samples; what earlier runs brought; the files' content; who computes log pi_0."""
-    manifest = context.manifest("prepare")
+    manifest = context.manifest(PrepareManifest)
     prompts = prompt_set.load(context, "train")
     sources = sorted(FROM_ELSEWHERE | (FROM_RUNS & {"online", *context.config.corpus.sources}))
     earlier = context.warehouse.rows(
         EARLIER, [sources, context.run_id, prompts.prompt_ids, prompts.suites], snapshot=context.pin
     )
     return {
-        "prompts_batch": manifest["prompts_batch"],
-        "policy_id": manifest["policy_id"],
+        "prompts_batch": manifest.prompts_batch,
+        "policy_id": manifest.policy_id,
         "q0_samples": context.config.q0.samples,
         "max_response_tokens": context.config.engine.max_response_tokens,
         "earlier": [earlier[0]["n"], earlier[0]["content"]],
@@ -74,7 +75,7 @@ def inputs(context: Context) -> dict[str, Any]:
     }
 
 
-def body(context: Context) -> dict[str, Any]:
+def body(context: Context) -> CorpusManifest:
     """Collect what is missing, select, and compute log pi_0 of what training will draw."""
     prompts = prompt_set.load(context, "train")
     added, left_out = collect(context, prompts)
@@ -86,17 +87,28 @@ def body(context: Context) -> dict[str, Any]:
     per_source = Counter(row["source"] for row in members)
     covered = len({row["problem_id"] for row in members})
     mix = ", ".join(f"{count} {source}" for source, count in sorted(per_source.items()))
-    return {
-        "rows": sum(added.values()) + len(members),
-        "corpus_id": corpus_id,
-        "added": added,
-        "per_source": dict(per_source),
-        "flow": flow,
-        "left_out": left_out,
-        "scored": scored,
-        "reused": "" if any(added.values()) else "every sample and verdict of earlier runs",
-        "summary": f"{len(members)} trajectories of {covered} problems ({mix or 'none'})",
-    }
+    return CorpusManifest(
+        rows=sum(added.values()) + len(members),
+        corpus_id=corpus_id,
+        added=added,
+        per_source=dict(per_source),
+        flow=flow,
+        left_out=left_out,
+        scored=scored,
+        reused="" if any(added.values()) else "every sample and verdict of earlier runs",
+        summary=f"{len(members)} trajectories of {covered} problems ({mix or 'none'})",
+    )
+
+
+def amount(outlook: Outlook) -> Amount:
+    """The samples of pi_0 that the corpus lacks; what comes from elsewhere is known when it is read."""
+    config, context = outlook.config, outlook.context
+    each = config.corpus.reference_samples if "reference" in config.corpus.sources else 0
+    if context is None:
+        return Amount(config.problems.train * each, "samples", "and the known programs")
+    prompts = prompt_set.load(context, "train")
+    drawn = sum(drawn_for_corpus(context, prompts).values())
+    return Amount(max(0, each * len(prompts.prompts) - drawn), "samples", f"{drawn} known, and the known programs")
 
 
 def collect(context: Context, prompts: PromptSet) -> tuple[dict[str, int], dict[str, int]]:
@@ -126,13 +138,26 @@ def collect(context: Context, prompts: PromptSet) -> tuple[dict[str, int], dict[
     return added, dict(left_out)
 
 
+def drawn_for_corpus(context: Context, prompts: PromptSet) -> Counter[str]:
+    """Samples of pi_0 that were drawn for the corpus so far, by problem; they were judged by the present tests."""
+    rows = context.warehouse.rows(DRAWN, [_prefix(context, prompts), prompts.prompt_ids, prompts.suites])
+    return Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
+
+
+def _label(context: Context) -> str:
+    return sampling_label(context.config.corpus.behaviour, context.config.engine.max_response_tokens)
+
+
+def _prefix(context: Context, prompts: PromptSet) -> str:
+    """Prefix of the batches of pi_0's samples for the corpus."""
+    return f"corpus/reference/{prompts.policy_id}/{_label(context)}/"
+
+
 def sample_reference(context: Context, prompts: PromptSet) -> int:
     """Samples of pi_0 at the corpus's behaviour, topped up to `reference_samples`; their number."""
     config = context.config.corpus
-    label = sampling_label(config.behaviour, context.config.engine.max_response_tokens)
-    prefix = f"corpus/reference/{prompts.policy_id}/{label}/"
-    rows = context.warehouse.rows(DRAWN, [prefix, prompts.prompt_ids, prompts.suites])
-    drawn = Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
+    label, prefix = _label(context), _prefix(context, prompts)
+    drawn = drawn_for_corpus(context, prompts)
     missing = {p: config.reference_samples - drawn[p] for p in prompts.prompts if drawn[p] < config.reference_samples}
     total, done = sum(missing.values()), 0
     if missing:
@@ -281,4 +306,6 @@ def _progress(context: Context, start: int, total: int, unit: str, note: str) ->
     return lambda done, _: context.progress(start + done, total, unit, note)
 
 
-STAGE = Stage(name="corpus", version=2, sections=("corpus", "sandbox"), inputs=inputs, body=body)
+STAGE = Stage(
+    manifest=CorpusManifest, amount=amount, version=2, sections=("corpus", "sandbox"), inputs=inputs, body=body
+)

@@ -12,6 +12,7 @@ from tasks.estimators import Counts
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import Scores
 from tasks.run import prompt_set, runs
+from tasks.run.manifests import KeptPolicy, PrepareManifest, TrainManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import counts
 from tasks.run.stage import Context, finished
@@ -168,11 +169,11 @@ def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
     """What is known of `run_id` now. Raises UnknownRun."""
     config = runs.load_config(store, run_id)
     context = Context(run_id, config, store, home)
-    prepared = finished(store, "prepare", run_id=run_id)
+    prepared = finished(store, PrepareManifest, run_id=run_id)
     if prepared is None:
         return RunHistory(run_id, config)
     kept = _kept(context)
-    trainer = store.value(TRAINED_BY, [kept[-1]["policy_id"]]) if kept else run_id
+    trainer = store.value(TRAINED_BY, [kept[-1].policy_id]) if kept else run_id
     return RunHistory(
         run_id=run_id,
         config=config,
@@ -184,30 +185,29 @@ def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
         q0=counts(context, prompt_set.load(context, "train")),
         discovered=store.rows(DISCOVERED, [trainer]),
         fingerprints={
-            "reference policy": prepared["policy_id"],
-            "prompt template": prepared["template_id"],
-            "problems": prepared["problems_batch"],
-            **({"trained policy": kept[-1]["policy_id"]} if kept else {}),
+            "reference policy": prepared.policy_id,
+            "prompt template": prepared.template_id,
+            "problems": prepared.problems_batch,
+            **({"trained policy": kept[-1].policy_id} if kept else {}),
             "warehouse snapshot": str(store.snapshot()),
         },
     )
 
 
-def _kept(context: Context) -> list[dict[str, Any]]:
-    """policy_id and step of the run's kept weights by step; of a run that still trains, those published so far."""
-    trained = finished(context.warehouse, "train", run_id=context.run_id)
+def _kept(context: Context) -> list[KeptPolicy]:
+    """The run's kept weights by step; of a run that still trains, those published so far."""
+    trained = finished(context.warehouse, TrainManifest, run_id=context.run_id)
     if trained is not None:
-        return list(trained["policies"])
+        return list(trained.policies)
     train = context.config.train
     rows = context.warehouse.rows(PUBLISHED, [context.run_id])
-    return [row for row in rows if row["step"] == train.steps or row["step"] % train.snapshot_interval == 0]
+    published = [KeptPolicy.model_validate(row) for row in rows]
+    return [kept for kept in published if kept.step == train.steps or kept.step % train.snapshot_interval == 0]
 
 
-def _points(
-    context: Context, prepared: Mapping[str, Any], kept: Sequence[Mapping[str, Any]], trainer: str
-) -> list[Point]:
+def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPolicy], trainer: str) -> list[Point]:
     prompts = prompt_set.load(context, "evaluation")
-    steps = {prepared["policy_id"]: 0} | {str(row["policy_id"]): int(row["step"]) for row in kept}
+    steps = {prepared.policy_id: 0} | {found.policy_id: found.step for found in kept}
     scores = {policy_id: eval_samples.counts(context, prompts, policy_id) for policy_id in steps}
     most = max(context.config.evaluate.ks)
     complete = [p for p, found in scores.items() if found and all(n >= most for n, _ in found.values())]

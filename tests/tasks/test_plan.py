@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flows.settings import STAGES
 from tasks import config
 from tasks import plan as planning
 from tasks.run import runs
+from tasks.run.stage_names import STAGE_NAMES
 from tests.tasks.conftest import MICRO, Lab
 
 ADDED = "SELECT count(*) FROM trajectories"
@@ -30,17 +30,17 @@ def plan(lab: Lab, overrides: dict[str, Any] | None = None, *, run_id: str = "")
 
 
 def test_every_stage_of_a_finished_run_is_fresh(finished: Lab) -> None:
-    assert states(finished, "micro-1") == dict.fromkeys(STAGES, "fresh")
+    assert states(finished, "micro-1") == dict.fromkeys(STAGE_NAMES, "fresh")
 
 
 def test_a_run_whose_checkpoint_is_gone_is_stale_from_training_on(copied: Callable[[], Lab]) -> None:
     lab = copied()
     run_id = lab.start("short", {"train.steps": 2})
-    results = lab.run(run_id, *STAGES[: STAGES.index("train") + 1])
+    results = lab.run(run_id, *STAGE_NAMES[: STAGE_NAMES.index("train") + 1])
     assert states(lab, run_id)["train"] == "fresh"
-    for kept in results["train"].manifest["policies"]:
-        assert Path(kept["path"]).is_relative_to(lab.home)
-        shutil.rmtree(kept["path"])
+    for kept in results["train"].manifest.policies:
+        assert kept.path.is_relative_to(lab.home)
+        shutil.rmtree(kept.path)
     assert states(lab, run_id)["train"] == "stale"
     assert states(lab, run_id)["pivotal"] == "fresh"
 

@@ -78,6 +78,12 @@ def newest(job: TrainJob) -> Checkpoint | None:
     return Checkpoint(int(content["step"]), state, ReferenceSteps(**content["references"]), folders[-1])
 
 
+def newest_step(folder: Path) -> int:
+    """Step of the newest complete checkpoint in the folder of a run's checkpoints; 0 when there is none."""
+    found = atomic.complete_folders(folder, PREFIX)
+    return int(found[-1].name.removeprefix(PREFIX)) if found else 0
+
+
 def load(job: TrainJob, engine: Engine, checkpoint: Checkpoint) -> None:
     """Put the engine where it was. Raises ResumeImpossible when the job has changed in a way that forbids it."""
     import torch

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows.settings import STAGES
 from tasks.run import prompt_set, runs
 from tasks.run.sampling import counts
 from tasks.run.stage import Context
+from tasks.run.stage_names import STAGE_NAMES
 from tests.tasks.conftest import Lab, trained_with
 
 OVERRIDES: dict[str, Any] = {
@@ -60,7 +60,7 @@ def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[La
 def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained: tuple[Lab, str]) -> None:
     lab, run_id = trained
     assert lab.value(f"SELECT sum(n) FROM reference_counts WHERE starts_with(batch_id, 'rollout/{run_id}/')") == 8
-    assert all(result.skipped for result in lab.run(run_id, *STAGES[: STAGES.index("train") + 1]).values())
+    assert all(result.skipped for result in lab.run(run_id, *STAGE_NAMES[: STAGE_NAMES.index("train") + 1]).values())
     with lab.store() as store:
         for asking, known in ((run_id, 6 * 24), ("later", 6 * 24 + 8)):
             context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
