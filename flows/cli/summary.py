@@ -15,9 +15,9 @@ from tasks.run import runs
 from tasks.run.manifests import EvaluateManifest, ReportManifest
 from tasks.run.stage import finished
 from warehouse import Warehouse
+from warehouse.queries import query
 
-QUESTION = """SELECT problem_id, n, k, round(k / n, 3) AS share, round(q_value(k / n, 1 / ln(100000)), 3) AS q0
-FROM q0 ORDER BY share LIMIT 5"""
+QUESTION = query(__name__, "question")
 
 
 def show(console: Console, run_id: str | None = None) -> None:

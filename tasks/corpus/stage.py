@@ -28,9 +28,10 @@ from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.sampler import sampling_label, tables
+from warehouse.queries import query
 
-SELECTION = (Path(__file__).parent / "selection.sql").read_text(encoding="utf-8")
-OTHER_PROMPTS = (Path(__file__).parent / "retokenized.sql").read_text(encoding="utf-8")
+SELECTION = query(__name__, "selection")
+OTHER_PROMPTS = query(__name__, "retokenized")
 PYTHON = {"python", "python3", "py"}
 PROBLEMS_PER_BATCH = 16
 PROBLEMS_PER_SELECTION = 256
@@ -39,21 +40,9 @@ FROM_RUNS = {"online", "pivotal_rollout"}
 FROM_ELSEWHERE = {"prior_spo", "prior_ppo", "other_model"}
 """Sources of responses that somebody imported."""
 
-EARLIER = """
--- Which responses of other runs could join this run's corpus?
-SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
-WHERE list_contains(?, source) AND run_id <> ? AND (list_contains(?, prompt_id) OR list_contains(?, suite_hash))
-"""
-DRAWN = """
--- How many samples of the reference policy were drawn for the corpus, per problem?
-SELECT problem_id, count(*) AS n FROM trajectories
-WHERE starts_with(batch_id, ?) AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id
-"""
-ANSWERED = """
--- How many answers of another model are there, per problem?
-SELECT problem_id, count(DISTINCT seed) AS n FROM trajectories
-WHERE engine = ? AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id
-"""
+EARLIER = query(__name__, "earlier")
+DRAWN = query(__name__, "drawn")
+ANSWERED = query(__name__, "answered")
 
 
 def inputs(context: Context) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Assignment, Sampler, tables
+from warehouse.queries import query
 
 WAVE = "wave/"
 """`search_id` of counts; they add up per prefix."""
@@ -43,19 +44,8 @@ class Plan:
     tokens: Tokens
 
 
-SELECTION = """
--- Correct trajectories to search: those of the corpus, problems taking turns.
-SELECT c.trajectory_id, t.problem_id, t.token_ids
-FROM (
-    SELECT trajectory_id, problem_id,
-           row_number() OVER (PARTITION BY problem_id ORDER BY md5(trajectory_id)) AS turn
-    FROM corpus WHERE corpus_id = $corpus_id
-) c JOIN trajectories t USING (trajectory_id)
-WHERE t.reward = 0 AND len(t.token_ids) > 2 AND list_contains($problem_ids, t.problem_id)
-QUALIFY row_number() OVER (PARTITION BY c.trajectory_id) = 1
-ORDER BY c.turn, md5(c.trajectory_id)
-LIMIT $limit
-"""
+SELECTION = query(__name__, "selection")
+STORED = query(__name__, "stored")
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -137,11 +127,7 @@ def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
 
 
 def _stored(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
-    rows = context.warehouse.rows(
-        "SELECT prefix_hash, sum(n) AS n, sum(k) AS k FROM token_values "
-        "WHERE reference = ? AND starts_with(search_id, ?) GROUP BY prefix_hash",
-        [prompts.policy_id, WAVE],
-    )
+    rows = context.warehouse.rows(STORED, [prompts.policy_id, WAVE])
     return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
 
 

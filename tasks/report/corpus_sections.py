@@ -17,20 +17,14 @@ from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import counts
 from tasks.run.stage import Context
+from warehouse.queries import query
 
 FATES = ("kept", "over the cap", "near duplicate", "duplicate", "not correct", "too long", "no verdict")
 """What can become of a response, best first; together they make up what came in."""
 MOST_ROWS = 200
 
-PER_PROBLEM = """
--- How many members of the corpus does each source give each problem?
-SELECT source, problem_id, count(*) AS n FROM corpus WHERE corpus_id = ? GROUP BY ALL
-"""
-VERDICTS = """
--- What did the sandbox say of programs for these suites?
-SELECT program_hash, suite_hash, any_value(verdict) AS verdict, any_value(detail) AS detail FROM verdicts
-WHERE list_contains(?, suite_hash) GROUP BY ALL
-"""
+PER_PROBLEM = query(__name__, "per_problem")
+VERDICTS = query(__name__, "verdicts")
 
 
 def sections(context: Context) -> list[Section]:

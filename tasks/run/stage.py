@@ -26,6 +26,7 @@ from tasks.run import runs
 from tasks.run.manifests import Manifest
 from tasks.run.stage_names import StageName
 from warehouse import Warehouse
+from warehouse.queries import query
 
 M = TypeVar("M", bound=Manifest)
 
@@ -198,12 +199,7 @@ def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
 
 def finished(store: Warehouse, kind: type[M], *, key: str | None = None, run_id: str | None = None) -> M | None:
     """What the newest finished execution with that key, or of that run, left; None when there is none."""
-    column, value = ("key", key) if key is not None else ("run_id", run_id)
-    text = store.value(
-        f"SELECT manifest_json FROM stages WHERE stage = ? AND {column} = ? AND status IN ('completed', 'skipped') "
-        "ORDER BY created_at DESC LIMIT 1",
-        [kind.stage, value],
-    )
+    text = store.value(query(__name__, "finished"), {"stage": kind.stage, "key": key, "run_id": run_id})
     return None if text is None else kind.model_validate_json(text)
 
 

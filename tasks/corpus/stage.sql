@@ -1,3 +1,19 @@
+-- name: earlier
+-- Which responses of other runs could join this run's corpus?
+SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
+WHERE list_contains(?, source) AND run_id <> ? AND (list_contains(?, prompt_id) OR list_contains(?, suite_hash));
+
+-- name: drawn
+-- How many samples of the reference policy were drawn for the corpus, per problem?
+SELECT problem_id, count(*) AS n FROM trajectories
+WHERE starts_with(batch_id, ?) AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id;
+
+-- name: answered
+-- How many answers of another model are there, per problem?
+SELECT problem_id, count(DISTINCT seed) AS n FROM trajectories
+WHERE engine = ? AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id;
+
+-- name: selection
 -- What became of every response that a run's offline corpus could take, for the prompts of some problems?
 -- Of the current prompts, judged by the current suites, not this run's own online responses. `status` says why one is
 -- left out before near duplicates and the cap are looked at; `text` is there for the candidates alone.
@@ -41,4 +57,28 @@ SELECT
     END AS status,
     CASE WHEN status = 'candidate' THEN text END AS text
 FROM filtered
-ORDER BY problem_id, rank, trajectory_id
+ORDER BY problem_id, rank, trajectory_id;
+
+-- name: retokenized
+-- Which correct responses to these problems, judged by the same suites, followed prompts in other tokens?
+-- One per program; those that a person wrote are taken from the problem itself.
+SELECT trajectory_id, problem_id, text, source
+FROM (
+    SELECT t.trajectory_id, t.problem_id, t.normal_hash, t.text, t.snapshot_id,
+        CASE
+            WHEN t.source = 'reference' THEN 'other_model'
+            WHEN t.source <> 'online' THEN t.source
+            WHEN json_extract_string(r.config_json, '$.train.algorithm') = 'ppo' THEN 'prior_ppo'
+            ELSE 'prior_spo'
+        END AS source
+    FROM trajectories t
+    LEFT JOIN runs r ON r.run_id = t.run_id AND t.source = 'online'
+    WHERE NOT list_contains($prompt_ids, t.prompt_id)
+      AND list_contains($suite_hashes, t.suite_hash)
+      AND t.reward = 0
+      AND t.source NOT IN ('human', 'pivotal_rollout')
+      AND t.run_id <> $run_id
+)
+WHERE list_contains($sources, source) AND ($pin IS NULL OR snapshot_id <= $pin)
+QUALIFY row_number() OVER (PARTITION BY problem_id, normal_hash ORDER BY trajectory_id) = 1
+ORDER BY problem_id, trajectory_id;
