@@ -59,7 +59,7 @@ def full_pipeline(
     run: continue this run with its stored configuration, instead of creating one.
     overrides: fields of the recipe to change, e.g. {"train": {"steps": 40}}.
     force: stages to run even if they are done.
-    pin: snapshot of the warehouse at which inputs are read.
+    pin: snapshot of the warehouse after which nothing of other runs is read, now and whenever the run is continued.
     """
     _run(STAGE_NAMES, run_id=_run_id(recipe, run, overrides), force=force, pin=pin)
 
@@ -125,9 +125,23 @@ def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
     return configuration.validate(tree)
 
 
-def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[str], pin: int | None) -> None:
+def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName], pin: int | None) -> None:
+    _settle(run_id, force, pin)
     board = ProgressTable(stages, Publisher(get_run_context().flow_run.id, f"run {run_id}"), Log())  # type: ignore[union-attr]
-    execute_stages(stages, run_id, board, force=force, pin=pin)
+    execute_stages(stages, run_id, board, force=force)
+
+
+def _settle(run_id: str, force: Iterable[StageName], pin: int | None) -> None:
+    """Pin the run where that is asked for, and refuse at once what may not be done anew. Raises TrainingHasBegun."""
+    from tasks.run import provenance
+    from tasks.run.stage import refuse_to_redo
+    from warehouse import Warehouse
+
+    with closing(Warehouse.open(warehouse_location())) as store:
+        if pin is not None:
+            provenance.pin(store, run_id, pin)
+        for stage in force:
+            refuse_to_redo(store, run_id, stage)
 
 
 def execute_stages(
@@ -135,8 +149,7 @@ def execute_stages(
     run_id: str,
     board: ProgressTable | NestedProgress,
     *,
-    force: Iterable[str] = (),
-    pin: int | None = None,
+    force: Iterable[StageName] = (),
 ) -> None:
     """The stages of a run in order, each as a Prefect task of the current flow run, shown on `board`."""
     log = get_run_logger()
@@ -144,7 +157,7 @@ def execute_stages(
     for stage in stages:
         board.start(stage)
         try:
-            state: State[Any] = _task(stage)(stage, run_id, board, stage in force, pin, return_state=True)
+            state: State[Any] = _task(stage)(stage, run_id, board, stage in force, return_state=True)
             result: StageResult[Any] = state.result()
         except BaseException as error:
             board.end(stage, "failed", f"{type(error).__name__}: {error}"[:500])
@@ -188,8 +201,8 @@ def _task(stage: StageName) -> Any:
     )(_execute)
 
 
-def _execute(stage: StageName, run_id: str, board: ProgressTable | NestedProgress, force: bool, pin: int | None) -> Any:
-    from tasks.run import runs
+def _execute(stage: StageName, run_id: str, board: ProgressTable | NestedProgress, force: bool) -> Any:
+    from tasks.run import provenance, runs
     from tasks.run.stage import Context, run_stage
     from tasks.stages import STAGES
     from warehouse import Warehouse
@@ -204,7 +217,7 @@ def _execute(stage: StageName, run_id: str, board: ProgressTable | NestedProgres
             store,
             home(),
             progress=lambda done, total, unit, note: board.progress(stage, done, total, unit, note),
-            pin=pin,
+            pin=provenance.pinned(store, run_id),
             executor=executor_of(config.shards),
         )
         result = run_stage(STAGES[stage], context, force=force)

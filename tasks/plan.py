@@ -16,8 +16,10 @@ from typing import Any, Literal
 
 from tasks.config import ConfigError, RunConfig, validate
 from tasks.run import runs
+from tasks.run.errors import StageError
 from tasks.run.manifests import Manifest
-from tasks.run.stage import Amount, Context, Execution, Outlook, Stage, StageError, finished, key_of, run_folder
+from tasks.run.provenance import pinned
+from tasks.run.stage import Amount, Context, Execution, Outlook, Stage, current_key, finished, run_folder
 from tasks.run.stage_names import StageName
 from tasks.stages import STAGES
 from warehouse import Warehouse
@@ -67,7 +69,7 @@ def statuses(store: Warehouse, run_id: str, home: Path) -> list[StageStatus]:
         elif record is None:
             found.append(StageStatus(name, "waiting", "", None))
         else:
-            context = Context(run_id, config, store, home, pin=record["snapshot_in"])
+            context = Context(run_id, config, store, home, pin=pinned(store, run_id))
             found.append(_status(stage, context, record))
     return found
 
@@ -75,7 +77,7 @@ def statuses(store: Warehouse, run_id: str, home: Path) -> list[StageStatus]:
 def _status(stage: Stage[Any], context: Context, record: dict[str, Any]) -> StageStatus:
     manifest = stage.manifest.model_validate_json(record["manifest_json"])
     try:
-        key = key_of(stage, context)
+        key = current_key(stage, context)
     except StageError as error:
         return StageStatus(stage.name, "stale", f"its inputs are gone: {error}", record)
     if key != record["key"]:
@@ -88,7 +90,9 @@ def _status(stage: Stage[Any], context: Context, record: dict[str, Any]) -> Stag
 def plan(store: Warehouse | None, config: RunConfig, home: Path, *, run_id: str = "") -> list[PlannedStage]:
     """What each stage would do for `config`: as a new run, or as a continuation of `run_id`."""
     manifests: dict[StageName, Manifest] = {}
-    context = None if store is None else Context(run_id, config, store, home, manifests=manifests)
+    context = (
+        None if store is None else Context(run_id, config, store, home, pin=pinned(store, run_id), manifests=manifests)
+    )
     run_dir = run_folder(home, run_id) if run_id else None
     planned: list[PlannedStage] = []
     for name, stage in STAGES.items():
@@ -105,7 +109,7 @@ def plan(store: Warehouse | None, config: RunConfig, home: Path, *, run_id: str 
 
 def _finished(stage: Stage[Any], context: Context) -> Manifest | None:
     try:
-        known = finished(context.warehouse, stage.manifest, key=key_of(stage, context))
+        known = finished(context.warehouse, stage.manifest, key=current_key(stage, context))
     except StageError:  # what it reads does not exist yet
         return None
     return known if known is not None and stage.usable(known) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +51,15 @@ def inputs(context: Context) -> dict[str, Any]:
     manifest = context.manifest(PrepareManifest)
     prompts = prompt_set.load(context, "train")
     sources = sorted(FROM_ELSEWHERE | (FROM_RUNS & {"online", *context.config.corpus.sources}))
-    earlier = context.warehouse.rows(
-        EARLIER, [sources, context.run_id, prompts.prompt_ids, prompts.suites], snapshot=context.pin
-    )
+    wanted = {"sources": sources, "run_id": context.run_id, "pin": context.pin}
+    wanted |= {"prompt_ids": prompts.prompt_ids, "suite_hashes": prompts.suites}
+    (earlier,) = context.warehouse.rows(EARLIER, wanted)
     return {
         "prompts_batch": manifest.prompts_batch,
         "policy_id": manifest.policy_id,
         "q0_samples": context.config.q0.samples,
         "max_response_tokens": context.config.engine.max_response_tokens,
-        "earlier": [earlier[0]["n"], earlier[0]["content"]],
+        "earlier": [earlier["n"], earlier["content"]],
         "files": [files.content_hash(Path(path)) for path in context.config.corpus.files],
         "scored": reference_logprobs.identity(context, prompts),
     }
@@ -67,8 +68,9 @@ def inputs(context: Context) -> dict[str, Any]:
 def body(context: Context) -> CorpusManifest:
     """Collect what is missing, select, and compute log pi_0 of what training will draw."""
     prompts = prompt_set.load(context, "train")
-    added, left_out = collect(context, prompts)
-    members, flow = select(context, prompts)
+    collected = collect(context, prompts)
+    added, left_out = collected.added, collected.left_out
+    members, flow = select(context, prompts, collected.batches)
     corpus_id = hashlib.sha256("\n".join(row["trajectory_id"] for row in members).encode()).hexdigest()[:24]
     rows = [row | {"corpus_id": corpus_id} for row in members]
     context.warehouse.append(f"corpus/{corpus_id}", {"corpus": rows}, run_id=context.run_id)
@@ -100,8 +102,20 @@ def amount(outlook: Outlook) -> Amount:
     return Amount(max(0, each * len(prompts.prompts) - drawn), "samples", f"{drawn} known, and the known programs")
 
 
-def collect(context: Context, prompts: PromptSet) -> tuple[dict[str, int], dict[str, int]]:
-    """Responses added per kind, and what could not be taken in, counted by reason."""
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a run's corpus took in before the selection."""
+
+    added: dict[str, int]
+    """Kind -> responses that are new in the warehouse."""
+    left_out: dict[str, int]
+    """Reason -> responses that could not be taken in."""
+    batches: list[str]
+    """Batches of what was taken in, those that another run had stored among them."""
+
+
+def collect(context: Context, prompts: PromptSet) -> Collected:
+    """Sample and take in what the recipe asks for and the warehouse lacks."""
     config, added, left_out = context.config, {"reference": 0}, Counter[str]()
     wanted = config.corpus.sources
     if "reference" in wanted:
@@ -124,7 +138,7 @@ def collect(context: Context, prompts: PromptSet) -> tuple[dict[str, int], dict[
         items = _retokenized(context, prompts)
         _say_retokenized(context, len(items), "of runs with another tokenizer or template")
         added["retokenized"] = _ingest(context, ingestion, "retokenized", items).added
-    return added, dict(left_out)
+    return Collected(added, dict(left_out), sorted(ingestion.batches))
 
 
 def drawn_for_corpus(context: Context, prompts: PromptSet) -> Counter[str]:
@@ -243,7 +257,9 @@ def _say_retokenized(context: Context, number: int, whose: str) -> None:
         runs.note(context.warehouse, context.run_id, stage="corpus", kind="retokenized", message=message)
 
 
-def select(context: Context, prompts: PromptSet) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
+def select(
+    context: Context, prompts: PromptSet, ingested: Sequence[str]
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
     """Members of the corpus (trajectory_id, problem_id, source), and per source what became of its responses."""
     config = context.config.corpus
     flow: dict[str, Counter[str]] = {}
@@ -251,7 +267,7 @@ def select(context: Context, prompts: PromptSet) -> tuple[list[dict[str, Any]], 
     for ids in in_shards(sorted(prompts.prompts), PROBLEMS_PER_SELECTION):
         candidates: dict[str, list[Candidate]] = {}
         source_of: dict[str, str] = {}
-        for row in context.warehouse.rows(SELECTION, _parameters(context, prompts, ids)):
+        for row in context.warehouse.rows(SELECTION, _parameters(context, prompts, ids) | {"ingested": list(ingested)}):
             fates = flow.setdefault(row["source"], Counter())
             fates["came in"] += 1
             fates["judged"] += row["reward"] is not None

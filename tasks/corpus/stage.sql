@@ -1,7 +1,8 @@
 -- name: earlier
 -- Which responses of other runs could join this run's corpus?
 SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
-WHERE list_contains(?, source) AND run_id <> ? AND (list_contains(?, prompt_id) OR list_contains(?, suite_hash));
+WHERE list_contains($sources, source) AND run_id <> $run_id AND ($pin IS NULL OR snapshot_id <= $pin)
+  AND (list_contains($prompt_ids, prompt_id) OR list_contains($suite_hashes, suite_hash));
 
 -- name: drawn
 -- How many samples of the reference policy were drawn for the corpus, per problem?
@@ -32,8 +33,10 @@ WITH responses AS (
       AND list_contains($suite_hashes, t.suite_hash)
       AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
       AND (t.verdict IS DISTINCT FROM $too_long OR t.max_response_tokens = $limit)
-      -- a pin leaves out what others found later; Q0's samples and known programs do not depend on when they were stored
-      AND ($pin IS NULL OR t.snapshot_id <= $pin OR t.source IN ('reference', 'human') OR t.run_id = $run_id)
+      -- A pin leaves out what others found later. Q0's samples and known programs do not depend on when they were stored,
+      -- and what this run takes in may have been stored by another run that takes in the same.
+      AND ($pin IS NULL OR t.snapshot_id <= $pin OR t.source IN ('reference', 'human') OR t.run_id = $run_id
+           OR list_contains($ingested, t.batch_id))
     QUALIFY row_number() OVER (PARTITION BY t.trajectory_id ORDER BY t.reward DESC NULLS LAST, t.snapshot_id) = 1
 ),
 filtered AS (

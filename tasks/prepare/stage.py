@@ -17,8 +17,9 @@ from tasks.problems.decontamination import Overlap, decontaminate
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import Template, template_for
 from tasks.problems.sources import Objection, ReadReport, read
+from tasks.run.errors import StageError
 from tasks.run.manifests import PrepareManifest
-from tasks.run.stage import Amount, Context, Outlook, Stage, StageError
+from tasks.run.stage import Amount, Context, Outlook, Stage
 
 
 class NoUsableProblems(StageError):

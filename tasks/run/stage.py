@@ -3,11 +3,6 @@
 A stage crosses the orchestrator as one small `StageResult`. Its key is a hash over everything its result depends on
 (stage, version, its part of the configuration, the content of its inputs); a key that has completed once is never
 computed again. While a stage runs it holds a lock of its key, so that the same work submitted twice is done once.
-
-Errors
-------
-StageError
-    StageInputMissing
 """
 
 from __future__ import annotations
@@ -17,13 +12,15 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tasks.config import RunConfig
 from tasks.run import runs
+from tasks.run.errors import StageInputMissing, TrainingHasBegun
 from tasks.run.manifests import Manifest
+from tasks.run.provenance import begin_training, training_began_with
 from tasks.run.stage_names import StageName
 from warehouse import Warehouse
 from warehouse.queries import query
@@ -31,14 +28,6 @@ from warehouse.queries import query
 M = TypeVar("M", bound=Manifest)
 
 LOCK_TIMEOUT_S = 24 * 3600.0
-
-
-class StageError(Exception):
-    """A stage cannot do its work; the message says what is missing and what to run."""
-
-
-class StageInputMissing(StageError):
-    """An earlier stage has not produced what this one reads."""
 
 
 Progress = Callable[[int, int, str, str], None]
@@ -72,7 +61,7 @@ class Context:
     home: Path
     progress: Progress = silent
     pin: int | None = None
-    """Snapshot the inputs are read at; None reads the newest."""
+    """Snapshot after which nothing of other runs is read. None: the newest; a stage that runs fixes it as it begins."""
     executor: Executor = run_locally
     """Who does the units of a stage's work: this process, or several tasks on several machines."""
     manifests: Mapping[StageName, Manifest] = field(default_factory=dict[StageName, Manifest])
@@ -189,12 +178,34 @@ def run_stage(stage: Stage[M], context: Context, *, force: bool = False) -> Stag
 def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
     started = time.monotonic()
     store = context.warehouse
-    key = key_of(stage, context)
+    if context.pin is None:
+        context = replace(context, pin=store.snapshot())
+    if force:
+        refuse_to_redo(store, context.run_id, stage.name)
+    key = current_key(stage, context)
     with store.lock(f"stage/{key}", timeout_s=LOCK_TIMEOUT_S):
         known = None if force else finished(store, stage.manifest, key=key)
         skipped = known is not None and stage.usable(known)
+        if stage.name == "train" and not training_began_with(store, context.run_id):
+            begin_training(store, context.run_id, key)
         manifest = known if known is not None and skipped else stage.body(context)
         return _record(stage, context, key, manifest, skipped=skipped, seconds=time.monotonic() - started)
+
+
+def current_key(stage: Stage[Any], context: Context) -> str:
+    """The key that the run's stage has now: of what its training began with, or else of what it would read."""
+    fixed = training_began_with(context.warehouse, context.run_id)
+    return fixed[stage.name] if stage.name in fixed else key_of(stage, context)
+
+
+def refuse_to_redo(store: Warehouse, run_id: str, stage: StageName) -> None:
+    """Raise TrainingHasBegun when `stage` of that run stands."""
+    if stage in training_began_with(store, run_id):
+        raise TrainingHasBegun(
+            f"stage {stage!r} of run {run_id!r} cannot be done anew: its training has begun, and the batches that it "
+            f"took are recorded; `spo resume {run_id}` continues it, `spo run --like {run_id}` starts a new run with "
+            f"the same settings"
+        )
 
 
 def finished(store: Warehouse, kind: type[M], *, key: str | None = None, run_id: str | None = None) -> M | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # whoever starts trainers reads checkpoints' names without lo
 
 PREFIX = "step-"
 STATE = "trainer.json"
-FORMAT = 2
+FORMAT = 3
 """Raised when a checkpoint holds something else than before."""
 
 
@@ -109,6 +109,8 @@ def _fits(job: TrainJob) -> dict[str, object]:
         "algorithm": job.train.algorithm,
         "zero_stage": job.train.zero_stage,
         "dtype": job.config.reference.dtype,
+        "corpus": job.corpus_id,
+        "pivotal search": job.search_id,
     }
 
 

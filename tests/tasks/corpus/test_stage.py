@@ -171,7 +171,7 @@ def test_correct_programs_of_runs_with_other_prompts_are_retokenized_once(copied
     assert first.per_source["prior_spo"] > 0
     assert lab.value("SELECT count(*) FROM trajectories WHERE parent_trajectory_id = 'found' AND reward = 0") == 1
     message = lab.value("SELECT message FROM run_events WHERE kind = 'retokenized' ORDER BY created_at DESC LIMIT 1")
-    assert f"{first['added']['retokenized']} responses of runs with another tokenizer or template" in message
+    assert f"{first.added['retokenized']} responses of runs with another tokenizer or template" in message
     again = lab.run(lab.start("few again", overrides | {"corpus.per_problem": 5}), "prepare", "corpus")["corpus"]
     assert again.manifest.added["retokenized"] == 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.run.stage import StageInputMissing
+from tasks.run.errors import StageInputMissing
 from tests.tasks.conftest import Lab, judge_broken_at
 
 PROBLEMS, SAMPLES, EVALUATED, EVALUATION_SAMPLES = 6, 24, 4, 10

@@ -65,10 +65,10 @@ def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained
         for asking, known in ((run_id, 6 * 24), ("later", 6 * 24 + 8)):
             context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
             prompts = prompt_set.load(context, "train")
-            counts = counts(replace(context, run_id=asking), prompts)
-            assert sum(n for n, _ in counts.values()) == known
+            known_counts = counts(replace(context, run_id=asking), prompts)
+            assert sum(n for n, _ in known_counts.values()) == known
         isolated = context.config.model_copy(
             update={"q0": context.config.q0.model_copy(update={"count_rollouts": False})}
         )
-        counts = counts(replace(context, run_id="later", config=isolated), prompts)
-        assert sum(n for n, _ in counts.values()) == 6 * 24
+        known_counts = counts(replace(context, run_id="later", config=isolated), prompts)
+        assert sum(n for n, _ in known_counts.values()) == 6 * 24
