@@ -126,7 +126,7 @@ def measure(prepared: Path, home: Path, seed: int, mode: str, steps: int) -> dic
                 f"{child.name.split('-')[0]} CPU": cpu_seconds(child) for child in (run.trainer, *run.workers)
             }
 
-    run = supervisor.Run(job, job.write(job.run_dir / "job.json"), clock)
+    run = supervisor.TrainingProcesses(job, job.write(job.run_dir / "job.json"), clock)
     run.supervise(lambda: False)
     found = {name: at[steps][name] - at[SKIPPED][name] for name in at[steps]}
     found |= parts(home, context.run_id, found["total"])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.estimators import difference_p_value
-from tasks.pivotal.search import Ledger, Rule, Search, examine, wavefront
+from tasks.pivotal.search import PrefixCounts, Search, SearchConfig, search_state, wavefront
 
 K = 10
 GAP = 0.2
@@ -99,15 +99,15 @@ def plain(curve: Curve, seed: str, rollouts: int = K) -> Found:
     return found, source.spent
 
 
-def ours(curve: Curve, seed: str, rule: Rule) -> Found:
+def ours(curve: Curve, seed: str, rule: SearchConfig) -> Found:
     """The wavefront on one trajectory."""
-    source, ledger = Rollouts(curve, seed), Ledger()
+    source, seen = Rollouts(curve, seed), PrefixCounts()
     start = sum(random.Random(seed + "prompt").random() < curve[0] for _ in range(PROMPT_SAMPLES))
     search = Search.start(seed, range(len(curve) - 1), (PROMPT_SAMPLES, start), group=seed)
-    while nodes := wavefront([search], ledger, rule):
+    while nodes := wavefront([search], seen, rule):
         for node in nodes:
-            ledger.absorb(node.prefix, node.rollouts, source.at(node.position, node.rollouts))
-    return {pivot.position for pivot in examine(search, ledger, rule).pivots}, source.spent
+            seen.absorb(node.prefix, node.rollouts, source.at(node.position, node.rollouts))
+    return {pivot.position for pivot in search_state(search, seen, rule).pivots}, source.spent
 
 
 def score(curves: Sequence[Curve], method: Callable[[Curve, str], Found]) -> Score:
@@ -123,9 +123,11 @@ def score(curves: Sequence[Curve], method: Callable[[Curve, str], Found]) -> Sco
     return Score(right, false, missed, rollouts, len(curves))
 
 
-def rule(looks: tuple[int, ...], method: Literal["bisection", "change_points"], confidence: float = 0.8) -> Rule:
+def rule(
+    looks: tuple[int, ...], method: Literal["bisection", "change_points"], confidence: float = 0.8
+) -> SearchConfig:
     """Our rule without a budget, as the peer has none."""
-    return Rule(
+    return SearchConfig(
         difference_p_value, looks, min_difference=GAP, confidence=confidence, max_rollouts=1_000_000, method=method
     )
 

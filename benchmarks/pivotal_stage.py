@@ -20,7 +20,7 @@ from typing import Any
 from tasks import config
 from tasks.estimators import difference_p_value
 from tasks.pivotal import stage as pivotal
-from tasks.pivotal.search import Ledger, Rule, examine
+from tasks.pivotal.search import PrefixCounts, SearchConfig, search_state
 from tasks.run import prompt_set, runs
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context, run_stage
@@ -80,16 +80,16 @@ def search(home: Path, most: int, *, at_once: bool) -> tuple[float, float, int, 
         prompts = prompt_set.load(context, "train")
         planned = pivotal.plan(context, prompts)
         searches = planned.searches[:most]
-        ledger, rule = Ledger(), Rule.from_config(context.config.pivotal, difference_p_value)
+        seen, rule = PrefixCounts(), SearchConfig.from_config(context.config.pivotal, difference_p_value)
         groups = [searches] if at_once else [[one] for one in searches]
         with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
             began = time.monotonic(), time.process_time()
             paid = sum(
-                pivotal.advance(context, prompts, pivotal.Plan(group, planned.tokens), ledger, rule, sampler)
+                pivotal.advance(context, prompts, pivotal.SearchPlan(group, planned.tokens), seen, rule, sampler)
                 for group in groups
             )
             wall, cpu = time.monotonic() - began[0], time.process_time() - began[1]
-        return wall, cpu, paid, sum(len(examine(one, ledger, rule).pivots) for one in searches)
+        return wall, cpu, paid, sum(len(search_state(one, seen, rule).pivots) for one in searches)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from benchmarks.sampling import SIZES, saved_model
 from tasks.engines.protocol import Request
 from tasks.engines.transformers_engine import TransformersEngine
 from tasks.estimators import difference_p_value
-from tasks.pivotal.search import Ledger, Node, Rule, Search, wavefront
+from tasks.pivotal.search import Node, PrefixCounts, Search, SearchConfig, wavefront
 
-RULE = Rule(difference_p_value, looks=(10, 20, 40), method="change_points")
+RULE = SearchConfig(difference_p_value, looks=(10, 20, 40), method="change_points")
 
 
 def main() -> None:
@@ -64,12 +64,12 @@ def run(
     """CPU seconds and rollouts of searching one group after the other; `single`: every node in a call of its own."""
     began, rollouts = time.process_time(), 0
     for searches in groups:
-        ledger = Ledger()
-        while nodes := wavefront(searches, ledger, RULE):
+        seen = PrefixCounts()
+        while nodes := wavefront(searches, seen, RULE):
             for batch in [[node] for node in nodes] if single else [nodes]:
                 rollouts += sample(engine, batch, tokens, prompt)
             for node in nodes:
-                ledger.absorb(node.prefix, node.rollouts, successes(node, ledger.get(node.prefix).n, tokens))
+                seen.absorb(node.prefix, node.rollouts, successes(node, seen.get(node.prefix).n, tokens))
     return time.process_time() - began, rollouts
 
 

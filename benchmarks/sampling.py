@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tasks.engines.protocol import Engine, Request
+from tasks.engines.protocol import Request, SamplingEngine
 
 SIZES = {
     "0.5M": {"hidden_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 400},
@@ -90,14 +90,14 @@ def saved_model(sizes: dict[str, int], folder: Path) -> Any:
     return model
 
 
-def embedded(folder: Path, batch: int) -> Engine:
+def embedded(folder: Path, batch: int) -> SamplingEngine:
     """The transformers engine."""
     from tasks.engines.transformers_engine import TransformersEngine
 
     return TransformersEngine(folder, dtype="float32", max_batch=batch)
 
 
-def vllm(folder: Path, batch: int) -> Engine:
+def vllm(folder: Path, batch: int) -> SamplingEngine:
     """The vLLM engine."""
     from tasks.engines.vllm_engine import VllmEngine
 
@@ -105,7 +105,12 @@ def vllm(folder: Path, batch: int) -> Engine:
 
 
 def sampled(
-    engine: Engine, prompt: tuple[int, ...], options: argparse.Namespace, *, n: int | None = None, prompts: int = 1
+    engine: SamplingEngine,
+    prompt: tuple[int, ...],
+    options: argparse.Namespace,
+    *,
+    n: int | None = None,
+    prompts: int = 1,
 ) -> Callable[[], int]:
     """Draw the samples, evenly over `prompts` prompts that differ in their first token; tokens drawn."""
     share = (n or options.samples) // prompts

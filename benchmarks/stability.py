@@ -46,7 +46,7 @@ from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.guards import CollapseWatch
 from tasks.train.trainer.metrics import Figures, summarize
 from tasks.train.trainer.schedule import warmup_factor
-from tasks.train.trainer.spo_step import pack_loss
+from tasks.train.trainer.spo_step import spo_pack_loss
 from warehouse import Warehouse
 
 EVERY = 10
@@ -128,7 +128,7 @@ class Trial:
             pack = lay_out([batch[i] for i in sorted(group)])
             ref_logp_N, _ = self.reference.logprobs(pack, {})
             logp_N, entropy_N = self.policy(pack)
-            loss_B, found = pack_loss(pack, logp_N, ref_logp_N, entropy_N, self.job.train)
+            loss_B, found = spo_pack_loss(pack, logp_N, ref_logp_N, entropy_N, self.job.train)
             if step % EVERY == 1 and len(groups) == 1:
                 norms = self._group_norms(loss_B, [_group(record) for record in found])
             (loss_B.sum() / len(batch)).backward()

@@ -159,8 +159,8 @@ def our_step(options: argparse.Namespace, batch: list[Any]) -> Callable[[], floa
     import torch
 
     from tasks.scoring.packing import lay_out
-    from tasks.train.trainer.deepspeed_engine import Engine
-    from tasks.train.trainer.spo_step import accumulate, shares
+    from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
+    from tasks.train.trainer.spo_step import accumulate_spo, shares
 
     train, policy, reference = trainer_parts(options, len(batch))
     device = torch.device(options.device)
@@ -169,11 +169,13 @@ def our_step(options: argparse.Namespace, batch: list[Any]) -> Callable[[], floa
         stored = reference.logprobs(lay_out(batch).to(device), {})[1]
     plain = options.variant == PLAIN
     engine: Any = (
-        PlainTorch(policy, train, device) if plain else Engine(policy, train, dtype=options.dtype, device=device)
+        PlainTorch(policy, train, device)
+        if plain
+        else DeepSpeedEngine(policy, train, dtype=options.dtype, device=device)
     )
 
     def step() -> float:
-        result = accumulate(engine, reference, shares(batch, stored, train, 1)[0], train)
+        result = accumulate_spo(engine, reference, shares(batch, stored, train, 1)[0], train)
         engine.step()
         return statistics.mean(record.loss for record in result.records)
 
@@ -184,14 +186,14 @@ def ppo_step(options: argparse.Namespace, batch: list[Any]) -> Callable[[], floa
     """The trainer's PPO update: evaluation of policy, reference and value model, then one pass over the batch."""
     import torch
 
-    from tasks.train.trainer.deepspeed_engine import Engine
+    from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
     from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
     from tasks.train.trainer.value_model import ActorCritic, ValueModel
 
     train, policy, reference = trainer_parts(options, len(batch))
     device = torch.device(options.device)
     module = ActorCritic(policy, ValueModel(packed_trunk(options)).to(device))
-    engine = Engine(module, train, dtype=options.dtype, device=device)
+    engine = DeepSpeedEngine(module, train, dtype=options.dtype, device=device)
     algorithm = ProximalPolicyOptimization(train, seed=0)
 
     def step() -> float:

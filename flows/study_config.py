@@ -28,7 +28,7 @@ class Arm(Section):
     overrides: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
-class Group(Section):
+class ArmGroup(Section):
     """Arms that one table and one picture show together."""
 
     title: str
@@ -46,7 +46,7 @@ class Study(Section):
     overrides: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Fields of every arm's recipe to change; an arm's own overrides win over these."""
     arms: dict[str, Arm] = Field(min_length=1)
-    groups: tuple[Group, ...] = Field(min_length=1)
+    groups: tuple[ArmGroup, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _groups_name_arms(self) -> Study:

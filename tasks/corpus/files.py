@@ -8,7 +8,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.corpus.ingestion import Foreign
+from tasks.corpus.ingestion import ExternalResponse
 from tasks.problems.records import Record, files_of, read_records
 
 SOURCES = {"online": "prior_spo", "prior_spo": "prior_spo", "prior_ppo": "prior_ppo", "human": "human"} | {
@@ -22,7 +22,7 @@ SOURCES = {"online": "prior_spo", "prior_spo": "prior_spo", "prior_ppo": "prior_
 class Imported:
     """What a file holds for the run's problems."""
 
-    items: list[Foreign]
+    items: list[ExternalResponse]
     left_out: dict[str, int]
     """Rows that were not taken, by reason."""
     retokenized: int
@@ -31,7 +31,7 @@ class Imported:
 
 def read(path: Path, problems: Container[str], tokenizer_hash: str) -> Imported:
     """The responses in a file, folder or pattern. Raises InvalidProblem (names file, line and field)."""
-    items: list[Foreign] = []
+    items: list[ExternalResponse] = []
     left_out: Counter[str] = Counter()
     retokenized = 0
     for record in read_records(path):
@@ -53,7 +53,7 @@ def content_hash(path: Path) -> str:
     return digest.hexdigest()[:24]
 
 
-def _item(record: Record, tokenizer_hash: str) -> Foreign:
+def _item(record: Record, tokenizer_hash: str) -> ExternalResponse:
     source = record.text("source", "other_model")
     if source not in SOURCES:
         raise record.error("source", f"must be one of {', '.join(SOURCES)}, is {source!r}")
@@ -64,7 +64,7 @@ def _item(record: Record, tokenizer_hash: str) -> Foreign:
     finish = record.text("finish_reason", "stop")
     if finish not in {"stop", "length"}:
         raise record.error("finish_reason", f"must be stop or length, is {finish!r}")
-    return Foreign(
+    return ExternalResponse(
         record.text("problem_id"),
         SOURCES[source],
         record.text("model", "") or source,

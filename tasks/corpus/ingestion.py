@@ -28,7 +28,7 @@ EXISTING = "SELECT trajectory_id FROM trajectories WHERE trajectory_id IN (SELEC
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ExternalResponse:
     """A response from elsewhere: a whole text, or a program alone."""
 
     problem_id: str
@@ -64,7 +64,7 @@ class Ingested:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    item: Foreign
+    item: ExternalResponse
     prompt: PromptedProblem
     suite: Suite
     token_ids: tuple[int, ...]
@@ -91,12 +91,12 @@ class Ingestion:
         self.batches: set[str] = set()
         """Batches of everything taken in so far, also of what was stored before."""
 
-    def run(self, kind: str, items: Iterable[Foreign], progress: Callable[[int, int], None]) -> Ingested:
+    def run(self, kind: str, items: Iterable[ExternalResponse], progress: Callable[[int, int], None]) -> Ingested:
         """Judge and store what is not in the warehouse yet, some problems at a time; each such unit is one batch.
 
         Items must belong to the run's problems.
         """
-        by_problem: dict[str, list[Foreign]] = {}
+        by_problem: dict[str, list[ExternalResponse]] = {}
         for item in _numbered(items):
             by_problem.setdefault(item.problem_id, []).append(item)
         total, done, result = sum(map(len, by_problem.values())), 0, Ingested()
@@ -107,7 +107,7 @@ class Ingestion:
             progress(done, total)
         return result
 
-    def _unit(self, kind: str, items: Sequence[Foreign]) -> Ingested:
+    def _unit(self, kind: str, items: Sequence[ExternalResponse]) -> Ingested:
         prompts = [self._prompts.prompts[item.problem_id] for item in items]
         places = [(prompt.prompt_id, prompt.problem.suite_hash) for prompt in prompts]
         unit = hashlib.sha256(repr([self._limit, places, items]).encode("utf-8", "surrogatepass")).hexdigest()[:24]
@@ -125,7 +125,7 @@ class Ingestion:
         waiting = sum(draft.verdict is None for draft in drafts)
         return Ingested(len(drafts), len(fresh), waiting - len(fresh))
 
-    def _draft(self, item: Foreign, prompt: PromptedProblem) -> _Draft:
+    def _draft(self, item: ExternalResponse, prompt: PromptedProblem) -> _Draft:
         ids = self._encoded(item)
         text = str(self._tokenizer.decode(ids, skip_special_tokens=True))
         suite = prompt.problem.suite()
@@ -137,7 +137,7 @@ class Ingestion:
         digest = hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
         return _Draft(item, prompt, suite, ids, text, extract_program(text), digest, verdict)
 
-    def _encoded(self, item: Foreign) -> tuple[int, ...]:
+    def _encoded(self, item: ExternalResponse) -> tuple[int, ...]:
         if item.token_ids is not None:
             return item.token_ids
         if item.is_program:
@@ -188,10 +188,10 @@ class Ingestion:
         }
 
 
-def _numbered(items: Iterable[Foreign]) -> list[Foreign]:
+def _numbered(items: Iterable[ExternalResponse]) -> list[ExternalResponse]:
     """Equal items of one writer get numbers, so that each is a trajectory of its own and counts as a duplicate."""
-    seen: Counter[Foreign] = Counter()
-    result: list[Foreign] = []
+    seen: Counter[ExternalResponse] = Counter()
+    result: list[ExternalResponse] = []
     for item in items:
         result.append(replace(item, number=item.number + seen[item]) if seen[item] else item)
         seen[item] += 1

@@ -17,7 +17,7 @@ OVER_THE_CAP = "over the cap"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CorpusCandidate:
     """A judged response for the problem; `program` is what was judged."""
 
     trajectory_id: str
@@ -26,7 +26,7 @@ class Candidate:
     program: str
 
 
-def choose(candidates: Sequence[Candidate], *, threshold: float, cap: int) -> dict[str, str]:
+def choose(candidates: Sequence[CorpusCandidate], *, threshold: float, cap: int) -> dict[str, str]:
     """What becomes of each candidate, by trajectory id: KEPT, NEAR_DUPLICATE or OVER_THE_CAP.
 
     Of near duplicates the first candidate is kept; a right program and a wrong one never count as the same, since one
@@ -34,7 +34,7 @@ def choose(candidates: Sequence[Candidate], *, threshold: float, cap: int) -> di
     """
     fates = dict.fromkeys((candidate.trajectory_id for candidate in candidates), NEAR_DUPLICATE)
     distinct = [c for good in (True, False) for c in _distinct([c for c in candidates if c.correct is good], threshold)]
-    by_source: dict[str, list[Candidate]] = {}
+    by_source: dict[str, list[CorpusCandidate]] = {}
     for candidate in distinct:
         by_source.setdefault(candidate.source, []).append(candidate)
     turns = [c for turn in zip_longest(*by_source.values()) for c in turn if c is not None]
@@ -43,7 +43,7 @@ def choose(candidates: Sequence[Candidate], *, threshold: float, cap: int) -> di
     return fates
 
 
-def _distinct(candidates: Sequence[Candidate], threshold: float) -> list[Candidate]:
+def _distinct(candidates: Sequence[CorpusCandidate], threshold: float) -> list[CorpusCandidate]:
     if threshold >= 1:  # exact copies have been taken out already
         return list(candidates)
     firsts = near_duplicates([candidate.program for candidate in candidates], threshold)

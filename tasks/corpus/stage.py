@@ -17,9 +17,9 @@ from typing import Any
 from sandbox import Judge
 from tasks.config import OtherModelConfig
 from tasks.corpus import files, other_models, reference_logprobs
-from tasks.corpus.ingestion import TOO_LONG, Foreign, Ingested, Ingestion
+from tasks.corpus.ingestion import TOO_LONG, ExternalResponse, Ingested, Ingestion
 from tasks.corpus.other_models import Answer, Question
-from tasks.corpus.selection import Candidate, choose
+from tasks.corpus.selection import CorpusCandidate, choose
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines.randomness import derived_seed
 from tasks.problems.programs import extract_program
@@ -179,14 +179,14 @@ def sample_reference(context: Context, prompts: PromptSet) -> int:
     return done
 
 
-def human_solutions(prompts: PromptSet) -> tuple[list[Foreign], dict[str, int]]:
+def human_solutions(prompts: PromptSet) -> tuple[list[ExternalResponse], dict[str, int]]:
     """Known Python programs of the training problems, and the number of those in other languages."""
-    items: list[Foreign] = []
+    items: list[ExternalResponse] = []
     skipped: Counter[str] = Counter()
     for problem_id, prompt in prompts.prompts.items():
         for solution in prompt.problem.solutions:
             if solution.language in PYTHON:
-                items.append(Foreign(problem_id, "human", "human", solution.program))
+                items.append(ExternalResponse(problem_id, "human", "human", solution.program))
             else:
                 skipped["human: not Python"] += 1
     return items, dict(skipped)
@@ -215,16 +215,16 @@ def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: Other
 
 def _answer(
     model: OtherModelConfig, origin: str, problem_id: str, number: int, question: Question, answer: Answer
-) -> Foreign:
+) -> ExternalResponse:
     finished, program = answer.finish_reason == "stop", model.keep == "program"
     content = extract_program(answer.text) if program else answer.text
-    return Foreign(
+    return ExternalResponse(
         problem_id, "other_model", origin, content, is_program=program, finished=finished, number=number,
         seed=question.seed,
     )  # fmt: skip
 
 
-def _retokenized(context: Context, prompts: PromptSet) -> list[Foreign]:
+def _retokenized(context: Context, prompts: PromptSet) -> list[ExternalResponse]:
     """Correct programs for these problems from runs whose prompts had other tokens."""
     parameters = {
         "prompt_ids": prompts.prompt_ids,
@@ -235,7 +235,7 @@ def _retokenized(context: Context, prompts: PromptSet) -> list[Foreign]:
     }
     rows = context.warehouse.rows(OTHER_PROMPTS, parameters)
     return [
-        Foreign(
+        ExternalResponse(
             row["problem_id"], row["source"], "retokenized", extract_program(row["text"]),
             parent_trajectory_id=row["trajectory_id"],
         )
@@ -244,7 +244,7 @@ def _retokenized(context: Context, prompts: PromptSet) -> list[Foreign]:
     ]  # fmt: skip
 
 
-def _ingest(context: Context, ingestion: Ingestion, kind: str, items: Sequence[Foreign]) -> Ingested:
+def _ingest(context: Context, ingestion: Ingestion, kind: str, items: Sequence[ExternalResponse]) -> Ingested:
     def progress(done: int, total: int) -> None:
         context.progress(done, total, "responses", f"{kind}, judged")
 
@@ -265,7 +265,7 @@ def select(
     flow: dict[str, Counter[str]] = {}
     members: list[dict[str, Any]] = []
     for ids in in_shards(sorted(prompts.prompts), PROBLEMS_PER_SELECTION):
-        candidates: dict[str, list[Candidate]] = {}
+        candidates: dict[str, list[CorpusCandidate]] = {}
         source_of: dict[str, str] = {}
         for row in context.warehouse.rows(SELECTION, _parameters(context, prompts, ids) | {"ingested": list(ingested)}):
             fates = flow.setdefault(row["source"], Counter())
@@ -276,7 +276,7 @@ def select(
                 fates[row["status"]] += 1
                 continue
             source_of[row["trajectory_id"]] = row["source"]
-            candidate = Candidate(
+            candidate = CorpusCandidate(
                 row["trajectory_id"], row["source"], row["reward"] == 0, extract_program(row["text"] or "")
             )
             candidates.setdefault(row["problem_id"], []).append(candidate)

@@ -7,29 +7,29 @@ from pathlib import Path
 from tasks.config import EngineConfig
 from tasks.engines.protocol import (
     Completion,
-    Engine,
     EngineDrift,
     EngineError,
     InvalidRequest,
     MissingModel,
     Request,
+    SamplingEngine,
     UnsupportedArchitecture,
 )
 
 __all__ = [
     "Completion",
-    "Engine",
     "EngineDrift",
     "EngineError",
     "InvalidRequest",
     "MissingModel",
     "Request",
+    "SamplingEngine",
     "UnsupportedArchitecture",
     "open_engine",
 ]
 
 
-def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> Engine:
+def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> SamplingEngine:
     """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`.
 
     On a CPU it computes with `config.threads` threads. Raises EngineError (MissingModel, UnsupportedArchitecture).

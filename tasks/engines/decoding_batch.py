@@ -55,7 +55,7 @@ def distinct_prompts(requests: Sequence[Request]) -> list[Prompt]:
     return [Prompt(token_ids, tuple(wanted)) for token_ids, wanted in samples.items()]
 
 
-class Rows:
+class DecodingRows:
     """State of at most `capacity` rows; arrays are indexed by row, of which the first `count` are live."""
 
     def __init__(self, capacity: int, longest: int, stop_ids: Sequence[int], stop_test: StopTest) -> None:

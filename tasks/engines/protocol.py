@@ -77,7 +77,7 @@ class Completion:
     seed: int
 
 
-class Engine(Protocol):
+class SamplingEngine(Protocol):
     """Samples from and scores under one set of weights."""
 
     name: str

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import shared_prefix
-from tasks.engines.decoding_batch import Prompt, Rows, Sample, StopTest, distinct_prompts
+from tasks.engines.decoding_batch import DecodingRows, Prompt, Sample, StopTest, distinct_prompts
 from tasks.engines.protocol import (
     Completion,
     EngineError,
@@ -123,7 +123,7 @@ class _Decoding:
         self._model = model
         self._device = model.device
         self._most_groups = min(capacity, len(prompts), 2 * -(-capacity * len(prompts) // wanted) + 2)
-        self._rows = Rows(capacity, longest, stop_ids, stop_test)
+        self._rows = DecodingRows(capacity, longest, stop_ids, stop_test)
         self._cache = SharedPrefixCache(
             groups=self._most_groups,
             prefix=max(len(prompt.token_ids) for prompt in prompts),

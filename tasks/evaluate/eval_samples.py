@@ -28,7 +28,7 @@ COUNTS = query(__name__, "counts")
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class EvaluatedPolicy:
     """A policy to be evaluated."""
 
     policy_id: str
@@ -65,7 +65,7 @@ def missing(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, i
 def sample_missing(
     context: Context,
     prompts: PromptSet,
-    candidate: Candidate,
+    candidate: EvaluatedPolicy,
     sampler: Sampler,
     *,
     progress: Callable[[int], None] = lambda _: None,
@@ -100,7 +100,7 @@ def sample_missing(
 def _append(
     context: Context,
     prompts: PromptSet,
-    candidate: Candidate,
+    candidate: EvaluatedPolicy,
     asked: list[Assignment],
     judged: list[Judged],
     sampler: Sampler,

@@ -23,7 +23,7 @@ from tasks.config import ConfigError
 from tasks.engines.protocol import EngineError
 from tasks.estimators import average_pass_at_k
 from tasks.evaluate import eval_samples
-from tasks.evaluate.eval_samples import Candidate
+from tasks.evaluate.eval_samples import EvaluatedPolicy
 from tasks.run import prompt_set, runs
 from tasks.run.errors import StageError
 from tasks.run.prompt_set import PromptSet
@@ -56,16 +56,16 @@ def follow(context: Context, job: TrainJob, report: Report, stop: Callable[[], b
                 report(announce(context, prompts, waiting[0]))
 
 
-def published(job: TrainJob, prompts: PromptSet) -> list[Candidate]:
+def published(job: TrainJob, prompts: PromptSet) -> list[EvaluatedPolicy]:
     """The reference policy and the kept weights that exist by now, by step."""
     kept = published_weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     return [
-        Candidate(prompts.policy_id, prompts.reference, 0),
-        *(Candidate(found.policy_id, found.folder, found.step) for found in kept),
+        EvaluatedPolicy(prompts.policy_id, prompts.reference, 0),
+        *(EvaluatedPolicy(found.policy_id, found.folder, found.step) for found in kept),
     ]
 
 
-def announce(context: Context, prompts: PromptSet, candidate: Candidate) -> dict[str, Any]:
+def announce(context: Context, prompts: PromptSet, candidate: EvaluatedPolicy) -> dict[str, Any]:
     """Write the policy's pass@k into the run's history; the same as a line for whoever reads this process."""
     sets = eval_samples.by_set(prompts, eval_samples.counts(context, prompts, candidate.policy_id))
     found = {name: list(counts.values()) for name, counts in sets.items()}

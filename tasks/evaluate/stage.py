@@ -11,7 +11,7 @@ from typing import Any
 
 from tasks.estimators import average_paired_difference, average_pass_at_k
 from tasks.evaluate import eval_samples
-from tasks.evaluate.eval_samples import Candidate, Scores
+from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores
 from tasks.run import prompt_set
 from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, PassAtK, PrepareManifest, TrainManifest
 from tasks.run.prompt_set import PromptSet
@@ -29,13 +29,13 @@ def inputs(context: Context) -> dict[str, Any]:
     }
 
 
-def candidates(context: Context) -> list[Candidate]:
+def candidates(context: Context) -> list[EvaluatedPolicy]:
     """The reference policy, then this run's kept weights by step."""
     prepared = context.manifest(PrepareManifest)
     trained = context.manifest(TrainManifest)
     return [
-        Candidate(prepared.policy_id, prepared.reference, 0),
-        *(Candidate(kept.policy_id, kept.path, kept.step) for kept in trained.policies),
+        EvaluatedPolicy(prepared.policy_id, prepared.reference, 0),
+        *(EvaluatedPolicy(kept.policy_id, kept.path, kept.step) for kept in trained.policies),
     ]
 
 
@@ -51,7 +51,7 @@ def body(context: Context) -> EvaluateManifest:
     return _manifest(context, prompts, policies, total)
 
 
-def _sample(context: Context, prompts: PromptSet, todo: list[Candidate], total: int) -> None:
+def _sample(context: Context, prompts: PromptSet, todo: list[EvaluatedPolicy], total: int) -> None:
     done = 0
     with open_sampler(context, todo[0].folder, context.config.evaluate.behaviour) as sampler:
         for candidate in todo:
@@ -62,7 +62,7 @@ def _sample(context: Context, prompts: PromptSet, todo: list[Candidate], total: 
             done += eval_samples.sample_missing(context, prompts, candidate, sampler, progress=progress)
 
 
-def _manifest(context: Context, prompts: PromptSet, policies: list[Candidate], sampled: int) -> EvaluateManifest:
+def _manifest(context: Context, prompts: PromptSet, policies: list[EvaluatedPolicy], sampled: int) -> EvaluateManifest:
     config, label = context.config.evaluate, eval_samples.label_of(context)
     scores = [eval_samples.by_set(prompts, eval_samples.counts(context, prompts, c.policy_id)) for c in policies]
     curve = tuple(

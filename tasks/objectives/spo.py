@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from tasks.objectives import losses
 
-Reduction = Literal["mean", "sum"]
+LossReduction = Literal["mean", "sum"]
 
 
 def advantage(logp_BT: Tensor, ref_logp_BT: Tensor, mask_BT: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def terminal_q_regression_cross_entropy(
 
 
 def non_terminal_q_regression_squared(
-    y0_B: Tensor, advantage_BT: Tensor, terminal_B: Tensor, mask_BT: Tensor, *, beta: float, reduction: Reduction
+    y0_B: Tensor, advantage_BT: Tensor, terminal_B: Tensor, mask_BT: Tensor, *, beta: float, reduction: LossReduction
 ) -> Tensor:
     """(Q_t - R_t)^2 over all t; each term's gradient flows into y_t alone. Shape B. Paper: 3.1.2, non-terminal."""
     loss_BT = losses.squared(cumulative_value(y0_B, advantage_BT), reverse_value(terminal_B, advantage_BT), beta=beta)
@@ -85,7 +85,7 @@ def non_terminal_q_regression_squared(
 
 
 def non_terminal_q_regression_cross_entropy(
-    y0_B: Tensor, advantage_BT: Tensor, terminal_B: Tensor, mask_BT: Tensor, *, epsilon: float, reduction: Reduction
+    y0_B: Tensor, advantage_BT: Tensor, terminal_B: Tensor, mask_BT: Tensor, *, epsilon: float, reduction: LossReduction
 ) -> Tensor:
     """Cross-entropy of y_t against exp(R_t), targets clipped to at most 0. Shape B. Paper: 3.1.2, non-terminal."""
     loss_BT = losses.cross_entropy(
@@ -103,7 +103,7 @@ def advantage_regression(y0_B: Tensor, advantage_BT: Tensor, terminal_B: Tensor,
 
 
 def monte_carlo_regression_cross_entropy(
-    y0_B: Tensor, advantage_BT: Tensor, x_BT: Tensor, annotated_BT: Tensor, *, epsilon: float, reduction: Reduction
+    y0_B: Tensor, advantage_BT: Tensor, x_BT: Tensor, annotated_BT: Tensor, *, epsilon: float, reduction: LossReduction
 ) -> Tensor:
     """Cross-entropy of y_t against Monte-Carlo estimates x_t of E[exp(r/beta)] at the annotated tokens. Shape B.
 
@@ -114,7 +114,7 @@ def monte_carlo_regression_cross_entropy(
 
 
 def monte_carlo_regression_squared(
-    y0_B: Tensor, advantage_BT: Tensor, x_BT: Tensor, annotated_BT: Tensor, *, beta: float, reduction: Reduction
+    y0_B: Tensor, advantage_BT: Tensor, x_BT: Tensor, annotated_BT: Tensor, *, beta: float, reduction: LossReduction
 ) -> Tensor:
     """(Q_t - beta log x_t)^2 at the annotated tokens; biased by the logarithm. Shape B. Paper: 3.1.3."""
     y_BT = torch.where(annotated_BT, x_BT, torch.ones_like(x_BT)).log()
@@ -122,7 +122,7 @@ def monte_carlo_regression_squared(
     return reduce_tokens(loss_BT, annotated_BT, reduction)
 
 
-def reduce_tokens(loss_BT: Tensor, mask_BT: Tensor, reduction: Reduction) -> Tensor:
+def reduce_tokens(loss_BT: Tensor, mask_BT: Tensor, reduction: LossReduction) -> Tensor:
     """Sum or mean of each row over the tokens in the mask; 0 for a row without any. Shape B."""
     total_B = torch.where(mask_BT, loss_BT, torch.zeros_like(loss_BT)).sum(dim=1)
     return total_B if reduction == "sum" else total_B / mask_BT.sum(dim=1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Counts of rollouts by prefix: the trajectories under search, and the ledger that is all their state."""
+"""Trajectories under search, and the counts of rollouts by prefix, which are all their state."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Search:
         return hashlib.blake2b(self.group.encode() + b"\0", digest_size=16)
 
 
-class Ledger:
+class PrefixCounts:
     """Counts per prefix; grows by `absorb` and forgets nothing."""
 
     def __init__(self, stored: Mapping[str, tuple[int, int]] | None = None) -> None:

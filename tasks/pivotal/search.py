@@ -6,15 +6,15 @@ split; an interval of one token over which it changes is a pivotal token. Two me
 `bisection` tests the counts of the interval's two ends, as published; `change_points` weighs all counts along the
 trajectory together (`tasks/pivotal/change_points.py`), and so finds the same tokens from fewer rollouts.
 
-Everything is recomputed from the counts in the `Ledger`, so a search has no other state: stopping it anywhere and
-filling a ledger with the stored counts resumes it, and prefixes shared by several trajectories of one prompt are paid
-once.
+Everything is recomputed from the counts in `PrefixCounts`, so a search has no other state: stopping it anywhere and
+filling `PrefixCounts` with the stored counts resumes it, and prefixes that several trajectories of one prompt share are
+paid once.
 
-    ledger = Ledger(stored)                                      # {prefix: (n, k)}
-    while nodes := wavefront(searches, ledger, rule):            # every search at once: full engine batches
+    seen = PrefixCounts(stored)                                      # {prefix: (n, k)}
+    while nodes := wavefront(searches, seen, rule):            # every search at once: full engine batches
         for node in nodes:                                       # roll out token_ids[:node.position], judge
-            ledger.absorb(node.prefix, n, k)                     # n = node.rollouts, or what did come back
-    outcomes = [examine(search, ledger, rule) for search in searches]
+            seen.absorb(node.prefix, n, k)                     # n = node.rollouts, or what did come back
+    outcomes = [examine(search, seen, rule) for search in searches]
 
 Source: Cohen et al. 2025, section 3.1.3; Abdin et al. 2024 (Phi-4). No model, no I/O.
 """
@@ -30,9 +30,20 @@ from typing import Literal, TypeAlias
 
 from tasks.config import PivotalConfig
 from tasks.pivotal.change_points import jump_probabilities
-from tasks.pivotal.prefix_counts import Count, Ledger, Search
+from tasks.pivotal.prefix_counts import Count, PrefixCounts, Search
 
-__all__ = ["Count", "Ledger", "Node", "Outcome", "Pivot", "Rule", "Search", "examine", "split_point", "wavefront"]
+__all__ = [
+    "Count",
+    "Node",
+    "Outcome",
+    "Pivot",
+    "PrefixCounts",
+    "Search",
+    "SearchConfig",
+    "search_state",
+    "split_point",
+    "wavefront",
+]
 
 PValue: TypeAlias = Callable[[tuple[int, int], tuple[int, int]], float]
 """Two-sided p-value of equal success probabilities given (n, k) of both, e.g. `estimators.difference_p_value`."""
@@ -76,7 +87,7 @@ class Comparison(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SearchConfig:
     """When S changes over an interval, and how much a search may cost.
 
     `bisection`: ends differ when their shares differ by at least `min_difference` and the p-value is at most
@@ -106,7 +117,7 @@ class Rule:
             raise ValueError(f"looks must be positive and increasing, got {self.looks}")
 
     @classmethod
-    def from_config(cls, config: PivotalConfig, p_value: PValue) -> Rule:
+    def from_config(cls, config: PivotalConfig, p_value: PValue) -> SearchConfig:
         """The rule of a recipe; the budget is `max_nodes` nodes at `rollouts` rollouts."""
         more = (2 * config.rollouts, 4 * config.rollouts) if config.method == "change_points" else ()
         return cls(
@@ -151,27 +162,27 @@ class Outcome:
     estimated: tuple[int, ...]
     """Positions the search went through, increasing, without 0 and the end."""
     spent: int
-    """Rollouts in the ledger at those positions."""
+    """Rollouts counted at those positions."""
     out_of_budget: bool
     """More intervals were open than the budget could pay."""
 
 
-def wavefront(searches: Iterable[Search], ledger: Ledger, rule: Rule) -> list[Node]:
+def wavefront(searches: Iterable[Search], seen: PrefixCounts, rule: SearchConfig) -> list[Node]:
     """Every prefix that any search needs next, each once, by trajectory and position; empty when all are over."""
     wanted: dict[str, Node] = {}
     for search in searches:
-        for node in examine(search, ledger, rule).wanted:
+        for node in search_state(search, seen, rule).wanted:
             known = wanted.get(node.prefix)
             if known is None or known.rollouts < node.rollouts:
                 wanted[node.prefix] = node
     return sorted(wanted.values(), key=lambda node: (node.trajectory_id, node.position))
 
 
-def examine(search: Search, ledger: Ledger, rule: Rule) -> Outcome:
+def search_state(search: Search, seen: PrefixCounts, rule: SearchConfig) -> Outcome:
     """What the counts so far say: pivots found, positions estimated, nodes wanted next."""
-    walk = _Bisection(search, ledger, rule) if rule.method == "bisection" else _ChangePoints(search, ledger, rule)
+    walk = _Bisection(search, seen, rule) if rule.method == "bisection" else _ChangePoints(search, seen, rule)
     walk.run()
-    spent = sum(ledger.of(search, position).n for position in walk.passed)
+    spent = sum(seen.of(search, position).n for position in walk.passed)
     affordable, short = _within_budget(walk.wanted, rule.max_rollouts - spent)
     nodes = [
         Node(search.prefix(position), search.trajectory_id, position, rollouts) for position, rollouts in affordable
@@ -197,8 +208,8 @@ def split_point(first: int, last: int, line_ends: Sequence[int] = ()) -> int:
 class _Walk:
     """What a look at the counts finds out."""
 
-    def __init__(self, search: Search, ledger: Ledger, rule: Rule) -> None:
-        self.search, self.ledger, self.rule = search, ledger, rule
+    def __init__(self, search: Search, seen: PrefixCounts, rule: SearchConfig) -> None:
+        self.search, self.seen, self.rule = search, seen, rule
         self.pivots: list[Pivot] = []
         self.passed: set[int] = set()
         self.wanted: dict[int, tuple[int, float]] = {}
@@ -213,7 +224,7 @@ class _Walk:
 
     def want(self, position: int, rollouts: int, urgency: float) -> bool:
         """Ask for rollouts up to a total; False when the position has them."""
-        known = self.ledger.of(self.search, position)
+        known = self.seen.of(self.search, position)
         more = rollouts - known.n
         if known.exact or more <= 0:
             return False
@@ -231,7 +242,7 @@ class _Bisection(_Walk):
             intervals += self._halves(first, last)
 
     def _halves(self, first: int, last: int) -> list[tuple[int, int]]:
-        before, after = self.ledger.of(self.search, first), self.ledger.of(self.search, last)
+        before, after = self.seen.of(self.search, first), self.seen.of(self.search, last)
         difference = abs(after.share - before.share)
         comparison = self.rule.compare(before, after)
         if comparison is Comparison.unclear:
@@ -253,8 +264,8 @@ class _ChangePoints(_Walk):
     """One look at all counts along the trajectory."""
 
     def look(self) -> None:
-        known = {0: self.ledger.of(self.search, 0)}
-        known |= {p: count for p, name in self.search.prefixes() if (count := self.ledger.get(name)).n}
+        known = {0: self.seen.of(self.search, 0)}
+        known |= {p: count for p, name in self.search.prefixes() if (count := self.seen.get(name)).n}
         self.passed = set(known) - {0}
         sure = self.rule.looks[0]
         known[self.search.length] = Count(sure, sure)
@@ -273,11 +284,11 @@ class _ChangePoints(_Walk):
         if last - first > 1:
             self.want(split_point(first, last, self.search.line_ends), self.rule.looks[0], chance)
         elif chance >= self.rule.confidence:
-            before, after = self.ledger.of(self.search, first), self.ledger.of(self.search, last)
+            before, after = self.seen.of(self.search, first), self.seen.of(self.search, last)
             self.pivots.append(Pivot(last, before, after, chance))
         else:
             ends = [position for position in (first, last) if 0 < position < self.search.length]
-            look = self.rule.missing(*(self.ledger.of(self.search, position) for position in ends))
+            look = self.rule.missing(*(self.seen.of(self.search, position) for position in ends))
             for position in ends:
                 self.want(position, look, chance)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from tasks.engines import checkpoint as checkpoints
 from tasks.estimators import difference_p_value
-from tasks.pivotal.search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
+from tasks.pivotal.search import Node, Outcome, PrefixCounts, Search, SearchConfig, search_state, wavefront
 from tasks.run import prompt_set
 from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
@@ -37,7 +37,7 @@ Tokens: TypeAlias = dict[str, tuple[str, list[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SearchPlan:
     """What is to be searched."""
 
     searches: list[Search]
@@ -66,15 +66,15 @@ def body(context: Context) -> PivotalManifest:
     prompts = prompt_set.load(context, "train")
     planned = plan(context, prompts)
     searches = planned.searches
-    ledger = Ledger(_stored(context, prompts))
-    known = sum(ledger.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
-    rule = Rule.from_config(config, difference_p_value)
+    seen = PrefixCounts(_stored(context, prompts))
+    known = sum(seen.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
+    rule = SearchConfig.from_config(config, difference_p_value)
     paid = 0
-    if wavefront(searches, ledger, rule):
+    if wavefront(searches, seen, rule):
         with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
-            paid = advance(context, prompts, planned, ledger, rule, sampler)
-    outcomes = [examine(search, ledger, rule) for search in searches]
-    search_id = _annotate(context, prompts, searches, outcomes, ledger)
+            paid = advance(context, prompts, planned, seen, rule, sampler)
+    outcomes = [search_state(search, seen, rule) for search in searches]
+    search_id = _annotate(context, prompts, searches, outcomes, seen)
     pivots = sum(len(outcome.pivots) for outcome in outcomes)
     return PivotalManifest(
         rows=paid,
@@ -98,7 +98,7 @@ def amount(outlook: Outlook) -> Amount:
     return Amount(min(most, round(likely)), "rollouts", f"as earlier searches; at most {most}")
 
 
-def plan(context: Context, prompts: PromptSet) -> Plan:
+def plan(context: Context, prompts: PromptSet) -> SearchPlan:
     """The searches of this run."""
     rows = context.warehouse.rows(
         SELECTION,
@@ -117,7 +117,7 @@ def plan(context: Context, prompts: PromptSet) -> Plan:
         ends = line_ends(tokenizer, row["token_ids"]) if tokenizer else []
         start = known[row["problem_id"]]
         searches.append(Search.start(row["trajectory_id"], row["token_ids"], start, group=group, line_ends=ends))
-    return Plan(searches, {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows})
+    return SearchPlan(searches, {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows})
 
 
 def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
@@ -131,14 +131,21 @@ def _stored(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
     return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
 
 
-def advance(context: Context, prompts: PromptSet, planned: Plan, ledger: Ledger, rule: Rule, sampler: Sampler) -> int:
+def advance(
+    context: Context,
+    prompts: PromptSet,
+    planned: SearchPlan,
+    seen: PrefixCounts,
+    rule: SearchConfig,
+    sampler: Sampler,
+) -> int:
     """Roll out wave after wave until no search wants more; the rollouts drawn."""
     paid, wave = 0, 0
-    while nodes := wavefront(planned.searches, ledger, rule):
+    while nodes := wavefront(planned.searches, seen, rule):
         wave += 1
         for start in range(0, len(nodes), NODES_PER_BATCH):
             chunk = nodes[start : start + NODES_PER_BATCH]
-            paid += _estimate(context, prompts, chunk, planned.tokens, ledger, sampler)
+            paid += _estimate(context, prompts, chunk, planned.tokens, seen, sampler)
             done = start + len(chunk)
             context.progress(done, len(nodes), "prefixes", f"wave {wave}, {paid} rollouts")
     return paid
@@ -149,11 +156,11 @@ def _estimate(
     prompts: PromptSet,
     nodes: list[Node],
     tokens: Tokens,
-    ledger: Ledger,
+    seen: PrefixCounts,
     sampler: Sampler,
 ) -> int:
-    """Roll out every node, commit counts and rollouts as one batch, and tell the ledger."""
-    asked = [_assignment(prompts, node, tokens, ledger) for node in nodes]
+    """Roll out every node, commit counts and rollouts as one batch, and remember what came of it."""
+    asked = [_assignment(prompts, node, tokens, seen) for node in nodes]
     judged = scored(sampler.run(asked, source="pivotal_rollout", step=0))
     tally = [[0, 0] for _ in nodes]
     for item in judged:
@@ -162,7 +169,7 @@ def _estimate(
             tally[item.assignment][1] += item.row["reward"] == 0
     if any(n == 0 for n, _ in tally):
         raise SandboxFailing("a prefix got no verdict at all from the sandbox; nothing of this wave was stored")
-    work = [(node.prefix, ledger.get(node.prefix).n, node.rollouts) for node in nodes]
+    work = [(node.prefix, seen.get(node.prefix).n, node.rollouts) for node in nodes]
     unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
     rows = [
         {
@@ -179,13 +186,13 @@ def _estimate(
     batch = retry_batch_id(context, f"pivotal/{prompts.policy_id}/{unit}")
     context.warehouse.append(batch, {"token_values": rows, **tables(judged)}, run_id=context.run_id)
     for node, (n, k) in zip(nodes, tally, strict=True):
-        ledger.absorb(node.prefix, n, k)
+        seen.absorb(node.prefix, n, k)
     return len(judged)
 
 
-def _assignment(prompts: PromptSet, node: Node, tokens: Tokens, ledger: Ledger) -> Assignment:
+def _assignment(prompts: PromptSet, node: Node, tokens: Tokens, seen: PrefixCounts) -> Assignment:
     problem_id, token_ids = tokens[node.trajectory_id]
-    plain = prompts.assignment(problem_id, node.rollouts, "pivotal", node.prefix, ledger.get(node.prefix).n)
+    plain = prompts.assignment(problem_id, node.rollouts, "pivotal", node.prefix, seen.get(node.prefix).n)
     return Assignment(
         plain.problem,
         plain.prompt_id,
@@ -198,13 +205,13 @@ def _assignment(prompts: PromptSet, node: Node, tokens: Tokens, ledger: Ledger) 
 
 
 def _annotate(
-    context: Context, prompts: PromptSet, searches: list[Search], outcomes: list[Outcome], ledger: Ledger
+    context: Context, prompts: PromptSet, searches: list[Search], outcomes: list[Outcome], seen: PrefixCounts
 ) -> str:
     rows: list[dict[str, Any]] = []
     for search, outcome in zip(searches, outcomes, strict=True):
         pivotal = {pivot.position for pivot in outcome.pivots}
         for position in sorted({*outcome.estimated, *(p for p in pivotal if p < search.length)}):
-            known = ledger.of(search, position)
+            known = seen.of(search, position)
             if known.n == 0:
                 continue
             rows.append(

@@ -40,7 +40,7 @@ CHAT_TEMPLATE = (
 MAX_POSITIONS = 256
 _POOL_BATCHES = 8
 
-Progress = Callable[[int, int, float], None]
+PretrainProgress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
 
 
@@ -48,7 +48,7 @@ class PretrainError(Exception):
     """The miniature reference policy could not be made; the message says why."""
 
 
-def miniature_policy(config: PretrainConfig, cache: Path, progress: Progress | None = None) -> Path:
+def miniature_policy(config: PretrainConfig, cache: Path, progress: PretrainProgress | None = None) -> Path:
     """Folder of the miniature reference policy, made unless `cache` holds it already.
 
     The folder's name is a hash of the settings and of what the training programs look like. It appears complete or
@@ -111,7 +111,7 @@ def train_tokenizer(config: PretrainConfig) -> Any:
     return tokenizer
 
 
-def _make(config: PretrainConfig, folder: Path, progress: Progress | None) -> None:
+def _make(config: PretrainConfig, folder: Path, progress: PretrainProgress | None) -> None:
     import torch
 
     tokenizer = train_tokenizer(config)
@@ -180,7 +180,9 @@ def _padded(batch: list[tuple[list[int], list[int]]], pad: int) -> tuple[Any, An
     return ids, labels
 
 
-def _train(model: Any, batches: Iterator[tuple[Any, Any]], config: PretrainConfig, progress: Progress | None) -> None:
+def _train(
+    model: Any, batches: Iterator[tuple[Any, Any]], config: PretrainConfig, progress: PretrainProgress | None
+) -> None:
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from tasks.config import Q0Config
 from tasks.estimators import Counts, soft_value_interval
 
-Plan: TypeAlias = dict[str, int]
+Allocation: TypeAlias = dict[str, int]
 """Further samples by problem id; a problem that needs none is left out."""
 
 PSEUDO = 2.0
@@ -33,7 +33,7 @@ ROUNDS = 8
 """The rest is given out in at least this many rounds."""
 
 
-def plan(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> Plan:
+def plan(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> Allocation:
     """The next samples to draw, given (samples, successes) of every prompt; empty when nothing is left to do.
 
     Ask again after drawing them. Uniform: what is missing to `config.samples`. Adaptive: the same total over all
@@ -44,12 +44,12 @@ def plan(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> Plan:
     return wanted or _zero_top_up(counts, config)
 
 
-def uniform(counts: Mapping[str, Counts], samples: int) -> Plan:
+def uniform(counts: Mapping[str, Counts], samples: int) -> Allocation:
     """What is missing to `samples` for every prompt."""
     return {name: samples - n for name, (n, _) in counts.items() if n < samples}
 
 
-def adaptive(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> Plan:
+def adaptive(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> Allocation:
     """The next round of the same total, to the prompts whose soft value is least certain."""
     first = uniform(counts, math.ceil(FIRST_SHARE * config.samples))
     if first:
@@ -76,7 +76,7 @@ def weight(counts: Counts) -> float:
     return math.sqrt((1 - share) / share)
 
 
-def _filled(counts: Mapping[str, Counts], budget: int) -> Plan:
+def _filled(counts: Mapping[str, Counts], budget: int) -> Allocation:
     """`budget` samples given so that the totals come as near to the weights as no sample can be taken back.
 
     Prompts are raised to a common level of n / weight, lowest first; what rounding leaves goes to the lowest.
@@ -99,6 +99,6 @@ def _filled(counts: Mapping[str, Counts], budget: int) -> Plan:
     return {name: number for name, number in wanted.items() if number}
 
 
-def _zero_top_up(counts: Mapping[str, Counts], config: Q0Config) -> Plan:
+def _zero_top_up(counts: Mapping[str, Counts], config: Q0Config) -> Allocation:
     missing = {name: config.zero_top_up - n for name, (n, k) in counts.items() if k == 0}
     return {name: min(config.samples, number) for name, number in missing.items() if number > 0}

@@ -14,7 +14,7 @@ from typing import Any
 
 from tasks.estimators import Counts, soft_value_interval
 from tasks.q0 import allocation
-from tasks.q0.allocation import Plan
+from tasks.q0.allocation import Allocation
 from tasks.run import prompt_set, runs
 from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
@@ -30,7 +30,7 @@ from tasks.run.sampling import (
 )
 from tasks.run.stage import Amount, Context, Outlook, Stage, Work
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
-from tasks.sampling.sampler import Judged, Progress, Sampler, tables
+from tasks.sampling.sampler import Judged, SampleProgress, Sampler, tables
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def body(context: Context) -> Q0Manifest:
     sampled = 0
     if work := _plan(context, before):
         with context.executor(worker, context) as draw:
-            asked: Plan = {}
+            asked: Allocation = {}
             while work:
                 sampled += draw(work, sampled)
                 asked = {name: asked.get(name, 0) + work.get(name, 0) for name in before}
@@ -68,7 +68,7 @@ def worker(context: Context) -> Generator[Work]:
         yield lambda work, done: _draw(context, prompts, sampler, work, done)
 
 
-def _plan(context: Context, known: Mapping[str, Counts]) -> Plan:
+def _plan(context: Context, known: Mapping[str, Counts]) -> Allocation:
     return allocation.plan(known, context.config.q0, context.config.train.beta)
 
 
@@ -86,7 +86,7 @@ def _draw(context: Context, prompts: PromptSet, sampler: Sampler, work: Mapping[
     return done - done_before
 
 
-def _progress(context: Context, start: int, total: int, note: str) -> Progress:
+def _progress(context: Context, start: int, total: int, note: str) -> SampleProgress:
     return lambda n, _: context.progress(start + n, total, "samples", note)
 
 

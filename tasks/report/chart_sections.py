@@ -11,7 +11,7 @@ from tasks.estimators import average_paired_difference, beta_interval, mean_of_s
 from tasks.report import charts as figures
 from tasks.report.charts import Measure, Panel, Series
 from tasks.report.diagnostics import TrainingHistory, signatures
-from tasks.report.report_page import Fact, Finding, Section, Table
+from tasks.report.report_page import Fact, ReportFinding, ReportSection, ReportTable
 from tasks.report.run_history import Point, RunHistory
 from tasks.report.table_sections import Histories, difference_text, estimate, percent
 
@@ -31,23 +31,23 @@ def facts(history: RunHistory) -> list[Fact]:
     ]
 
 
-def findings(histories: Histories) -> list[Finding]:
+def findings(histories: Histories) -> list[ReportFinding]:
     """Failure signatures of each run."""
-    found: list[Finding] = []
+    found: list[ReportFinding] = []
     for history in histories:
         few, many = min(history.config.evaluate.ks), max(history.config.evaluate.ks)
         curves = {k: [(p.step, estimate(p.scores, k).value) for p in history.points] for k in (few, many)}
         watched = TrainingHistory(curves[few], curves[many], history.figures, history.config.train.beta)
         run = history.run_id if len(histories) > 1 else ""
-        found += [Finding(one.name, one.text, one.severity, run) for one in signatures(watched)]
+        found += [ReportFinding(one.name, one.text, one.severity, run) for one in signatures(watched)]
     return found
 
 
-def learning(histories: Histories) -> Section:
+def learning(histories: Histories) -> ReportSection:
     """pass@k against steps, trajectories and wall-clock (the paper's Figure 1)."""
     evaluated = [history for history in histories if history.points]
     if not evaluated:
-        return Section("Learning curve", "No policy of this run has been evaluated completely yet.")
+        return ReportSection("Learning curve", "No policy of this run has been evaluated completely yet.")
     ks = sorted(set.intersection(*(set(history.config.evaluate.ks) for history in evaluated)))
     by_step = {f"pass@{k}": [_series(h, k, lambda p: p.step) for h in evaluated] for k in ks}
     charts = [figures.learning_curve(by_step)]
@@ -66,7 +66,7 @@ def learning(histories: Histories) -> Section:
     text = (
         "pass@k on the evaluation problems, with 95% bootstrap intervals over problems; step 0 is the reference policy."
     )
-    return Section("Learning curve", text, charts=charts, tables=_set_tables(evaluated))
+    return ReportSection("Learning curve", text, charts=charts, tables=_set_tables(evaluated))
 
 
 def time_unit(longest: float) -> tuple[str, float]:
@@ -85,7 +85,7 @@ def _series(history: RunHistory, k: int, x: Callable[[Point], float]) -> Series:
     )
 
 
-def _set_tables(histories: Histories) -> list[Table]:
+def _set_tables(histories: Histories) -> list[ReportTable]:
     """pass@k of the last policies per problem set, where there are several."""
     if all(len(history.points[-1].scores) < 2 for history in histories):
         return []
@@ -96,10 +96,10 @@ def _set_tables(histories: Histories) -> list[Table]:
         for name, found in h.points[-1].scores.items()
     ]
     note = "The last evaluated policy; the curves are the mean over the sets, each weighing the same."
-    return [Table("By problem set", list(rows[0]), rows, note)]
+    return [ReportTable("By problem set", list(rows[0]), rows, note)]
 
 
-def diversity(histories: Histories) -> Section | None:
+def diversity(histories: Histories) -> ReportSection | None:
     """How different a policy's samples are, along training."""
     evaluated = [history for history in histories if history.points]
     if not evaluated:
@@ -116,7 +116,7 @@ def diversity(histories: Histories) -> Section | None:
         "Of each policy's own evaluation samples. Programs are compared after normalising their syntax trees: layout, "
         "comments and docstrings do not count."
     )
-    return Section("Diversity", text, [figures.curves("diversity", "Diversity", panels, "optimizer step")])
+    return ReportSection("Diversity", text, [figures.curves("diversity", "Diversity", panels, "optimizer step")])
 
 
 def _plain(history: RunHistory, value: Callable[[Point], float]) -> Series:
@@ -138,7 +138,7 @@ def _gap(history: RunHistory, few: int, many: int) -> Series:
     return Series(history.run_id, steps, *([getattr(one, name) for one in found] for name in ("value", "low", "high")))
 
 
-def training(histories: Histories) -> Section | None:
+def training(histories: Histories) -> ReportSection | None:
     """The trainer's own curves, where its sequences came from, and which temperatures paid."""
     charts: list[figures.Chart] = []
     trained = [history for history in histories if history.figures]
@@ -162,7 +162,7 @@ def training(histories: Histories) -> Section | None:
     temperatures = {h.run_id: _temperatures(h) for h in histories if h.temperatures}
     if temperatures:
         charts.append(figures.reward_by_temperature(temperatures))
-    return Section("Training", charts=charts) if charts else None
+    return ReportSection("Training", charts=charts) if charts else None
 
 
 def _curve(label: str, curve: Sequence[tuple[float, float]]) -> Series:
@@ -181,7 +181,7 @@ def _temperatures(history: RunHistory) -> list[Measure]:
     ]
 
 
-def prompts(histories: Histories) -> Section | None:
+def prompts(histories: Histories) -> ReportSection | None:
     """How hard the training prompts are; runs with the same counts share a chart."""
     different: dict[str, RunHistory] = {}
     for history in histories:
@@ -196,4 +196,4 @@ def prompts(histories: Histories) -> Section | None:
         for number, history in enumerate(different.values(), start=1)
     ]
     text = "How often the reference policy solves each prompt at temperature 1."
-    return Section("Training prompts", text, charts) if charts else None
+    return ReportSection("Training prompts", text, charts) if charts else None

@@ -34,14 +34,14 @@ class ComparedK:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """The rows by k, and what a reader should know about them."""
 
     rows: Sequence[ComparedK]
     notes: Sequence[str]
 
 
-def compare(store: Warehouse, home: Path, first: str, second: str) -> Comparison:
+def compare(store: Warehouse, home: Path, first: str, second: str) -> RunComparison:
     """The policies `RUN` (its last evaluated one) or `RUN@STEP` on the problems that both were evaluated on.
 
     Raises UnknownRun and NothingToCompare.
@@ -55,7 +55,7 @@ def compare(store: Warehouse, home: Path, first: str, second: str) -> Comparison
     if not ks:
         raise NothingToCompare(f"{first} and {second} have no k of pass@k in common (evaluate.ks)")
     rows = [ComparedK(k, _mean(a, k), _mean(b, k), average_paired_difference(a, b, k)) for k in ks]
-    return Comparison(rows, _notes(histories, points, a))
+    return RunComparison(rows, _notes(histories, points, a))
 
 
 def _point(history: RunHistory, name: str) -> Point:

@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from tasks.estimators import Counts, beta_interval, soft_value, soft_value_interval
 from tasks.problems.programs import program_hash
 from tasks.report.chart_rendering import HATCHES, Axes, Chart, Theme
-from tasks.report.report_page import Section, Table
+from tasks.report.report_page import ReportSection, ReportTable
 from tasks.run import prompt_set
 from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
@@ -27,14 +27,14 @@ PER_PROBLEM = query(__name__, "per_problem")
 VERDICTS = query(__name__, "verdicts")
 
 
-def sections(context: Context) -> list[Section]:
+def sections(context: Context) -> list[ReportSection]:
     """The report's parts about training prompts, corpus and decontamination."""
     prompts = prompt_set.load(context, "train")
     found = [training_prompts(context, prompts), corpus(context, prompts), left_out(context)]
     return [section for section in found if section is not None]
 
 
-def training_prompts(context: Context, prompts: PromptSet) -> Section:
+def training_prompts(context: Context, prompts: PromptSet) -> ReportSection:
     """Every training prompt's counts with the intervals of S and of the soft value, hardest first."""
     known, beta = counts(context, prompts), context.config.train.beta
     rows = [_prompt_row(context, problem_id, counts, beta) for problem_id, counts in known.items() if counts[0]]
@@ -42,11 +42,11 @@ def training_prompts(context: Context, prompts: PromptSet) -> Section:
     columns = ("problem", "n", "k", "share", "95% interval of S", "y_0, nats", "95% interval of y_0", "flag")
     unsolved = sum(k == 0 for _, k in known.values())
     note = f"{unsolved} of {len(known)} without a success. " if unsolved else ""
-    return Section(
+    return ReportSection(
         "Soft values of the prompts",
         "Samples of the reference policy at temperature 1 over all runs; Jeffreys intervals (Beta posterior).",
         charts=[soft_values(list(known.values()), beta)] if rows else [],
-        tables=[Table("Training prompts", columns, rows[:MOST_ROWS], note + _shown(rows))],
+        tables=[ReportTable("Training prompts", columns, rows[:MOST_ROWS], note + _shown(rows))],
     )
 
 
@@ -91,7 +91,7 @@ def soft_values(known: Sequence[Counts], beta: float) -> Chart:
     return Chart("soft_values", "Soft values", alt, draw)
 
 
-def corpus(context: Context, prompts: PromptSet) -> Section | None:
+def corpus(context: Context, prompts: PromptSet) -> ReportSection | None:
     """Per source: what came in, what became of it, how often it was right, and what it adds per problem."""
     manifest = context.manifest(CorpusManifest)
     flow = manifest.flow
@@ -100,17 +100,17 @@ def corpus(context: Context, prompts: PromptSet) -> Section | None:
     added = context.warehouse.rows(PER_PROBLEM, [manifest.corpus_id])
     rows = [_source_row(source, fates, added, len(prompts.prompts)) for source, fates in flow.items()]
     columns = ("source", "came in", "judged", *FATES[::-1], "success rate", "problems", "per problem", "only source of")
-    tables = [Table("Sources of the corpus", columns, rows)]
+    tables = [ReportTable("Sources of the corpus", columns, rows)]
     if manifest.left_out:
         skipped = [{"what": name, "responses": n} for name, n in sorted(manifest.left_out.items())]
-        tables.append(Table("Not taken in", ("what", "responses"), skipped))
+        tables.append(ReportTable("Not taken in", ("what", "responses"), skipped))
     found, judged = disagreements(context, prompts)
     if judged:
         claims = ("problem", "said", "judged", "detail")
         title = f"Programs judged otherwise than their source says ({len(found)} of {judged})"
-        tables.append(Table(title, claims, found[:MOST_ROWS], _shown(found)))
+        tables.append(ReportTable(title, claims, found[:MOST_ROWS], _shown(found)))
     text = f"{manifest.summary}. Every response that could be used, and why it is in the corpus or not."
-    return Section("Corpus", text, [source_flow(flow)], tables)
+    return ReportSection("Corpus", text, [source_flow(flow)], tables)
 
 
 def _source_row(
@@ -196,7 +196,7 @@ def disagreements(context: Context, prompts: PromptSet) -> tuple[list[dict[str, 
     return sorted(found, key=lambda row: (row["said"], row["judged"], row["problem"])), compared
 
 
-def left_out(context: Context) -> Section | None:
+def left_out(context: Context) -> ReportSection | None:
     """Problems that were not used, by reason, and every pair that cost a training problem its place."""
     manifest = context.manifest(PrepareManifest)
     reasons = [{"reason": name, "problems": n} for name, n in sorted(manifest.left_out.items())]
@@ -214,12 +214,12 @@ def left_out(context: Context) -> Section | None:
     if not reasons and not pairs:
         return None
     columns = ("training problem", "evaluation problem", "why", "shared phrases", "Jaccard", "shared tests")
-    tables = [Table("Problems that were not used", ("reason", "problems"), reasons)] if reasons else []
+    tables = [ReportTable("Problems that were not used", ("reason", "problems"), reasons)] if reasons else []
     if pairs:
         tables.append(
-            Table("Training problems that are evaluation problems", columns, pairs[:MOST_ROWS], _shown(pairs))
+            ReportTable("Training problems that are evaluation problems", columns, pairs[:MOST_ROWS], _shown(pairs))
         )
-    return Section("Problems left out", tables=tables)
+    return ReportSection("Problems left out", tables=tables)
 
 
 def _shown(rows: Sequence[Any]) -> str:

@@ -1,6 +1,6 @@
 """One self-contained HTML file from plain rows and charts: the report of a run, or of several side by side.
 
-The stage gathers the rows and hands over a `Report`; nothing here reads a warehouse.
+The stage gathers the rows and hands over a `ReportPage`; nothing here reads a warehouse.
 
     report = Report("tiny", "what was run", facts=[Fact("pass@10", "84%", "32 problems")], findings=find(...),
                     sections=[Section("Learning curve", charts=[figures.learning_curve(...)])])
@@ -30,7 +30,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReportFinding:
     """Something the report noticed, with what it means and what to do."""
 
     name: str
@@ -40,7 +40,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """Rows under named columns; a row is a mapping, columns it lacks stay empty."""
 
     title: str
@@ -67,13 +67,13 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """A headed part of the report; empty parts are left out."""
 
     title: str
     text: str = ""
     charts: Sequence[Chart] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[ReportTable] = ()
     programs: Sequence[Program] = ()
 
     @property
@@ -83,14 +83,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportPage:
     """The whole report."""
 
     title: str
     subtitle: str = ""
     facts: Sequence[Fact] = ()
-    findings: Sequence[Finding] = ()
-    sections: Sequence[Section] = ()
+    findings: Sequence[ReportFinding] = ()
+    sections: Sequence[ReportSection] = ()
     footer: str = ""
 
 
@@ -145,7 +145,7 @@ _BODY = """
 """
 
 
-def report_html(report: Report) -> str:
+def report_html(report: ReportPage) -> str:
     """The report as one HTML page: light and dark, printable, without scripts or anything loaded from elsewhere."""
     names = [chart.name for section in report.sections for chart in section.charts]
     if len(set(names)) < len(names):
@@ -154,7 +154,7 @@ def report_html(report: Report) -> str:
     return render(_BODY, report.title, report=report, drawings=drawings)
 
 
-def write_report(report: Report, folder: Path, name: str = "report.html") -> list[Path]:
+def write_report(report: ReportPage, folder: Path, name: str = "report.html") -> list[Path]:
     """Write the page, and every chart as PNG beside it; returns the paths, the page first."""
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / name

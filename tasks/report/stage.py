@@ -10,7 +10,7 @@ from typing import Any
 from tasks.report import chart_sections as sections
 from tasks.report import corpus_sections, run_history
 from tasks.report import table_sections as tables
-from tasks.report.report_page import Report, write_report
+from tasks.report.report_page import ReportPage, write_report
 from tasks.report.run_history import RunHistory
 from tasks.run.manifests import EvaluateManifest, ReportManifest
 from tasks.run.stage import Amount, Context, Stage
@@ -33,7 +33,7 @@ def body(context: Context) -> ReportManifest:
     return ReportManifest(page=page, pictures=named, summary=f"{len(pictures)} figures; {page}")
 
 
-def assemble(histories: Sequence[RunHistory], subtitle: str, location: str) -> Report:
+def assemble(histories: Sequence[RunHistory], subtitle: str, location: str) -> ReportPage:
     """The report of one run, or of several side by side."""
     parts = [
         sections.learning(histories),
@@ -46,7 +46,7 @@ def assemble(histories: Sequence[RunHistory], subtitle: str, location: str) -> R
         tables.configuration(histories),
     ]
     names = [history.run_id for history in histories]
-    return Report(
+    return ReportPage(
         title=f"Run {names[0]}" if len(names) == 1 else f"Runs {', '.join(names)}",
         subtitle=subtitle,
         facts=sections.facts(histories[0]) if len(histories) == 1 else (),

@@ -13,7 +13,7 @@ from typing import Any
 from tasks.estimators import mean_interval
 from tasks.report import charts, run_history
 from tasks.report.charts import Measure, Series
-from tasks.report.report_page import Report, Section, Table, write_report
+from tasks.report.report_page import ReportPage, ReportSection, ReportTable, write_report
 from tasks.report.run_history import Point
 from tasks.run.manifests import EvaluateManifest
 from tasks.run.stage import finished
@@ -106,11 +106,13 @@ def write(title: str, arms: Mapping[str, ArmResult], groups: Groups, folder: Pat
     shown = [(heading, text, [arms[name] for name in names]) for heading, text, names in groups if names]
     tables = [_tables(members) for _, _, members in shown]
     sections = [
-        Section(heading, text, charts=_charts(number, members), tables=tables[number])
+        ReportSection(heading, text, charts=_charts(number, members), tables=tables[number])
         for number, (heading, text, members) in enumerate(shown)
     ]
     seeds = max((len(arm.seeds) + len(arm.stopped) for arm in arms.values()), default=0)
-    report = Report(title, f"{len(arms)} arms, {seeds} seed(s); 95% Student intervals over seeds.", sections=sections)
+    report = ReportPage(
+        title, f"{len(arms)} arms, {seeds} seed(s); 95% Student intervals over seeds.", sections=sections
+    )
     page, *_ = write_report(report, folder)
     (folder / "study.md").write_text(markdown(title, shown), encoding="utf-8")
     raw = {
@@ -157,7 +159,7 @@ def _measure(arm: ArmResult, name: str) -> Measure:
     return Measure(arm.label, mean, mean if math.isnan(low) else low, mean if math.isnan(high) else high)
 
 
-def _tables(members: Sequence[ArmResult]) -> list[Table]:
+def _tables(members: Sequence[ArmResult]) -> list[ReportTable]:
     """What came out, how diverse it is, both with pi_0 as the first row, and what it cost."""
     first, before = members[0], _before(members)
     names = dict.fromkeys(name for arm in members for found in arm.measures for name in found)
@@ -179,7 +181,7 @@ def _tables(members: Sequence[ArmResult]) -> list[Table]:
 
     note = "Mean over seeds, 95% interval in brackets."
     found = [
-        Table(
+        ReportTable(
             "At the end of training",
             ("arm", "seeds", *passes, *differences),
             [result(arm) for arm in (before, *members)],
@@ -188,11 +190,11 @@ def _tables(members: Sequence[ArmResult]) -> list[Table]:
     ]
     if diversity:
         rows = [intervals(arm, diversity) for arm in (before, *members)]
-        found.append(Table("Diversity of the samples", ("arm", *diversity), rows, note=note))
+        found.append(ReportTable("Diversity of the samples", ("arm", *diversity), rows, note=note))
     if costs:
         rows = [{"arm": arm.label} | {name: _range(name, arm) for name in costs} for arm in members]
         text = "Mean over seeds, least to most in brackets; waiting: the trainer for rollouts, part of its time."
-        found.append(Table("Cost of training", ("arm", *costs), rows, note=text))
+        found.append(ReportTable("Cost of training", ("arm", *costs), rows, note=text))
     return found
 
 

@@ -11,7 +11,7 @@ from tasks.estimators import Estimate, PairedDifference, average_paired_differen
 from tasks.evaluate.eval_samples import Scores
 from tasks.report import charts
 from tasks.report.charts import Measure
-from tasks.report.report_page import Program, Section, Table
+from tasks.report.report_page import Program, ReportSection, ReportTable
 from tasks.report.run_history import RunHistory
 
 SHOWN_PROGRAMS = 12
@@ -36,7 +36,7 @@ def difference_text(found: PairedDifference) -> str:
     return f"{100 * found.difference:+.1f} points, {interval}"
 
 
-def side_by_side(histories: Histories) -> Section | None:
+def side_by_side(histories: Histories) -> ReportSection | None:
     """The last policies of several runs beside each other, and what differs in their settings (Figure 2)."""
     evaluated = [history for history in histories if history.points]
     if len(evaluated) < 2:
@@ -54,9 +54,9 @@ def side_by_side(histories: Histories) -> Section | None:
     differing = settings_that_differ({history.run_id: history.config for history in histories})
     if differing:
         columns = ["setting", *(history.run_id for history in histories)]
-        tables.append(Table("Settings that differ", columns, differing))
+        tables.append(ReportTable("Settings that differ", columns, differing))
     text = "The last evaluated policy of each run, with 95% bootstrap intervals over problems."
-    return Section("Side by side", text, [charts.comparison("side_by_side", "Last policies", measures)], tables)
+    return ReportSection("Side by side", text, [charts.comparison("side_by_side", "Last policies", measures)], tables)
 
 
 def _comparable(histories: Histories) -> bool:
@@ -64,7 +64,7 @@ def _comparable(histories: Histories) -> bool:
     return all(other == first for other in others)
 
 
-def _against_first(histories: Histories, ks: Sequence[int]) -> Table:
+def _against_first(histories: Histories, ks: Sequence[int]) -> ReportTable:
     first, *others = histories
     rows = [
         {
@@ -79,7 +79,7 @@ def _against_first(histories: Histories, ks: Sequence[int]) -> Table:
         for found in [average_paired_difference(first.points[-1].scores, other.points[-1].scores, k)]
     ]
     note = "Paired over the same problems, which removes the variation between them."
-    return Table(f"Against {first.run_id}", list(rows[0]), rows, note)
+    return ReportTable(f"Against {first.run_id}", list(rows[0]), rows, note)
 
 
 def settings_that_differ(configs: Mapping[str, RunConfig]) -> list[dict[str, str]]:
@@ -101,7 +101,7 @@ def flattened(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
     return found
 
 
-def cost(histories: Histories) -> Section | None:
+def cost(histories: Histories) -> ReportSection | None:
     """Time and cost of every stage."""
     rows = [row for history in histories for row in history.stages]
     if not rows:
@@ -122,15 +122,15 @@ def cost(histories: Histories) -> Section | None:
     ]
     order = ["run", "stage", "time", *(title for title in columns.values() if title not in ("run", "stage", ""))]
     timed = [row for row in rows if row["seconds"] is not None]
-    return Section(
+    return ReportSection(
         "Time and cost",
         "Time of this run alone; what earlier runs had sampled or judged already was reused and is not counted.",
         charts=[charts.stage_time(timed)] if timed else [],
-        tables=[Table("What each stage made", order if len(histories) > 1 else order[1:], shown)],
+        tables=[ReportTable("What each stage made", order if len(histories) > 1 else order[1:], shown)],
     )
 
 
-def discoveries(histories: Histories) -> Section | None:
+def discoveries(histories: Histories) -> ReportSection | None:
     """Correct programs from training that pi_0 never wrote."""
     found = [history for history in histories if history.discovered]
     if not found:
@@ -159,10 +159,10 @@ def discoveries(histories: Histories) -> Section | None:
         for number, row in enumerate([row for row in history.discovered if row["new"]][:each])
     ]
     columns = list(table[0]) if len(histories) > 1 else list(table[0])[1:]
-    return Section(
+    return ReportSection(
         "New solutions",
         "Correct programs that training found online; new are those that pi_0 never wrote, in any sample of any run.",
-        tables=[Table("Found in training", columns, table)],
+        tables=[ReportTable("Found in training", columns, table)],
         programs=programs,
     )
 
@@ -171,7 +171,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def configuration(histories: Histories) -> Section:
+def configuration(histories: Histories) -> ReportSection:
     """Hyper-parameters and fingerprints."""
     names = list(dict.fromkeys(name for history in histories for name in history.fingerprints))
     runs = [history.run_id for history in histories]
@@ -180,11 +180,11 @@ def configuration(histories: Histories) -> Section:
         {"setting": name} | {h.run_id: value for h in histories for value in [_main_settings(h.config)[name]]}
         for name in _main_settings(histories[0].config)
     ]
-    return Section(
+    return ReportSection(
         "Settings",
         tables=[
-            Table("Hyper-parameters", ["setting", *runs], main),
-            Table("Fingerprints", ["what", *runs], identity),
+            ReportTable("Hyper-parameters", ["setting", *runs], main),
+            ReportTable("Fingerprints", ["what", *runs], identity),
         ],
         programs=[
             Program(f"Resolved configuration of {h.run_id}", json.dumps(h.config.model_dump(mode="json"), indent=2))

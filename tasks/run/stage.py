@@ -30,7 +30,7 @@ M = TypeVar("M", bound=Manifest)
 LOCK_TIMEOUT_S = 24 * 3600.0
 
 
-Progress = Callable[[int, int, str, str], None]
+StageProgress = Callable[[int, int, str, str], None]
 """Called as (done, total, unit, note)."""
 
 
@@ -59,7 +59,7 @@ class Context:
     config: RunConfig
     warehouse: Warehouse
     home: Path
-    progress: Progress = silent
+    progress: StageProgress = silent
     pin: int | None = None
     """Snapshot after which nothing of other runs is read. None: the newest; a stage that runs fixes it as it begins."""
     executor: Executor = run_locally

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import sandbox
 from sandbox import Judge, Judgement, Submission, Suite, Verdict
 from tasks.config import BehaviourConfig, SandboxConfig
-from tasks.engines.protocol import Completion, Engine, Request
+from tasks.engines.protocol import Completion, Request, SamplingEngine
 from tasks.engines.randomness import derived_seed, sample_seed
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
@@ -24,7 +24,7 @@ from tasks.problems.prompt import Template, complete_length
 from warehouse.queries import query
 
 Row = dict[str, Any]
-Progress = Callable[[int, int], None]
+SampleProgress = Callable[[int, int], None]
 """Called with (responses sampled, responses wanted)."""
 
 PASS, FAIL = 0.0, -1.0
@@ -35,7 +35,7 @@ CUT_OFF = "cut_off"
 KNOWN_VERDICTS = query(__name__, "known_verdicts")
 
 
-class Rows(Protocol):
+class VerdictReader(Protocol):
     """What reads known verdicts: a `warehouse.Warehouse`."""
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -81,7 +81,7 @@ class KnownVerdicts:
     Only verdicts of this sandbox version count, and an infrastructure failure is never one.
     """
 
-    def __init__(self, warehouse: Rows | None = None) -> None:
+    def __init__(self, warehouse: VerdictReader | None = None) -> None:
         """Without a warehouse only the verdicts made here are known."""
         self._warehouse = warehouse
         self._suites: set[str] = set()
@@ -108,7 +108,7 @@ class KnownVerdicts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _SampledDraft:
     """A sampled response before its verdict."""
 
     completion: Completion
@@ -131,7 +131,7 @@ class Sampler:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SamplingEngine,
         tokenizer: Any,
         judge: Judge,
         *,
@@ -160,7 +160,7 @@ class Sampler:
         source: str,
         worker: str | None = None,
         step: int | None = None,
-        progress: Progress | None = None,
+        progress: SampleProgress | None = None,
     ) -> Iterator[Judged]:
         """Every wanted response, judged, in the order in which they get finished.
 
@@ -185,8 +185,8 @@ class Sampler:
         return problem.suite(cpu_s=self._limits.cpu_limit_s, memory_bytes=memory << 20 if memory else None)
 
     def _drafts(
-        self, assignments: Sequence[Assignment], suites: Sequence[Suite], progress: Progress | None
-    ) -> Iterator[_Draft]:
+        self, assignments: Sequence[Assignment], suites: Sequence[Suite], progress: SampleProgress | None
+    ) -> Iterator[_SampledDraft]:
         """Sample; one request per response, since each has its own temperature."""
         requests: list[Request] = []
         origin: list[tuple[int, int]] = []
@@ -205,7 +205,7 @@ class Sampler:
             program = extract_program(text)
             temperature = requests[completion.request].temperature
             identity = program_hash(program)
-            yield _Draft(ended, number, sample, temperature, token_ids, text, program, identity, suites[number])
+            yield _SampledDraft(ended, number, sample, temperature, token_ids, text, program, identity, suites[number])
 
     def _clocked(self, completions: Iterator[Completion]) -> Iterator[Completion]:
         while True:
@@ -255,10 +255,10 @@ class Sampler:
             stop_text=(self._template.stop_mark or "") if self._template else "",
         )
 
-    def _judged(self, drafts: Iterable[_Draft]) -> Iterator[tuple[_Draft, Judgement | None, bool]]:
+    def _judged(self, drafts: Iterable[_SampledDraft]) -> Iterator[tuple[_SampledDraft, Judgement | None, bool]]:
         """Drafts with their judgement (None: cut off) and whether it was made for this very draft."""
-        ready: deque[tuple[_Draft, Judgement | None]] = deque()
-        waiting: dict[tuple[str, str], list[_Draft]] = {}
+        ready: deque[tuple[_SampledDraft, Judgement | None]] = deque()
+        waiting: dict[tuple[str, str], list[_SampledDraft]] = {}
         sent: list[tuple[str, str]] = []
 
         def submissions() -> Iterator[Submission]:
@@ -286,7 +286,7 @@ class Sampler:
         while ready:
             yield *ready.popleft(), False
 
-    def _row(self, draft: _Draft, assignment: Assignment, judgement: Judgement | None) -> Row:
+    def _row(self, draft: _SampledDraft, assignment: Assignment, judgement: Judgement | None) -> Row:
         completion, prefix = draft.completion, len(assignment.prefix_ids)
         return {
             "problem_id": assignment.problem.problem_id,

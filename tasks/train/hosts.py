@@ -67,7 +67,7 @@ def command(job: TrainJob, job_file: Path, rank: int) -> list[str]:
     return [*job.train.remote_shell, machines[rank].name, there]
 
 
-class Group:
+class ProcessGroup:
     """The torchruns of all machines."""
 
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
@@ -107,7 +107,7 @@ def main(argv: list[str]) -> int:
     """Start the trainer of the job `argv[0]` on all its machines and wait."""
     job_file = Path(argv[0])
     job = TrainJob.read(job_file)
-    group = Group([command(job, job_file, rank) for rank in range(len(job.train.hosts))])
+    group = ProcessGroup([command(job, job_file, rank) for rank in range(len(job.train.hosts))])
     signal.signal(signal.SIGTERM, group.stop)
     if job.end_on_stdin_eof:
         threading.Thread(target=lambda: (_drain(), group.stop()), daemon=True).start()

@@ -117,7 +117,7 @@ class Child:
 
 
 @dataclass(slots=True)
-class Run:
+class TrainingProcesses:
     """The processes of one training run."""
 
     job: TrainJob
@@ -253,7 +253,9 @@ def run_training(
     A run that was interrupted continues from its newest complete checkpoint. Dead processes are started again.
     Raises ProcessDied when that does not help and Interrupted when `cancelled` says so.
     """
-    return Run(TrainJob.read(job_file), job_file, on_line, beside or {}, secrets or {}).supervise(cancelled)
+    return TrainingProcesses(TrainJob.read(job_file), job_file, on_line, beside or {}, secrets or {}).supervise(
+        cancelled
+    )
 
 
 def trainer_command(job: TrainJob, job_file: Path) -> list[str]:

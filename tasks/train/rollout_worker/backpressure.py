@@ -13,7 +13,7 @@ PACE = query(__name__, "pace")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Backpressure:
     """Where a run is: optimizer steps recorded, online trajectories trained on and sampled, newest published step."""
 
     steps: int
@@ -22,7 +22,7 @@ class Pace:
     published: int | None
 
     @classmethod
-    def read(cls, warehouse: Warehouse, job: TrainJob) -> Pace:
+    def read(cls, warehouse: Warehouse, job: TrainJob) -> Backpressure:
         """The pace of the job's run now."""
         newest = published_weights.latest(job.weights)
         (row,) = warehouse.rows(PACE, {"run": job.run_id})

@@ -28,7 +28,7 @@ from tasks.engines.protocol import EngineError
 from tasks.problems.prompt import template_for
 from tasks.sampling.reference_counts import reference_counts, rollout_batches
 from tasks.sampling.sampler import Judged, KnownVerdicts, Sampler, tables
-from tasks.train.rollout_worker.backpressure import Pace
+from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, JudgingImpossible, TrainerError
@@ -57,7 +57,7 @@ class Seconds:
 
 
 @dataclass(slots=True)
-class Worker:
+class RolloutWorker:
     """A rollout worker and what it holds open."""
 
     job: TrainJob
@@ -86,7 +86,7 @@ class Worker:
         """Wait until there is room for another batch; False when asked to stop."""
         began = time.monotonic()
         while not self.stop():
-            room, waited = Pace.read(self.warehouse, self.job).has_room(self.job), time.monotonic() - began
+            room, waited = Backpressure.read(self.warehouse, self.job).has_room(self.job), time.monotonic() - began
             if room:
                 self.seconds.wait += waited
                 return True
@@ -205,7 +205,7 @@ def work(job: TrainJob, index: int, report: Report) -> None:
             known=KnownVerdicts(warehouse),
             template=template_for(config.reference, tokenizer),
         )
-        Worker(job, index, warehouse, PromptSchedule.read(warehouse, job), sampler, judge, report, stop).run()
+        RolloutWorker(job, index, warehouse, PromptSchedule.read(warehouse, job), sampler, judge, report, stop).run()
 
 
 def main(argv: list[str]) -> int:

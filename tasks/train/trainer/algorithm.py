@@ -16,8 +16,8 @@ from tasks.config import TrainConfig
 from tasks.scoring.example import Example
 from tasks.scoring.policy import Policy
 from tasks.scoring.reference import Reference
-from tasks.train.trainer.deepspeed_engine import Engine
-from tasks.train.trainer.spo_step import SequenceRecord, StepResult, accumulate, shares
+from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
+from tasks.train.trainer.spo_step import SequenceRecord, StepResult, accumulate_spo, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Algorithm(Protocol):
 
     def update(
         self,
-        engine: Engine,
+        engine: DeepSpeedEngine,
         reference: Reference,
         batch: Sequence[Example],
         stored: Mapping[str, Sequence[float]],
@@ -73,7 +73,7 @@ class SoftPolicyOptimization:
 
     def update(
         self,
-        engine: Engine,
+        engine: DeepSpeedEngine,
         reference: Reference,
         batch: Sequence[Example],
         stored: Mapping[str, Sequence[float]],
@@ -81,7 +81,7 @@ class SoftPolicyOptimization:
     ) -> Update:
         """One forward and backward pass over the batch, then the optimizer's step."""
         parts = shares(batch, stored, self.config, engine.world) if engine.rank == 0 else None
-        result = accumulate(engine, reference, engine.scatter(parts), self.config)
+        result = accumulate_spo(engine, reference, engine.scatter(parts), self.config)
         figures = {"learning_rate": engine.learning_rate, "grad_norm": engine.step()}
         return merged(engine.gather(result), figures)
 

@@ -15,7 +15,7 @@ from tasks.train.shared.job import TrainJob
 from tasks.train.trainer.state import ReferenceSteps, ReplayState
 
 if TYPE_CHECKING:  # whoever starts trainers reads checkpoints' names without loading torch
-    from tasks.train.trainer.deepspeed_engine import Engine
+    from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 
 PREFIX = "step-"
 STATE = "trainer.json"
@@ -33,7 +33,7 @@ class Checkpoint:
     folder: Path
 
 
-def save(job: TrainJob, engine: Engine, step: int, replay: ReplayState, references: ReferenceSteps) -> None:
+def save(job: TrainJob, engine: DeepSpeedEngine, step: int, replay: ReplayState, references: ReferenceSteps) -> None:
     """Write a checkpoint of `step`; it appears complete or not at all. Collective. Raises DiskFull."""
     import torch
 
@@ -84,7 +84,7 @@ def newest_step(folder: Path) -> int:
     return int(found[-1].name.removeprefix(PREFIX)) if found else 0
 
 
-def load(job: TrainJob, engine: Engine, checkpoint: Checkpoint) -> None:
+def load(job: TrainJob, engine: DeepSpeedEngine, checkpoint: Checkpoint) -> None:
     """Put the engine where it was. Raises ResumeImpossible when the job has changed in a way that forbids it."""
     import torch
 
@@ -114,7 +114,7 @@ def _fits(job: TrainJob) -> dict[str, object]:
     }
 
 
-def _no_room(job: TrainJob, engine: Engine, step: int) -> DiskFull | None:
+def _no_room(job: TrainJob, engine: DeepSpeedEngine, step: int) -> DiskFull | None:
     job.checkpoints.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(job.checkpoints).free
     if free >= engine.state_bytes:

@@ -28,7 +28,7 @@ UNIVERSAL = {"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}}
 """What DeepSpeed's conversion for another number of processes asks to find in a checkpoint."""
 
 
-class Engine:
+class DeepSpeedEngine:
     """A module under training: forward, backward, step; save and load; collectives between the processes."""
 
     def __init__(

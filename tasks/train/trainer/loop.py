@@ -26,12 +26,12 @@ Report = Callable[[dict[str, Any]], None]
 def train(job: TrainJob, report: Report) -> dict[str, Any]:
     """Train until the last step; returns the manifest. Raises Interrupted after a checkpoint when asked to stop."""
     with open_session(job) as session:
-        pace = Pace()
+        pace = StepRate()
         watch = guards.CollapseWatch(job.train.guards, regression=job.train.algorithm == "spo")
         if session.references.present:
             reference_refresh.install(session)
         first = session.step
-        if session.engine.share(session.desk is not None and published_weights.latest(job.weights) is None):
+        if session.engine.share(session.rank_zero is not None and published_weights.latest(job.weights) is None):
             session.hand_over()
         while session.step < job.train.steps:
             try:
@@ -39,12 +39,12 @@ def train(job: TrainJob, report: Report) -> dict[str, Any]:
             except Interrupted:
                 figures = None
             except GuardTripped as error:
-                raise session.secured(error) from error
+                raise session.checkpoint_before_abort(error) from error
             if session.engine.share(figures is None or session.stop()):
                 session.save()
                 raise Interrupted(f"asked to stop; checkpoint of step {session.step} written")
             assert figures is not None
-            if session.desk is not None:
+            if session.rank_zero is not None:
                 _warn(session, watch, figures, report)
                 report(progress(session, figures, pace.steps_per_s()))
         return _finish(session)
@@ -65,7 +65,7 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     if due(step, job.train, job.train.model_update_interval, job.train.snapshot_interval):
         publish_s = session.publish(step)  # before recording: a worker that waits for the record finds the new weights
     figures: Figures = {}
-    if session.desk is not None:
+    if session.rank_zero is not None:
         figures = record(session, batch, update, {"seconds": seconds, "wait_s": waited, "publish_s": publish_s})
     if reference_refresh.renew(session):
         session.publish(step)
@@ -81,12 +81,12 @@ def due(step: int, train: TrainConfig, *intervals: int) -> bool:
 
 def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence[float]]) -> None:
     """The guards that need a forward pass: layout, zero advantages before the first step, stored log-probabilities."""
-    few = session.engine.share(list(batch[: guards.CHECKED]) if session.desk is not None else None)
+    few = session.engine.share(list(batch[: guards.CHECKED]) if session.rank_zero is not None else None)
     if session.step == 0 and session.job.train.zero_stage < 3:
         guards.check_layout(session.policy, few, session.job.config.reference.dtype)
         guards.check_start(session.policy, session.reference, few)
     drift = None
-    if session.desk is not None:
+    if session.rank_zero is not None:
         try:
             guards.check_stored(session.reference, batch, stored, session.job.train.guards.max_logprob_drift)
         except ReferenceDrift as error:
@@ -96,19 +96,19 @@ def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence
 
 def record(session: Session, batch: Sequence[Example], update: Update, figures: Figures) -> Figures:
     """Write the step down; returns all its figures."""
-    desk = session.desk
-    assert desk is not None
+    rank_zero = session.rank_zero
+    assert rank_zero is not None
     by_id = {(r.source, r.trajectory_id): r for r in update.records}
     records = [by_id[example.source, example.trajectory_id] for example in batch]
     figures = summarize(records) | update.figures | figures
     figures["peak_memory_mb"] = peak_memory_mb()
     figures["tokens_per_s"] = sum(example.length for example in batch) / figures["seconds"]
-    state = desk.replay.state()
-    desk.recorder.record(session.step, records, figures, desk.store.add(update.computed), state.watermark)
+    state = rank_zero.replay.state()
+    rank_zero.recorder.record(session.step, records, figures, rank_zero.store.add(update.computed), state.watermark)
     return figures
 
 
-class Pace:
+class StepRate:
     """How fast steps come, over the last ones: the first are slow, and workers start and pause."""
 
     def __init__(self) -> None:
@@ -145,14 +145,14 @@ def progress(session: Session, figures: Figures, rate: float) -> dict[str, Any]:
 
 
 def _warn(session: Session, watch: guards.CollapseWatch, figures: Figures, report: Report) -> None:
-    assert session.desk is not None
+    assert session.rank_zero is not None
     for kind, warning in (watch.warnings(figures) | guards.single_class_sources(figures)).items():
         if kind in session.warned:
             continue
         session.warned.add(kind)
         print(f"step {session.step}: {warning}", file=sys.stderr, flush=True)
         report({"warning": warning, "step": session.step})
-        session.desk.recorder.event("warning", f"step {session.step}: {warning}")
+        session.rank_zero.recorder.event("warning", f"step {session.step}: {warning}")
 
 
 def _finish(session: Session) -> dict[str, Any]:
@@ -160,16 +160,16 @@ def _finish(session: Session) -> dict[str, Any]:
     if session.engine.share(session.published is None):
         session.publish(session.step)
     manifest: dict[str, Any] = {}
-    if session.desk is not None and session.published is not None:
-        session.desk.recorder.flush()
+    if session.rank_zero is not None and session.published is not None:
+        session.rank_zero.recorder.flush()
         manifest = {
             "run_id": job.run_id,
             "steps": session.step,
             "policy_id": session.published.policy_id,
             "path": str(session.published.folder),
-            "snapshot": session.desk.warehouse.snapshot(),
+            "snapshot": session.rank_zero.warehouse.snapshot(),
             "reference": job.counts.reference,
-            "problems": len(session.desk.replay.examples.values),
+            "problems": len(session.rank_zero.replay.examples.values),
         }
         atomic.write_text(job.manifest, json.dumps(manifest, indent=2))
     return manifest

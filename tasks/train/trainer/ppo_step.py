@@ -24,7 +24,7 @@ from tasks.scoring.packing import Pack, lay_out
 from tasks.scoring.policy import Policy
 from tasks.scoring.reference import Reference
 from tasks.train.trainer.algorithm import Update, group, merged
-from tasks.train.trainer.deepspeed_engine import Engine
+from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 from tasks.train.trainer.spo_step import SequenceRecord, Share, StepResult, not_finite, sequence_records, shares
 from tasks.train.trainer.value_model import ActorCritic, load_value_model
 
@@ -83,7 +83,7 @@ class ProximalPolicyOptimization:
 
     def update(
         self,
-        engine: Engine,
+        engine: DeepSpeedEngine,
         reference: Reference,
         batch: Sequence[Example],
         stored: Mapping[str, Sequence[float]],
@@ -99,7 +99,7 @@ class ProximalPolicyOptimization:
         for minibatch in self._minibatches(engine, batch, step):
             divided = [(s, known(s, targets)) for s in shares(minibatch, {}, self.config, engine.world)]
             share, towards = engine.scatter(divided if engine.rank == 0 else None)
-            losses.append(accumulate(engine, share, towards, self.config))
+            losses.append(accumulate_ppo(engine, share, towards, self.config))
             norms.append(engine.step())
         everything = [one for update in zip(*engine.gather(losses), strict=True) for part in update for one in part]
         if engine.rank:
@@ -112,7 +112,7 @@ class ProximalPolicyOptimization:
         targets = {identity: one for part in found for identity, one in part.targets.items()}
         return normalized(targets) if self.config.ppo.normalize_advantages and targets else targets
 
-    def _minibatches(self, engine: Engine, batch: Sequence[Example], step: int) -> Iterator[list[Example]]:
+    def _minibatches(self, engine: DeepSpeedEngine, batch: Sequence[Example], step: int) -> Iterator[list[Example]]:
         """The batch in parts, pass after pass, in an order that seed, step and pass decide; empty but on the first."""
         settings = self.config.ppo
         for epoch in range(settings.epochs):
@@ -128,7 +128,7 @@ def known(share: Share, targets: Mapping[str, Targets]) -> dict[str, Targets]:
 
 
 @torch.no_grad()
-def estimate(engine: Engine, reference: Reference, share: Share, config: TrainConfig) -> Estimates:
+def estimate(engine: DeepSpeedEngine, reference: Reference, share: Share, config: TrainConfig) -> Estimates:
     """Evaluate the share under policy, reference and value model; no gradients."""
     found = Estimates()
     for examples, weight in zip(share.packs, share.weights, strict=True):
@@ -184,8 +184,8 @@ def normalized(targets: Mapping[str, Targets]) -> dict[str, Targets]:
     }
 
 
-def accumulate(
-    engine: Engine, share: Share, targets: Mapping[str, Targets], config: TrainConfig
+def accumulate_ppo(
+    engine: DeepSpeedEngine, share: Share, targets: Mapping[str, Targets], config: TrainConfig
 ) -> list[SequenceLosses]:
     """Forward and backward over the share of a minibatch; nothing is updated. Collective. Raises NonFinite."""
     found: list[SequenceLosses] = []
@@ -193,7 +193,7 @@ def accumulate(
     for examples, weight in zip(share.packs, share.weights, strict=True):
         pack = lay_out(examples, config.packing).to(engine.device)
         logp_N, _, value_N = engine.forward(pack)
-        loss_B, losses = pack_loss(pack, logp_N, value_N, targets, config)
+        loss_B, losses = ppo_pack_loss(pack, logp_N, value_N, targets, config)
         error = error or not_finite((one.trajectory_id, one.policy_loss + one.value_loss) for one in losses)
         engine.backward(weight * loss_B.sum() / share.sequences)
         found += losses if weight else []
@@ -201,7 +201,7 @@ def accumulate(
     return found
 
 
-def pack_loss(
+def ppo_pack_loss(
     pack: Pack, logp_N: Tensor, value_N: Tensor, targets: Mapping[str, Targets], config: TrainConfig
 ) -> tuple[Tensor, list[SequenceLosses]]:
     """Clipped policy loss plus weighted value loss of every sequence (shape B), and their parts.

@@ -26,7 +26,7 @@ from warehouse import Warehouse
 from warehouse.queries import query
 
 if TYPE_CHECKING:
-    from tasks.train.trainer.session import Desk, Session
+    from tasks.train.trainer.session import RankZeroState, Session
 
 COUNTS = query(__name__, "counts")
 
@@ -43,8 +43,8 @@ def renew(session: Session) -> bool:
         due = session.step % interval == 0
         session.references = replace(references, nominee=session.step if due else 0)
         return False
-    desk = session.desk
-    if not session.engine.share(desk is not None and _time_has_come(session, desk)):
+    rank_zero = session.rank_zero
+    if not session.engine.share(rank_zero is not None and _time_has_come(session, rank_zero)):
         return False
     session.references = ReferenceSteps(present=references.nominee)
     install(session)
@@ -58,11 +58,11 @@ def install(session: Session) -> None:
     dtype = job.config.reference.dtype
     device = session.engine.device
     session.reference = Reference(load_policy(folder, job.train, dtype, trained=False).to(device))
-    if session.desk is None:
+    if session.rank_zero is None:
         return
-    warehouse = session.desk.warehouse
-    session.desk.store = ReferenceStore(warehouse, fingerprint(folder, job.train, dtype, device.type))
-    session.desk.replay.revalue(values_under(warehouse, job, folder))
+    warehouse = session.rank_zero.warehouse
+    session.rank_zero.store = ReferenceStore(warehouse, fingerprint(folder, job.train, dtype, device.type))
+    session.rank_zero.replay.revalue(values_under(warehouse, job, folder))
 
 
 def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str, float]:
@@ -73,22 +73,22 @@ def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str,
     return prompt_values(warehouse, job.model_copy(update={"counts": counts, "config": config}))
 
 
-def _time_has_come(session: Session, desk: Desk) -> bool:
+def _time_has_come(session: Session, rank_zero: RankZeroState) -> bool:
     """Whether the nominee becomes the reference after this step; its counts are stored then."""
-    job, warehouse = session.job, desk.warehouse
+    job, warehouse = session.job, rank_zero.warehouse
     batch = f"reference/{job.run_id}/{session.step:08d}"
     if warehouse.committed([batch]):
         return True
-    if session.step <= desk.last_recorded:
+    if session.step <= rank_zero.last_recorded:
         return False
     nominee = policy_id(published_weights.folder_of(job.kept, session.references.nominee))
     found = warehouse.rows(COUNTS, (job.run_id, nominee, nominee))
     sampled = {row["problem_id"] for row in found if row["n"] >= job.train.reference_refresh_samples}
-    if not sampled.issuperset(desk.replay.examples.values):
+    if not sampled.issuperset(rank_zero.replay.examples.values):
         return False
     warehouse.append(batch, {"reference_counts": [_counts_row(row, nominee, job) for row in found]}, run_id=job.run_id)
     message = f"after step {session.step} the policy of step {session.references.nominee} is the reference"
-    desk.recorder.event("reference", message)
+    rank_zero.recorder.event("reference", message)
     return True
 
 

@@ -28,7 +28,7 @@ from tasks.train.shared.soft_values import frozen_values
 from tasks.train.shared.stop import Stop
 from tasks.train.trainer import checkpoint
 from tasks.train.trainer.algorithm import Algorithm, SoftPolicyOptimization
-from tasks.train.trainer.deepspeed_engine import Engine
+from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.metrics import Recorder
 from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
@@ -43,7 +43,7 @@ LAST_RECORDED = "SELECT coalesce(max(step), 0) FROM train_batches WHERE run_id =
 
 
 @dataclass(slots=True)
-class Desk:
+class RankZeroState:
     """What only the first process has: the warehouse and everything that reads or writes it."""
 
     warehouse: Warehouse
@@ -61,11 +61,11 @@ class Session:
     """A trainer process, ready for the step after `step`."""
 
     job: TrainJob
-    engine: Engine
+    engine: DeepSpeedEngine
     algorithm: Algorithm
     policy: Policy
     reference: Reference
-    desk: Desk | None
+    rank_zero: RankZeroState | None
     stop: Stop
     step: int = 0
     published: published_weights.Published | None = None
@@ -82,11 +82,11 @@ class Session:
         batch: list[Example] = []
         stored: dict[str, Sequence[float]] = {}
         drift = None
-        if self.desk is not None:
-            self.before = self.desk.replay.state()
-            batch = self.desk.replay.next(step, self.stop)
+        if self.rank_zero is not None:
+            self.before = self.rank_zero.replay.state()
+            batch = self.rank_zero.replay.next(step, self.stop)
             try:
-                stored = self.desk.store.lookup(batch)
+                stored = self.rank_zero.store.lookup(batch)
             except StoredLogprobsMismatch as error:
                 drift = ReferenceDrift.over([error.trajectory_id], str(error))
         self.engine.raise_together(drift)
@@ -97,8 +97,8 @@ class Session:
         began = time.monotonic()
         canaries = self._scored_canaries()
         state = self.engine.consolidated(self.policy.causal_lm) if step else {}
-        if self.desk is not None:
-            self.published = self._publish(self.desk, step, state, canaries)
+        if self.rank_zero is not None:
+            self.published = self._publish(self.rank_zero, step, state, canaries)
         self.engine.barrier()
         return time.monotonic() - began
 
@@ -109,13 +109,13 @@ class Session:
         """
         if self.references.nominee == 0:
             self.publish(self.step)
-        elif self.desk is not None:
+        elif self.rank_zero is not None:
             nominee = published_weights.folder_of(self.job.kept, self.references.nominee)
             published_weights.keep(published_weights.read(nominee), self.job.weights)
         self.engine.barrier()
 
     def _publish(
-        self, desk: Desk, step: int, state: dict[str, Tensor], canaries: list[published_weights.Canary]
+        self, rank_zero: RankZeroState, step: int, state: dict[str, Tensor], canaries: list[published_weights.Canary]
     ) -> published_weights.Published:
         job, train = self.job, self.job.train
         if step == 0:
@@ -128,7 +128,7 @@ class Session:
                 job.weights, step, model, merged, like=job.reference, canaries=canaries, announced=announced
             )
             row = self._policy_row(published)
-            desk.warehouse.append(f"policy/{job.run_id}/{step:08d}", {"policies": [row]}, run_id=job.run_id)
+            rank_zero.warehouse.append(f"policy/{job.run_id}/{step:08d}", {"policies": [row]}, run_id=job.run_id)
         if job.weights != job.kept and kept(step, train):
             published = published_weights.keep(published, job.kept)
         lasting = {s for s in range(step + 1) if kept(s, train)}
@@ -138,31 +138,31 @@ class Session:
     def save(self) -> None:
         """Write a checkpoint of the present step. Collective."""
         state = ReplayState()
-        if self.desk is not None:
-            self.desk.recorder.flush()
-            state = self.desk.replay.state()
+        if self.rank_zero is not None:
+            self.rank_zero.recorder.flush()
+            state = self.rank_zero.replay.state()
         checkpoint.save(self.job, self.engine, self.step, state, self.references)
 
-    def secured(self, error: GuardTripped) -> GuardTripped:
+    def checkpoint_before_abort(self, error: GuardTripped) -> GuardTripped:
         """The error that ends the run, after a checkpoint where nothing is spoilt; it says how to go on. Collective."""
         if self.engine.updates == self.updates:
-            if self.desk is not None:
-                self.desk.recorder.flush()
+            if self.rank_zero is not None:
+                self.rank_zero.recorder.flush()
             checkpoint.save(self.job, self.engine, self.step, self.before, self.references)
             state = f"a checkpoint of step {self.step} was written; resumed, the run takes the same batch again"
         else:
             state = "nothing was saved; resumed, the run continues from its last checkpoint"
         advice = "lower train.optimizer.learning_rate in a new run"
-        if self.desk is not None and error.trajectory_ids:
+        if self.rank_zero is not None and error.trajectory_ids:
             table = "reference_logprobs" if isinstance(error, ReferenceDrift) else "trajectories"
-            rows = self.desk.warehouse.rows(query(__name__, "batches", table=table), (list(error.trajectory_ids),))
+            rows = self.rank_zero.warehouse.rows(query(__name__, "batches", table=table), (list(error.trajectory_ids),))
             batches = " ".join(str(row["batch_id"]) for row in rows)
             advice = f"to go on without them: `spo quarantine {batches}`, then resume; or {advice}"
         return type(error).over(error.trajectory_ids, f"{error}. In step {self.step + 1}; {state}; {advice}")
 
     def _scored_canaries(self) -> list[published_weights.Canary]:
         """The canaries by the pass that training itself takes. Collective."""
-        few: list[Example] = self.engine.share([] if self.desk is None else self.desk.canaries)
+        few: list[Example] = self.engine.share([] if self.rank_zero is None else self.rank_zero.canaries)
         if not few:
             return []
         with torch.no_grad():
@@ -210,15 +210,15 @@ def open_session(job: TrainJob) -> Generator[Session]:
     algorithm = algorithm_of(job)
     module = algorithm.module(policy, job.reference, dtype).to(device)
     groups = algorithm.parameter_groups(module)
-    engine = Engine(module, job.train, dtype=dtype, device=device, groups=groups)
+    engine = DeepSpeedEngine(module, job.train, dtype=dtype, device=device, groups=groups)
     try:
         stop = Stop()
         stop.listen(stdin=job.end_on_stdin_eof)
         found = engine.share(checkpoint.newest(job) if engine.rank == 0 else None)
         if found is not None:
             checkpoint.load(job, engine, found)
-        with _desk(job, engine, found, str(device.type)) as desk:
-            session = Session(job, engine, algorithm, policy, reference, desk, stop)
+        with _rank_zero(job, engine, found, str(device.type)) as rank_zero:
+            session = Session(job, engine, algorithm, policy, reference, rank_zero, stop)
             if found is not None:
                 session.step, session.references = found.step, found.references
             yield session
@@ -227,7 +227,9 @@ def open_session(job: TrainJob) -> Generator[Session]:
 
 
 @contextmanager
-def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, device: str) -> Generator[Desk | None]:
+def _rank_zero(
+    job: TrainJob, engine: DeepSpeedEngine, found: checkpoint.Checkpoint | None, device: str
+) -> Generator[RankZeroState | None]:
     if engine.rank:
         yield None
         return
@@ -241,7 +243,7 @@ def _desk(job: TrainJob, engine: Engine, found: checkpoint.Checkpoint | None, de
         try:
             last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
             replay = Replay(examples, state, after=step)
-            yield Desk(warehouse, replay, store, recorder, _canaries(warehouse, job), last)
+            yield RankZeroState(warehouse, replay, store, recorder, _canaries(warehouse, job), last)
         finally:
             recorder.close()
 

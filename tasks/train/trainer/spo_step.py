@@ -19,7 +19,7 @@ from tasks.scoring.example import Example, evaluated
 from tasks.scoring.packing import Pack, lay_out, plan
 from tasks.scoring.reference import Reference
 from tasks.train.shared.errors import NonFinite
-from tasks.train.trainer.deepspeed_engine import Engine
+from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ def _known(packs: Sequence[tuple[Example, ...]], stored: Mapping[str, Sequence[f
     return {identity: stored[identity] for identity in ids if identity in stored}
 
 
-def accumulate(engine: Engine, reference: Reference, share: Share, config: TrainConfig) -> StepResult:
+def accumulate_spo(engine: DeepSpeedEngine, reference: Reference, share: Share, config: TrainConfig) -> StepResult:
     """Forward and backward over the share; gradients are added up, nothing is updated. Collective. Raises NonFinite."""
     result, error = StepResult([]), None
     for examples, weight in zip(share.packs, share.weights, strict=True):
         pack = lay_out(examples, config.packing).to(engine.device)
         ref_logp_N, computed = reference.logprobs(pack, share.stored)
         logp_N, entropy_N = engine.forward(pack)
-        loss_B, records = pack_loss(pack, logp_N, ref_logp_N, entropy_N, config)
+        loss_B, records = spo_pack_loss(pack, logp_N, ref_logp_N, entropy_N, config)
         error = error or not_finite((r.trajectory_id, value) for r in records for value in (r.loss, r.y_T))
         engine.backward(weight * loss_B.sum() / share.sequences)
         if weight:
@@ -105,7 +105,7 @@ def accumulate(engine: Engine, reference: Reference, share: Share, config: Train
     return result
 
 
-def pack_loss(
+def spo_pack_loss(
     pack: Pack, logp_N: Tensor, ref_logp_N: Tensor, entropy_N: Tensor, config: TrainConfig
 ) -> tuple[Tensor, list[SequenceRecord]]:
     """Loss of every sequence of the pack under its source's objectives (shape B), and the sequences' records."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tasks.corpus.selection import Candidate, choose
+from tasks.corpus.selection import CorpusCandidate, choose
 from tests.tasks.problems.test_dedup import LONG
 
 EDITED = LONG.replace("best[-1][-1]", "best[rows - 1][-1]")
 
 
-def candidates(*programs: tuple[str, str, bool, str]) -> list[Candidate]:
-    return [Candidate(*program) for program in programs]
+def candidates(*programs: tuple[str, str, bool, str]) -> list[CorpusCandidate]:
+    return [CorpusCandidate(*program) for program in programs]
 
 
 def test_the_first_of_near_duplicates_is_kept() -> None:

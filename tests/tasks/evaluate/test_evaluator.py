@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluate import eval_samples
-from tasks.evaluate.eval_samples import Candidate
+from tasks.evaluate.eval_samples import EvaluatedPolicy
 from tasks.run import prompt_set, runs
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context
@@ -84,7 +84,7 @@ def test_more_samples_draw_the_difference_and_asking_again_draws_nothing(finishe
         more = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"samples": 12})})
         context = Context("micro-1", more, store, lab.home)
         prompts = prompt_set.load(context, "evaluation")
-        reference = Candidate(prompts.policy_id, prompts.reference, 0)
+        reference = EvaluatedPolicy(prompts.policy_id, prompts.reference, 0)
         with open_sampler(context, reference.folder, more.evaluate.behaviour) as sampler:
             drawn = [eval_samples.sample_missing(context, prompts, reference, sampler) for _ in range(2)]
         counts = eval_samples.counts(context, prompts, reference.policy_id)

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.estimators import difference_p_value
 from tasks.pivotal.change_points import jump_probabilities
-from tasks.pivotal.search import Comparison, Count, Ledger, Rule, Search, examine, wavefront
+from tasks.pivotal.search import Comparison, Count, PrefixCounts, Search, SearchConfig, search_state, wavefront
 
 Curve = list[float]
 
@@ -62,23 +62,23 @@ def test_impossible_positions_are_refused(positions: list[int], counts: list[tup
         jump_probabilities(positions, counts, rate=0.1, min_jump=0.2)
 
 
-def run(curve: Curve, rule: Rule, seed: int) -> tuple[dict[int, float], int]:
+def run(curve: Curve, rule: SearchConfig, seed: int) -> tuple[dict[int, float], int]:
     """(pivotal positions and their probability, rollouts) of one search on a known curve."""
-    draws, ledger = random.Random(seed), Ledger()
+    draws, seen = random.Random(seed), PrefixCounts()
 
     def successes(position: int, n: int) -> int:
         return sum(draws.random() < curve[position] for _ in range(n))
 
     search = Search.start(str(seed), range(len(curve) - 1), (400, successes(0, 400)), group="p")
-    while nodes := wavefront([search], ledger, rule):
+    while nodes := wavefront([search], seen, rule):
         for node in nodes:
-            ledger.absorb(node.prefix, node.rollouts, successes(node.position, node.rollouts))
-    outcome = examine(search, ledger, rule)
+            seen.absorb(node.prefix, node.rollouts, successes(node.position, node.rollouts))
+    outcome = search_state(search, seen, rule)
     return {pivot.position: pivot.probability for pivot in outcome.pivots}, outcome.spent
 
 
-def change_points(**changes: object) -> Rule:
-    return Rule(
+def change_points(**changes: object) -> SearchConfig:
+    return SearchConfig(
         **{  # type: ignore[arg-type]
             "p_value": difference_p_value,
             "looks": (10, 20, 40),
@@ -114,22 +114,22 @@ def test_search_over_all_counts_resumes_exactly_from_the_stored_ones() -> None:
     search = Search.start("t", range(60), (400, 20), group="p")
     stored: dict[str, tuple[int, int]] = {}
 
-    def roll(ledger: Ledger) -> None:
-        for node in wavefront([search], ledger, rule):
-            draws = random.Random(f"{node.prefix}/{ledger.get(node.prefix).n}")
-            ledger.absorb(
+    def roll(seen: PrefixCounts) -> None:
+        for node in wavefront([search], seen, rule):
+            draws = random.Random(f"{node.prefix}/{seen.get(node.prefix).n}")
+            seen.absorb(
                 node.prefix, node.rollouts, sum(draws.random() < curve[node.position] for _ in range(node.rollouts))
             )
-            count = ledger.get(node.prefix)
+            count = seen.get(node.prefix)
             stored[node.prefix] = (count.n, count.k)
 
-    whole = Ledger()
+    whole = PrefixCounts()
     while wavefront([search], whole, rule):
         roll(whole)
-    expected, stored = examine(search, whole, rule), {}
-    while wavefront([search], Ledger(stored), rule):
-        roll(Ledger(stored))
-    assert examine(search, Ledger(stored), rule) == expected
+    expected, stored = search_state(search, whole, rule), {}
+    while wavefront([search], PrefixCounts(stored), rule):
+        roll(PrefixCounts(stored))
+    assert search_state(search, PrefixCounts(stored), rule) == expected
 
 
 def test_ends_are_never_asked_for_again_and_budget_holds() -> None:
@@ -158,7 +158,7 @@ def test_tokens_called_pivotal_are_so_at_least_as_often_as_stated() -> None:
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_equal_ends_are_called_different_at_most_as_often_as_stated(looks: tuple[int, ...], share: float) -> None:
     draws, called = random.Random(1), 0
-    rule = Rule(difference_p_value, looks, min_difference=0.2, confidence=0.9, max_rollouts=10_000)
+    rule = SearchConfig(difference_p_value, looks, min_difference=0.2, confidence=0.9, max_rollouts=10_000)
     for _ in range(1000):
         ends, verdict = [Count(), Count()], Comparison.unclear
         while verdict is Comparison.unclear and (look := rule.missing(*ends)):

@@ -13,12 +13,12 @@ from tasks.estimators import difference_p_value
 from tasks.pivotal.search import (
     Comparison,
     Count,
-    Ledger,
     Node,
     Outcome,
-    Rule,
+    PrefixCounts,
     Search,
-    examine,
+    SearchConfig,
+    search_state,
     split_point,
     wavefront,
 )
@@ -26,8 +26,10 @@ from tasks.pivotal.search import (
 Curve = Callable[[int], float]
 
 
-def rule(**changes: object) -> Rule:
-    return Rule(**{"p_value": difference_p_value, "looks": (10,), "confidence": 0.9, "max_rollouts": 10_000} | changes)  # type: ignore[arg-type]
+def rule(**changes: object) -> SearchConfig:
+    return SearchConfig(
+        **{"p_value": difference_p_value, "looks": (10,), "confidence": 0.9, "max_rollouts": 10_000} | changes
+    )  # type: ignore[arg-type]
 
 
 def search(name: str = "t", length: int = 64, prompt: tuple[int, int] = (800, 0), **options: object) -> Search:
@@ -39,19 +41,21 @@ def step_at(*jumps: tuple[int, float], start: float = 0.0) -> Curve:
     return lambda position: ([start] + [value for at, value in jumps if position >= at])[-1]
 
 
-def drive(searches: list[Search], curve: Curve, a_rule: Rule, seed: int = 0) -> tuple[list[Outcome], list[list[Node]]]:
+def drive(
+    searches: list[Search], curve: Curve, a_rule: SearchConfig, seed: int = 0
+) -> tuple[list[Outcome], list[list[Node]]]:
     """Run to the end; rollouts of a prefix depend on its name and how many it had, not on the order of asking."""
-    ledger, waves = Ledger(), []
-    while nodes := wavefront(searches, ledger, a_rule):
+    seen, waves = PrefixCounts(), []
+    while nodes := wavefront(searches, seen, a_rule):
         waves.append(nodes)
         for node in nodes:
-            roll(ledger, node, curve, seed)
-    return [examine(one, ledger, a_rule) for one in searches], waves
+            roll(seen, node, curve, seed)
+    return [search_state(one, seen, a_rule) for one in searches], waves
 
 
-def roll(ledger: Ledger, node: Node, curve: Curve, seed: int) -> None:
-    draws = random.Random(f"{seed}/{node.prefix}/{ledger.get(node.prefix).n}")
-    ledger.absorb(node.prefix, node.rollouts, sum(draws.random() < curve(node.position) for _ in range(node.rollouts)))
+def roll(seen: PrefixCounts, node: Node, curve: Curve, seed: int) -> None:
+    draws = random.Random(f"{seed}/{node.prefix}/{seen.get(node.prefix).n}")
+    seen.absorb(node.prefix, node.rollouts, sum(draws.random() < curve(node.position) for _ in range(node.rollouts)))
 
 
 def test_single_certain_jump_is_found_at_its_token_in_logarithmically_many_nodes() -> None:
@@ -80,7 +84,7 @@ def test_prompt_that_already_succeeds_needs_no_rollouts() -> None:
 
 
 def test_unknown_prompt_is_rolled_out_first() -> None:
-    nodes = wavefront([search(prompt=(0, 0))], Ledger(), rule())
+    nodes = wavefront([search(prompt=(0, 0))], PrefixCounts(), rule())
     assert [(node.position, node.rollouts) for node in nodes] == [(0, 10)]
 
 
@@ -117,9 +121,9 @@ def test_budget_stops_the_search_and_says_so() -> None:
 
 
 def test_largest_difference_is_paid_first_when_the_budget_is_short() -> None:
-    ledger, one, tight = Ledger(), search(prompt=(800, 0)), rule(max_rollouts=20)
-    ledger.absorb(one.prefix(32), 10, 7)
-    assert [node.position for node in wavefront([one], ledger, tight)] == [16]
+    seen, one, tight = PrefixCounts(), search(prompt=(800, 0)), rule(max_rollouts=20)
+    seen.absorb(one.prefix(32), 10, 7)
+    assert [node.position for node in wavefront([one], seen, tight)] == [16]
 
 
 def test_stopping_after_any_wave_and_resuming_from_stored_counts_gives_the_same_end_and_pays_nothing_twice() -> None:
@@ -127,36 +131,36 @@ def test_stopping_after_any_wave_and_resuming_from_stored_counts_gives_the_same_
     curve, a_rule = step_at((11, 0.4), (33, 0.9)), rule(looks=(5, 10, 20))
     whole, waves = drive(searches, curve, a_rule)
     for stop in range(len(waves)):
-        ledger, paid = Ledger(), Counter[str]()
+        seen, paid = PrefixCounts(), Counter[str]()
         for _ in range(stop):
-            for node in wavefront(searches, ledger, a_rule):
-                roll(ledger, node, curve, 0)
-        stored = {node.prefix: ledger.get(node.prefix) for wave in waves for node in wave}
-        resumed = Ledger({prefix: (count.n, count.k) for prefix, count in stored.items() if count.n})
+            for node in wavefront(searches, seen, a_rule):
+                roll(seen, node, curve, 0)
+        stored = {node.prefix: seen.get(node.prefix) for wave in waves for node in wave}
+        resumed = PrefixCounts({prefix: (count.n, count.k) for prefix, count in stored.items() if count.n})
         while nodes := wavefront(searches, resumed, a_rule):
             for node in nodes:
                 paid[node.prefix] += node.rollouts
                 roll(resumed, node, curve, 0)
-        assert [examine(one, resumed, a_rule) for one in searches] == whole
+        assert [search_state(one, resumed, a_rule) for one in searches] == whole
         total = sum(node.rollouts for wave in waves for node in wave)
         assert sum(paid.values()) + sum(count.n for count in stored.values()) == total
 
 
 def test_half_a_wave_absorbed_asks_for_the_rest_only() -> None:
     searches = [Search.start(f"t{i}", [i] * 30, (800, 0), group="p") for i in range(6)]
-    ledger, a_rule = Ledger(), rule()
-    first = wavefront(searches, ledger, a_rule)
+    seen, a_rule = PrefixCounts(), rule()
+    first = wavefront(searches, seen, a_rule)
     for node in first[:3]:
-        ledger.absorb(node.prefix, node.rollouts, 0)
-    again = wavefront(searches, ledger, a_rule)
+        seen.absorb(node.prefix, node.rollouts, 0)
+    again = wavefront(searches, seen, a_rule)
     assert [node for node in again if node.position == 15] == first[3:]
 
 
 def test_missing_rollouts_are_asked_for_again() -> None:
-    ledger, one = Ledger(), search()
-    (node,) = wavefront([one], ledger, rule())
-    ledger.absorb(node.prefix, 7, 0)
-    assert [(n.position, n.rollouts) for n in wavefront([one], ledger, rule())] == [(node.position, 3)]
+    seen, one = PrefixCounts(), search()
+    (node,) = wavefront([one], seen, rule())
+    seen.absorb(node.prefix, 7, 0)
+    assert [(n.position, n.rollouts) for n in wavefront([one], seen, rule())] == [(node.position, 3)]
 
 
 def test_order_of_searches_changes_nothing() -> None:
@@ -171,7 +175,7 @@ def test_prefix_shared_by_two_trajectories_of_a_prompt_is_paid_once() -> None:
     a = Search.start("a", [1, 2, 3, 4, 5, 6], (800, 0), group="p")
     b = Search.start("b", [1, 2, 3, 9, 9, 9], (800, 0), group="p")
     other = Search.start("c", [1, 2, 3, 9, 9, 9], (800, 0), group="another problem")
-    assert [node.trajectory_id for node in wavefront([a, b, other], Ledger(), rule())] == ["a", "c"]
+    assert [node.trajectory_id for node in wavefront([a, b, other], PrefixCounts(), rule())] == ["a", "c"]
 
 
 def test_prefix_names_depend_on_group_and_tokens_only() -> None:
@@ -198,10 +202,10 @@ def test_sequential_rule_stops_clear_nodes_early_and_tops_up_doubtful_ones() -> 
 
 
 def test_rule_of_a_recipe_tests_once_unless_looks_are_given() -> None:
-    assert Rule.from_config(PivotalConfig(method="bisection"), difference_p_value).looks == (10,)
-    assert Rule.from_config(PivotalConfig(), difference_p_value).looks == (10, 20, 40)
-    assert Rule.from_config(PivotalConfig(looks=(5, 15)), difference_p_value).looks == (5, 15)
-    assert Rule.from_config(PivotalConfig(), difference_p_value).max_rollouts == 320
+    assert SearchConfig.from_config(PivotalConfig(method="bisection"), difference_p_value).looks == (10,)
+    assert SearchConfig.from_config(PivotalConfig(), difference_p_value).looks == (10, 20, 40)
+    assert SearchConfig.from_config(PivotalConfig(looks=(5, 15)), difference_p_value).looks == (5, 15)
+    assert SearchConfig.from_config(PivotalConfig(), difference_p_value).max_rollouts == 320
 
 
 @pytest.mark.parametrize("looks", [(), (5, 5), (0,), (10, 5)])

@@ -13,29 +13,38 @@ import pytest
 
 from tasks.estimators import beta_interval
 from tasks.report.charts import Measure, Series, comparison, learning_curve
-from tasks.report.report_page import Fact, Finding, Program, Report, Section, Table, report_html, write_report
+from tasks.report.report_page import (
+    Fact,
+    Program,
+    ReportFinding,
+    ReportPage,
+    ReportSection,
+    ReportTable,
+    report_html,
+    write_report,
+)
 from tasks.report.trajectory_page import ShownTrajectory, ValueEstimate, success_at, trajectory_page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TOKENS = ["n", " =", " int", "(input", "())", "\n", "print", "(n", " <", " 3)", "\n", ""]
 
 
-def report() -> Report:
+def report() -> ReportPage:
     steps, values = [0, 20, 40], [0.1, 0.3, 0.6]
     curve = Series("tiny", steps, values, [v - 0.05 for v in values], [v + 0.05 for v in values])
-    return Report(
+    return ReportPage(
         "tiny <b>run</b>",
         "half online",
         facts=[Fact("pass@10", "60%", "from 10%")],
-        findings=[Finding("Policy collapse", "pass@10 is flat & so on", "alarm", "ppo")],
+        findings=[ReportFinding("Policy collapse", "pass@10 is flat & so on", "alarm", "ppo")],
         sections=[
-            Section("Learning curve", "Held-out problems.", charts=[learning_curve({"pass@1": [curve]})]),
-            Section(
+            ReportSection("Learning curve", "Held-out problems.", charts=[learning_curve({"pass@1": [curve]})]),
+            ReportSection(
                 "Ablations", charts=[comparison("ablations", "Ablations", {"pass@1": [Measure("a", 0.5, 0.4, 0.6)]})]
             ),
-            Section(
+            ReportSection(
                 "Time",
-                tables=[Table("Stages", ["stage", "seconds", "note"], [{"stage": "q0", "seconds": 1234.567}])],
+                tables=[ReportTable("Stages", ["stage", "seconds", "note"], [{"stage": "q0", "seconds": 1234.567}])],
                 programs=[Program("p/1", "print('<script>alert(1)</script>')", "step 20")],
             ),
         ],
@@ -116,13 +125,13 @@ def test_report_is_written_with_every_chart_beside_it(tmp_path: Path) -> None:
 
 
 def test_two_charts_of_one_name_are_refused() -> None:
-    twice = Report("x", sections=[report().sections[0], report().sections[0]])
+    twice = ReportPage("x", sections=[report().sections[0], report().sections[0]])
     with pytest.raises(ValueError, match="'learning_curve'"):
         report_html(twice)
 
 
 def test_empty_report_is_a_page() -> None:
-    assert "nothing yet" in report_html(Report("nothing yet"))
+    assert "nothing yet" in report_html(ReportPage("nothing yet"))
 
 
 def test_pivotal_token_is_framed_with_its_change_and_counts() -> None:

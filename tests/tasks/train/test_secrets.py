@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tasks.sampling.reference_counts import CountsFilter
 from tasks.train.shared.job import TrainJob
-from tasks.train.supervisor import Run
+from tasks.train.supervisor import TrainingProcesses
 from tests.tasks.train.conftest import config
 from warehouse.place import parse
 
@@ -25,7 +25,7 @@ def test_every_process_of_a_run_gets_the_credentials_in_its_environment_and_no_f
         prompts_batch="prompts",
     )
     job_file = job.write(tmp_path / "job.json")
-    run = Run(job, job_file, lambda _: None, {"helper": [sys.executable]}, place.credentials())
+    run = TrainingProcesses(job, job_file, lambda _: None, {"helper": [sys.executable]}, place.credentials())
     children = [run.trainer, *run.workers, *run.helpers]
     assert len(children) == 2 + job.train.rollout_workers
     assert [child.environment["PGPASSWORD"] for child in children] == ["secret"] * len(children)

@@ -18,7 +18,7 @@ import pytest
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import Interrupted, ProcessDied
 from tasks.train.shared.job import TrainJob
-from tasks.train.supervisor import Run, shared_out, worker_command
+from tasks.train.supervisor import TrainingProcesses, shared_out, worker_command
 from tests.tasks.train.conftest import RUN, config, fill, make_job, save_reference
 from warehouse import Warehouse
 
@@ -38,7 +38,7 @@ def job_in(folder: Path, reference: Path, **train: Any) -> TrainJob:
     return make_job(folder, reference, config(**{"sources": ONLINE} | train))
 
 
-class Watched(Run):
+class Watched(TrainingProcesses):
     """A run that calls `act` with every line it relays."""
 
     def __init__(self, job: TrainJob, act: Callable[[Watched, dict[str, Any]], None]) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tasks.train.rollout_worker.backpressure import Pace
+from tasks.train.rollout_worker.backpressure import Backpressure
 from tests.tasks.train.conftest import RUN, config, fill, make_job, save_reference
 from warehouse import Warehouse
 
 
-def room(pace: Pace, folder: Path, **train: Any) -> bool:
+def room(pace: Backpressure, folder: Path, **train: Any) -> bool:
     """Whether there is room with optimizer batches of 8 online trajectories, rollout batches of 8 and 100 steps."""
     shares = {"online": {"share": 1.0}}
     reference = save_reference(folder / "reference")
@@ -22,20 +22,20 @@ def room(pace: Pace, folder: Path, **train: Any) -> bool:
 @pytest.mark.parametrize(
     ("pace", "train", "expected"),
     [
-        (Pace(0, 0, 0, None), {}, True),
-        (Pace(0, 0, 8, 0), {}, True),
-        (Pace(0, 0, 16, 0), {}, False),
-        (Pace(1, 8, 16, 0), {}, True),
-        (Pace(0, 0, 9, 0), {}, False),
-        (Pace(0, 0, 7, 0), {"max_batches_ahead": 1}, True),
-        (Pace(0, 0, 8, 0), {"max_batches_ahead": 1}, False),
-        (Pace(0, 0, 8, 0), {"rollout_workers": 2}, False),
-        (Pace(0, 0, 16, 0), {"rollout_workers": 2, "max_batches_ahead": 4}, True),
-        (Pace(0, 0, 17, 0), {"rollout_workers": 2, "max_batches_ahead": 4}, False),
+        (Backpressure(0, 0, 0, None), {}, True),
+        (Backpressure(0, 0, 8, 0), {}, True),
+        (Backpressure(0, 0, 16, 0), {}, False),
+        (Backpressure(1, 8, 16, 0), {}, True),
+        (Backpressure(0, 0, 9, 0), {}, False),
+        (Backpressure(0, 0, 7, 0), {"max_batches_ahead": 1}, True),
+        (Backpressure(0, 0, 8, 0), {"max_batches_ahead": 1}, False),
+        (Backpressure(0, 0, 8, 0), {"rollout_workers": 2}, False),
+        (Backpressure(0, 0, 16, 0), {"rollout_workers": 2, "max_batches_ahead": 4}, True),
+        (Backpressure(0, 0, 17, 0), {"rollout_workers": 2, "max_batches_ahead": 4}, False),
     ],
 )
 def test_no_more_waits_than_the_recipe_allows_counting_what_other_workers_are_sampling(
-    pace: Pace, train: dict[str, Any], expected: bool, tmp_path: Path
+    pace: Backpressure, train: dict[str, Any], expected: bool, tmp_path: Path
 ) -> None:
     assert room(pace, tmp_path, **train) is expected
 
@@ -44,28 +44,28 @@ def test_no_more_waits_than_the_recipe_allows_counting_what_other_workers_are_sa
 @pytest.mark.parametrize("ahead", [0, 1, 5])
 def test_a_trainer_that_waits_is_never_waited_for(workers: int, ahead: int, tmp_path: Path) -> None:
     for waiting in range(8):
-        pace = Pace(steps=5, trained=40, scored=40 + waiting, published=5)
+        pace = Backpressure(steps=5, trained=40, scored=40 + waiting, published=5)
         assert room(pace, tmp_path, rollout_workers=workers, max_batches_ahead=ahead, model_update_interval=1)
 
 
 def test_alternation_samples_each_batch_with_the_weights_of_all_steps_before_it(tmp_path: Path) -> None:
     strict = {"max_batches_ahead": 0, "model_update_interval": 1}
-    assert room(Pace(0, 0, 0, 0), tmp_path, **strict)
-    assert not room(Pace(0, 0, 0, None), tmp_path, **strict)
-    assert not room(Pace(3, 24, 24, 2), tmp_path, **strict)
-    assert not room(Pace(3, 24, 32, 3), tmp_path, **strict)
-    assert room(Pace(3, 24, 24, 3), tmp_path, **strict)
+    assert room(Backpressure(0, 0, 0, 0), tmp_path, **strict)
+    assert not room(Backpressure(0, 0, 0, None), tmp_path, **strict)
+    assert not room(Backpressure(3, 24, 24, 2), tmp_path, **strict)
+    assert not room(Backpressure(3, 24, 32, 3), tmp_path, **strict)
+    assert room(Backpressure(3, 24, 24, 3), tmp_path, **strict)
 
 
 def test_a_resumed_run_waits_until_weights_are_published_again(tmp_path: Path) -> None:
-    assert not room(Pace(3, 24, 24, None), tmp_path)
+    assert not room(Backpressure(3, 24, 24, None), tmp_path)
     behaviour = {"weights": "reference"}
-    assert room(Pace(3, 24, 24, None), tmp_path, behaviour=behaviour)
+    assert room(Backpressure(3, 24, 24, None), tmp_path, behaviour=behaviour)
 
 
 def test_nothing_is_sampled_that_the_run_will_not_train_on(tmp_path: Path) -> None:
-    assert room(Pace(10, 80, 87, 10), tmp_path, steps=11)
-    assert not room(Pace(10, 80, 88, 10), tmp_path, steps=11)
+    assert room(Backpressure(10, 80, 87, 10), tmp_path, steps=11)
+    assert not room(Backpressure(10, 80, 88, 10), tmp_path, steps=11)
 
 
 def test_only_scored_online_trajectories_of_the_run_count(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_only_scored_online_trajectories_of_the_run_count(tmp_path: Path) -> Non
         other = unscored | {"trajectory_id": "o", "reward": 0.0}
         store.append("unscored", {"trajectories": [unscored]}, run_id=RUN)
         store.append("other", {"trajectories": [other]}, run_id="another")
-        assert Pace.read(store, job) == Pace(0, 0, 16, None)
+        assert Backpressure.read(store, job) == Backpressure(0, 0, 16, None)
         trained = {"step": 1, "trajectory_ids": ["online-0000", "reference-0000"], "sources": ["online", "offline"]}
         store.append("train", {"train_batches": [trained]}, run_id=RUN)
-        assert Pace.read(store, job) == Pace(1, 1, 16, None)
+        assert Backpressure.read(store, job) == Backpressure(1, 1, 16, None)

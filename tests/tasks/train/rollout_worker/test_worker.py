@@ -14,16 +14,16 @@ import pytest
 import torch
 
 from sandbox import Judge, SandboxUnavailable
-from sandbox.worker import Worker as SandboxWorker
+from sandbox.worker import RolloutWorker as SandboxWorker
 from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
 from tasks.sampling.sampler import KnownVerdicts, Sampler
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
-from tasks.train.rollout_worker.backpressure import Pace
+from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
-from tasks.train.rollout_worker.worker import Worker, batch_id
+from tasks.train.rollout_worker.worker import RolloutWorker, batch_id
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import JudgingImpossible
 from tasks.train.shared.job import TrainJob
@@ -59,7 +59,7 @@ def job_in(stocked: Path, reference: Path, folder: Path, **train: Any) -> TrainJ
 
 
 @contextmanager
-def working(job: TrainJob, judge: Judge, index: int = 0) -> Iterator[Worker]:
+def working(job: TrainJob, judge: Judge, index: int = 0) -> Iterator[RolloutWorker]:
     """A worker of the job that stops where it would wait."""
     engine = open_engine(job.config.engine, job.reference, dtype="float32")
     with Warehouse.open(job.warehouse) as store:
@@ -72,8 +72,8 @@ def working(job: TrainJob, judge: Judge, index: int = 0) -> Iterator[Worker]:
             known=KnownVerdicts(store),
         )
         prompts = PromptSchedule.read(store, job)
-        worker = Worker(job, index, store, prompts, sampler, judge, lambda _: None, Stop())
-        worker.stop = lambda: not Pace.read(store, job).has_room(job)  # type: ignore[assignment]
+        worker = RolloutWorker(job, index, store, prompts, sampler, judge, lambda _: None, Stop())
+        worker.stop = lambda: not Backpressure.read(store, job).has_room(job)  # type: ignore[assignment]
         yield worker
     engine.close()
 
@@ -272,6 +272,6 @@ def test_a_program_whose_own_tests_are_broken_does_not_stop_the_worker(
         judged = worker.sample(0)
         for item in judged:
             item.row.update(verdict="infra", reward=None)
-        monkeypatch.setattr(Worker, "sample", lambda *_: judged)
+        monkeypatch.setattr(RolloutWorker, "sample", lambda *_: judged)
         worker.append(0)
     assert [row["reward"] for row in rows(job)] == [None] * 8

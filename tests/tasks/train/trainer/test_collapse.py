@@ -21,7 +21,7 @@ from tasks.scoring.policy import Policy
 from tasks.scoring.reference import Reference
 from tasks.train.trainer.guards import CollapseWatch
 from tasks.train.trainer.metrics import Figures, summarize
-from tasks.train.trainer.spo_step import pack_loss
+from tasks.train.trainer.spo_step import spo_pack_loss
 from tests.tasks.train.conftest import END, config, tiny_model
 
 LONGEST, BATCH = 10, 32
@@ -71,7 +71,7 @@ def train(reference: Any, settings: TrainConfig, steps: int, *, rate: float) -> 
             behaviour.load_state_dict(policy.causal_lm.state_dict())
         pack = lay_out([example(f"{step}-{i}", PROMPTS[i], ids) for i, ids in enumerate(sampled(behaviour, generator))])
         logp, entropy = policy(pack)
-        loss, records = pack_loss(pack, logp, frozen.logprobs(pack, {})[0], entropy, settings)
+        loss, records = spo_pack_loss(pack, logp, frozen.logprobs(pack, {})[0], entropy, settings)
         optimizer.zero_grad()
         loss.mean().backward()
         norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0))

@@ -10,7 +10,7 @@ import torch
 from tasks.scoring.example import Example
 from tasks.scoring.packing import Layout, lay_out, plan
 from tasks.scoring.policy import Policy, full_logprobs
-from tasks.train.trainer.spo_step import pack_loss, shares
+from tasks.train.trainer.spo_step import shares, spo_pack_loss
 from tests.tasks.train.conftest import config, examples, tiny_model
 
 TRAIN = config(
@@ -35,7 +35,7 @@ def gradients(
             with torch.no_grad():
                 ref_logp = reference(pack)[0]
             logp, entropy = policy(pack)
-            loss_B, _ = pack_loss(pack, logp, ref_logp, entropy, train)
+            loss_B, _ = spo_pack_loss(pack, logp, ref_logp, entropy, train)
             (weight * loss_B.sum() / share.sequences).backward()
     return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
 
@@ -91,7 +91,7 @@ def test_gradients_equal_those_of_a_left_padded_batch_with_full_logits(expected:
 
     with torch.no_grad():
         ref_logp = logprobs(reference)
-    loss_B, _ = pack_loss(lay_out(BATCH), logprobs(model), ref_logp, torch.zeros_like(ref_logp), TRAIN)
+    loss_B, _ = spo_pack_loss(lay_out(BATCH), logprobs(model), ref_logp, torch.zeros_like(ref_logp), TRAIN)
     (loss_B.sum() / len(BATCH)).backward()
     found = {f"causal_lm.{name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
     assert_equal(found, expected)

@@ -22,7 +22,7 @@ from tasks.train.trainer import checkpoint, guards
 from tasks.train.trainer.examples import Examples, reward_of
 from tasks.train.trainer.replay import Replay
 from tasks.train.trainer.schedule import warmup_factor
-from tasks.train.trainer.spo_step import not_finite, pack_loss
+from tasks.train.trainer.spo_step import not_finite, spo_pack_loss
 from tasks.train.trainer.state import ReplayState
 from tests.tasks.train.conftest import PROBLEMS, config, examples, fill, make_job, tiny_model
 from warehouse import Warehouse
@@ -119,7 +119,7 @@ def test_a_loss_that_is_not_finite_names_its_trajectory() -> None:
     bad = replace(examples(2)[1], y0=math.nan)
     pack = lay_out([examples(2)[0], bad])
     logp, entropy = policy(pack)
-    _, records = pack_loss(pack, logp, logp.detach(), entropy, config().train)
+    _, records = spo_pack_loss(pack, logp, logp.detach(), entropy, config().train)
     error = not_finite((record.trajectory_id, record.loss) for record in records)
     assert isinstance(error, NonFinite)
     assert error.trajectory_ids == (bad.trajectory_id,)

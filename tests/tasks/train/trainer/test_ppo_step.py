@@ -20,14 +20,14 @@ from tasks.scoring.example import Example
 from tasks.scoring.packing import Layout, lay_out
 from tasks.scoring.policy import Policy, load_policy
 from tasks.scoring.reference import Reference
-from tasks.train.trainer.deepspeed_engine import Engine
+from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 from tasks.train.trainer.ppo_step import (
     ProximalPolicyOptimization,
     Targets,
     advantages,
     explained_variance,
     normalized,
-    pack_loss,
+    ppo_pack_loss,
 )
 from tasks.train.trainer.spo_step import shares
 from tasks.train.trainer.value_model import ActorCritic, ValueModel
@@ -81,7 +81,7 @@ def gradients(
         for part, weight in zip(share.packs, share.weights, strict=True):
             pack = lay_out(part, layout)
             logp, _, value = module(pack)
-            loss_B, _ = pack_loss(pack, logp, value, towards, train)
+            loss_B, _ = ppo_pack_loss(pack, logp, value, towards, train)
             (weight * loss_B.sum() / share.sequences).backward()
     return {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
 
@@ -139,7 +139,7 @@ def test_on_policy_every_ratio_is_exactly_1_before_the_first_update() -> None:
     pieces = logp.detach().split([len(e.response_ids) for e in members])
     same = [replace(e, behaviour_logprobs=tuple(p.tolist())) for e, p in zip(members, pieces, strict=True)]
     towards = targets(same)
-    _, losses = pack_loss(lay_out(same), logp, value, towards, TRAIN)
+    _, losses = ppo_pack_loss(lay_out(same), logp, value, towards, TRAIN)
     assert [one.clipped for one in losses] == [0] * len(members)
     assert [one.kl_behaviour for one in losses] == [0.0] * len(members)
     for one in losses:
@@ -151,7 +151,7 @@ def test_responses_without_the_samplers_logprobs_are_refused() -> None:
     pack = lay_out(members)
     logp, _, value = module(pack)
     with pytest.raises(MissingAnnotation, match="sampler"):
-        pack_loss(pack, logp, value, targets(members), TRAIN)
+        ppo_pack_loss(pack, logp, value, targets(members), TRAIN)
 
 
 def test_advantages_of_a_perfect_critic_at_trace_1_are_the_rest_of_the_return_minus_the_value() -> None:
@@ -223,7 +223,7 @@ def drawn(policy: Policy, step: int, count: int, train: TrainConfig) -> list[Exa
 
 
 @pytest.fixture
-def enumerable(tmp_path: Path) -> Generator[tuple[ProximalPolicyOptimization, Engine, Policy, Reference]]:
+def enumerable(tmp_path: Path) -> Generator[tuple[ProximalPolicyOptimization, DeepSpeedEngine, Policy, Reference]]:
     folder = save_reference(tmp_path / "reference", tiny_model(vocabulary=TOKENS))
     run = config(
         **ON_POLICY,
@@ -235,7 +235,7 @@ def enumerable(tmp_path: Path) -> Generator[tuple[ProximalPolicyOptimization, En
     policy = Policy(tiny_model(vocabulary=TOKENS), layout="packed", chunk=64)
     module = algorithm.module(policy, folder, "float32")
     groups = algorithm.parameter_groups(module)
-    engine = Engine(module, run.train, dtype="float32", device=torch.device("cpu"), groups=groups)
+    engine = DeepSpeedEngine(module, run.train, dtype="float32", device=torch.device("cpu"), groups=groups)
     frozen = Policy(tiny_model(vocabulary=TOKENS), layout="packed", chunk=64).requires_grad_(False)
     yield algorithm, engine, policy, Reference(frozen)
     engine.close()
@@ -255,7 +255,7 @@ def test_with_adapters_only_they_and_the_value_head_are_trained(tmp_path: Path) 
 
 
 def test_the_expected_reward_of_an_enumerable_problem_rises_and_the_value_model_learns_it(
-    enumerable: tuple[ProximalPolicyOptimization, Engine, Policy, Reference],
+    enumerable: tuple[ProximalPolicyOptimization, DeepSpeedEngine, Policy, Reference],
 ) -> None:
     algorithm, engine, policy, reference = enumerable
     rewards = torch.tensor([reward(response) for response in RESPONSES])
