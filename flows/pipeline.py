@@ -189,11 +189,11 @@ def _execute(stage: str, run_id: str, board: Board | OneLine, force: bool, pin: 
     from tasks import runs
     from tasks.stage import Context, run_stage
     from warehouse import Warehouse
-    from warehouse.caretaker import Caretaker
+    from warehouse.background_compaction import BackgroundCompaction
 
     definition: Stage = import_module(MODULES.get(stage, f"tasks.{stage}")).STAGE
-    caretaker = Caretaker(warehouse_location(), tell=get_run_logger().warning)
-    with closing(Warehouse.open(warehouse_location())) as store, caretaker:
+    compaction = BackgroundCompaction(warehouse_location(), tell=get_run_logger().warning)
+    with closing(Warehouse.open(warehouse_location())) as store, compaction:
         config = runs.load_config(store, run_id)
         context = Context(
             run_id,

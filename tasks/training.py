@@ -43,7 +43,7 @@ def body(context: Context) -> dict[str, Any]:
     job = make_job(context)
     job_file = job.write(job.run_dir / "job.json")
     beside = {"evaluator": evaluator_command(job_file)} if context.config.evaluate.during_training else {}
-    secrets = context.warehouse.place.credentials()
+    secrets = context.warehouse.location.credentials()
     launch.run_training(job_file, _relay(context), beside=beside, secrets=secrets)
     kept = weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     store = context.warehouse
@@ -77,7 +77,7 @@ def make_job(context: Context) -> TrainJob:
     prepared = context.manifest("prepare")
     return TrainJob(
         run_id=context.run_id,
-        warehouse=context.warehouse.location,
+        warehouse=str(context.warehouse.location),
         run_dir=context.run_dir / "train",
         reference=Path(prepared["reference"]),
         config=context.config,

@@ -51,12 +51,12 @@ def open(path: str | Path | None = None) -> duckdb.DuckDBPyConnection:
 
     `SET VARIABLE at_snapshot = N` makes every table and view show the state at snapshot N.
     """
+    from warehouse.location import parse_location
     from warehouse.opening import open_ledger, prepare
-    from warehouse.place import parse
 
-    place = parse(path)
-    ledger = open_ledger(place, read_only=True)
+    location = parse_location(path)
+    ledger = open_ledger(location, read_only=True)
     try:
-        return prepare(place, ledger, read_only=True)
+        return prepare(location, ledger, read_only=True)
     finally:
         ledger.close()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from warehouse.lake import question_statements
+from warehouse.lake import view_statements
 from warehouse.schema import PROVENANCE, TABLES, Column
 from warehouse.store import Warehouse
 
@@ -44,7 +44,7 @@ def _columns(columns: Sequence[Column]) -> str:
 
 def _questions(kind: str) -> list[str]:
     lines: list[str] = []
-    for question, statement in question_statements():
+    for question, statement in view_statements():
         found = re.match(rf"CREATE OR REPLACE {kind} (\w+(?:\([\w, ]*\))?)", statement)
         if found and not question.startswith("(internal)"):
             lines.append(f"| `{found.group(1)}` | {question} |")

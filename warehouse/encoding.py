@@ -17,7 +17,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from warehouse.errors import InvalidRows, UnknownTable
-from warehouse.schema import PROVENANCE, SCHEMA_VERSION, TABLES, Column, Table
+from warehouse.schema import PROVENANCE, SCHEMA_VERSION, TABLES, Column, TableSchema
 
 ROW_GROUP_ROWS: Final = 2048
 pc: Any = pyarrow.compute  # its functions are made at import, where no type checker sees them
@@ -43,7 +43,7 @@ _LISTS_OF_ONE_LENGTH: Final = {
 _UNREPEATED: Final = ("text", "statement", "program", "input", "expected", "detail", "config_json", "manifest_json")
 
 
-def table_named(name: str) -> Table:
+def table_named(name: str) -> TableSchema:
     """The table of that name; raises UnknownTable."""
     if name not in TABLES:
         raise UnknownTable(f"there is no table {name!r}; the tables are {', '.join(TABLES)}")

@@ -1,47 +1,17 @@
-"""What the commit protocol writes down: a staged batch (intent) and the points a crash test may stop at."""
+"""What the commit protocol writes down before it commits: a staged batch with its files (an intent)."""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Final
-
-POINTS: Final = (
-    "data-written",
-    "data-renamed",
-    "intent-written",
-    "intent-renamed",
-    "lock-taken",
-    "transaction-begun",
-    "ledger-reconciled",
-    "files-registered",
-    "catalog-committed",
-    "ledger-written",
-    "intents-removed",
-    "lock-released",
-    "merge-begun",
-    "merge-committed",
-    "sweep-begun",
-    "file-swept",
-)
-"""Labels of the protocol, in order; after each of them a process may die without harm."""
-
-watchers: Final[list[Callable[[str], None]]] = []
-"""Called with the label when a point is reached; empty outside of crash tests."""
-
-
-def reach(label: str) -> None:
-    """Tell the watchers that the protocol has come to `label`."""
-    for watcher in watchers:
-        watcher(label)
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a staged batch. `path` is relative to the place's data."""
+    """A Parquet file of a staged batch. `path` is relative to the data of the warehouse."""
 
     table: str
     path: str

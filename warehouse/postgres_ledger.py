@@ -14,9 +14,10 @@ import psycopg
 from psycopg import sql
 
 from warehouse.errors import StorageLost, WarehouseMissing
+from warehouse.failpoints import failpoint
 from warehouse.files import translated
-from warehouse.intents import DataFile, Intent, reach
-from warehouse.ledger import Committed, busy, holder
+from warehouse.intents import DataFile, Intent
+from warehouse.ledger import CommittedBatch, busy, holder
 
 _POLL_S: Final = (0.002, 0.05)
 _TABLES: Final = (
@@ -92,11 +93,11 @@ class PostgresLedger:
         query = "SELECT batch_id FROM {s}.warehouse_batches WHERE starts_with(batch_id, %s)"
         return {row[0] for row in self._run(query, (prefix,))}
 
-    def batches(self) -> list[Committed]:
+    def batches(self) -> list[CommittedBatch]:
         rows = self._run("SELECT batch_id, run_id, snapshot, files FROM {s}.warehouse_batches")
-        return [Committed(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in rows]
+        return [CommittedBatch(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in rows]
 
-    def record(self, batches: Sequence[Committed], reconciled: int) -> None:
+    def record(self, batches: Sequence[CommittedBatch], reconciled: int) -> None:
         rows = [(batch.batch_id, batch.run_id, batch.snapshot, batch.files_json()) for batch in batches]
         meta = (
             "INSERT INTO {s}.warehouse_meta VALUES ('reconciled', %s) "
@@ -109,9 +110,9 @@ class PostgresLedger:
             cursor.execute(self._sql(meta), (str(reconciled),))
 
     def add_intent(self, intent: Intent) -> None:
-        reach("intent-written")
+        failpoint("intent-written")
         self._run("INSERT INTO {s}.warehouse_intents VALUES (%s, %s)", (intent.key, intent.to_json()))
-        reach("intent-renamed")
+        failpoint("intent-renamed")
 
     def has_intent(self, key: str) -> bool:
         return bool(self._run("SELECT 1 FROM {s}.warehouse_intents WHERE key = %s", (key,)))

@@ -16,11 +16,11 @@ import duckdb
 from warehouse import lake
 from warehouse.commit import Committer, stage_files
 from warehouse.errors import InvalidRows, WarehouseError
-from warehouse.files import Store
+from warehouse.files import FileStore
 from warehouse.intents import Intent
-from warehouse.ledger import Ledger
+from warehouse.ledger import BatchLedger
+from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
-from warehouse.place import Place, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,13 +32,15 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 class Warehouse:
     """Appends, reads and follows; a context manager. One thread appends at a time, any number may read."""
 
-    def __init__(self, place: Place, connection: duckdb.DuckDBPyConnection, ledger: Ledger, *, read_only: bool) -> None:
-        self._place = place
+    def __init__(
+        self, location: Location, connection: duckdb.DuckDBPyConnection, ledger: BatchLedger, *, read_only: bool
+    ) -> None:
+        self._location = location
         self._connection = connection
         self._ledger = ledger
         self._read_only = read_only
-        self._store = Store(place)
-        self._committer = Committer(place, connection, ledger, self._store)
+        self._files = FileStore(location)
+        self._committer = Committer(location, connection, ledger, self._files)
         self._writing = threading.RLock()
         self._staged: list[Intent] = []
         self._readers = threading.local()
@@ -50,27 +52,22 @@ class Warehouse:
         Batches that were staged by a process that died become visible now. Raises WarehouseMissing (read-only),
         NewerSchema, UnsafeStorage, ExtensionMissing.
         """
-        place = parse(location)
-        ledger = open_ledger(place, read_only=read_only)
+        parsed = parse_location(location)
+        ledger = open_ledger(parsed, read_only=read_only)
         try:
-            connection = prepare(place, ledger, read_only=read_only)
+            connection = prepare(parsed, ledger, read_only=read_only)
         except BaseException:
             ledger.close()
             raise
-        opened = cls(place, connection, ledger, read_only=read_only)
+        opened = cls(parsed, connection, ledger, read_only=read_only)
         if not read_only:
             opened.commit()
         return opened
 
     @property
-    def location(self) -> str:
-        """Where the warehouse is, for `open` and for people; a password is left out (see `Place.credentials`)."""
-        return str(self._place)
-
-    @property
-    def place(self) -> Place:
-        """Where the warehouse is."""
-        return self._place
+    def location(self) -> Location:
+        """Where the warehouse is; as text it is what `open` takes, without the password."""
+        return self._location
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -78,14 +75,14 @@ class Warehouse:
         return self._connection
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> BatchLedger:
         """The ledger; for maintenance."""
         return self._ledger
 
     @property
-    def store(self) -> Store:
+    def files(self) -> FileStore:
         """The data files; for maintenance."""
-        return self._store
+        return self._files
 
     @property
     def committer(self) -> Committer:
@@ -135,7 +132,7 @@ class Warehouse:
     def stage_parts(self, batch_id: str, parts: Sequence[tuple[str, int, memoryview]], *, run_id: str) -> None:
         """Make a batch of ready (table, rows, Parquet) durable."""
         with self._writing:
-            intent = stage_files(self._store, batch_id, run_id, parts)
+            intent = stage_files(self._files, batch_id, run_id, parts)
             self._ledger.add_intent(intent)
             self._staged.append(intent)
 

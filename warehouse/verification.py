@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from warehouse import lake
 from warehouse.intents import DataFile
-from warehouse.ledger import COMMIT_LOCK, Committed
+from warehouse.ledger import COMMIT_LOCK, CommittedBatch
 from warehouse.maintenance import KEEP_ORPHANS, LiveFile, live_files, orphans
 from warehouse.opening import opening_file, write_opening_file
 from warehouse.schema import TABLES
@@ -23,7 +23,7 @@ from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IntegrityFinding:
     """Something that `verify` saw: a `problem` (data lost or wrong), `repaired`, or a `note` (harmless)."""
 
     level: Literal["problem", "repaired", "note"]
@@ -37,7 +37,7 @@ class Verification:
     files: int
     rows: int
     batches: int
-    findings: tuple[Finding, ...]
+    findings: tuple[IntegrityFinding, ...]
 
     @property
     def clean(self) -> bool:
@@ -52,7 +52,7 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
     `warehouse.sql` is written. Nothing is ever deleted. Works beside running writers.
     """
     with Warehouse.open(location, read_only=not repair) as warehouse:
-        findings: list[Finding] = []
+        findings: list[IntegrityFinding] = []
         if repair:
             warehouse.commit()
         files = live_files(warehouse)
@@ -62,7 +62,7 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
         broken: set[str] = set()
         for file in files:
             faults = list(_faults(warehouse, file, hashes.get(file.path)))
-            findings += [Finding("problem", message) for message in faults]
+            findings += [IntegrityFinding("problem", message) for message in faults]
             if faults:
                 broken.add(file.table)
         findings += _check_batches(warehouse, ledger, broken, known, repair=repair)
@@ -71,15 +71,15 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
 
 
 def _faults(warehouse: Warehouse, file: LiveFile, staged: DataFile | None) -> Iterator[str]:
-    name = f"{warehouse.place.data}{file.path}"
-    size = warehouse.store.size(file.path)
+    name = f"{warehouse.location.data}{file.path}"
+    size = warehouse.files.size(file.path)
     if size is None:
         yield f"{name} is missing: {file.rows} rows of table {file.table!r} are lost"
         return
     if size != file.bytes:
         yield f"{name} has {size} bytes, the catalog says {file.bytes}"
         return
-    content = warehouse.store.read(file.path)
+    content = warehouse.files.read(file.path)
     if staged is not None and hashlib.sha256(content).hexdigest() != staged.sha256:
         yield f"{name} differs from what was appended (its sha256 is not {staged.sha256[:16]}...)"
         return
@@ -93,8 +93,8 @@ def _faults(warehouse: Warehouse, file: LiveFile, staged: DataFile | None) -> It
 
 
 def _check_batches(
-    warehouse: Warehouse, ledger: dict[str, Committed], broken: set[str], known: int, *, repair: bool
-) -> Iterator[Finding]:
+    warehouse: Warehouse, ledger: dict[str, CommittedBatch], broken: set[str], known: int, *, repair: bool
+) -> Iterator[IntegrityFinding]:
     """Compare the rows of every batch up to snapshot `known`, the ledger's newest, with the ledger.
 
     Later ones are on their way into it. Tables with broken files cannot be counted.
@@ -117,7 +117,7 @@ def _check_batches(
     unlisted = {batch_id for batch_id, _ in stored if batch_id not in ledger}
     for batch_id, table in sorted(stored.keys() | expected.keys()):
         if batch_id not in unlisted and stored[batch_id, table] != expected[batch_id, table]:
-            yield Finding(
+            yield IntegrityFinding(
                 "problem",
                 f"batch {batch_id!r} has {stored[batch_id, table]} rows in table {table!r}, "
                 f"{expected[batch_id, table]} were appended",
@@ -133,9 +133,9 @@ def _unlisted(
     where: dict[str, tuple[str, int]],
     *,
     repair: bool,
-) -> Iterator[Finding]:
+) -> Iterator[IntegrityFinding]:
     if not repair:
-        yield Finding(
+        yield IntegrityFinding(
             "problem", f"{len(unlisted)} batches are not in the ledger, first {min(unlisted)!r}: verify with repair"
         )
         return
@@ -143,34 +143,36 @@ def _unlisted(
         warehouse.committer.reconcile()
         known = warehouse.ledger.snapshots(unlisted)
         rebuilt = [
-            Committed(batch_id, *where[batch_id], _counted(batch_id, stored))
+            CommittedBatch(batch_id, *where[batch_id], _counted(batch_id, stored))
             for batch_id in sorted(unlisted - known.keys())
         ]
         warehouse.ledger.record(rebuilt, warehouse.snapshot())
-    yield Finding("repaired", f"{len(unlisted)} batches were entered into the ledger again")
+    yield IntegrityFinding("repaired", f"{len(unlisted)} batches were entered into the ledger again")
 
 
 def _counted(batch_id: str, stored: Counter[tuple[str, str]]) -> tuple[DataFile, ...]:
     return tuple(DataFile(table, "", rows, 0, "") for (batch, table), rows in stored.items() if batch == batch_id)
 
 
-def _check_rest(warehouse: Warehouse, *, repair: bool) -> Iterator[Finding]:
+def _check_rest(warehouse: Warehouse, *, repair: bool) -> Iterator[IntegrityFinding]:
     waiting = warehouse.ledger.intents()
     if waiting:
-        yield Finding("note", f"{len(waiting)} batches are staged and become visible at the next commit")
+        yield IntegrityFinding("note", f"{len(waiting)} batches are staged and become visible at the next commit")
     left = orphans(warehouse, KEEP_ORPHANS)
     if left:
-        yield Finding("note", f"{len(left)} files of crashed writers wait for the next compaction, first {left[0]}")
-    folder = warehouse.place.folder
+        yield IntegrityFinding(
+            "note", f"{len(left)} files of crashed writers wait for the next compaction, first {left[0]}"
+        )
+    folder = warehouse.location.folder
     if folder is None:
         return
     opening = folder / "warehouse.sql"
-    if not opening.is_file() or opening.read_text(encoding="utf-8") != opening_file(warehouse.place):
+    if not opening.is_file() or opening.read_text(encoding="utf-8") != opening_file(warehouse.location):
         if repair:
-            write_opening_file(warehouse.place)
-            yield Finding("repaired", "warehouse.sql was written again")
+            write_opening_file(warehouse.location)
+            yield IntegrityFinding("repaired", "warehouse.sql was written again")
         else:
-            yield Finding("note", "warehouse.sql is missing or old: verify with repair writes it again")
+            yield IntegrityFinding("note", "warehouse.sql is missing or old: verify with repair writes it again")
 
 
 LEAK_LETTERS: Final = 12

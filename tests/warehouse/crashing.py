@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.warehouse.conftest import trajectories
-from warehouse import Warehouse, intents
+from warehouse import Warehouse
+from warehouse.failpoints import failpoint_hooks
 from warehouse.maintenance import compact
 
 ROWS = 8
@@ -32,7 +33,7 @@ def die_at(label: str) -> None:
         if reached == label:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    intents.watchers.append(watch)
+    failpoint_hooks.append(watch)
 
 
 def append_and_die(location: str, label: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tasks.estimators import beta_interval, pass_at_k
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import TABLES, Warehouse
-from warehouse.lake import question_statements
+from warehouse.lake import view_statements
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +203,7 @@ def test_lineage_leads_back_to_the_reference(lake: Warehouse) -> None:
 
 def test_every_view_states_its_question_and_answers_on_an_empty_warehouse(folder: str) -> None:
     with Warehouse.open(folder) as store:
-        for question, statement in question_statements():
+        for question, statement in view_statements():
             assert question.endswith("?") or question.startswith("(internal)"), statement
         views = store.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")
         for row in views:
@@ -212,7 +212,7 @@ def test_every_view_states_its_question_and_answers_on_an_empty_warehouse(folder
 
 
 def test_no_view_reads_the_hidden_tests() -> None:
-    for _, statement in question_statements():
+    for _, statement in view_statements():
         words = statement.replace(",", " ").replace("(", " ").lower().split()
         assert "tests" not in words
         assert "expected" not in words
