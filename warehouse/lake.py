@@ -15,6 +15,7 @@ import duckdb
 
 from warehouse.errors import ExtensionMissing
 from warehouse.location import Location
+from warehouse.queries import query
 from warehouse.schema import PROVENANCE, TABLES, TableSchema
 
 LAKE: Final = "lake"
@@ -161,13 +162,9 @@ def create_table(table: TableSchema) -> str:
 
 def masked_view(table: TableSchema) -> str:
     """The view of a table's name: its rows up to the chosen snapshot without quarantined batches."""
-    mask = f"WHERE batch_id NOT IN (SELECT bad_batch_id FROM {STORED}.quarantine)"
     if table.name == "quarantine":
-        mask = "WHERE true"
-    return (
-        f'CREATE OR REPLACE VIEW "{table.name}" AS SELECT *, snapshot_id FROM {STORED}."{table.name}" {mask} '
-        f"AND (getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot'))"
-    )
+        return query(__name__, "view_of_quarantine")
+    return query(__name__, "view_of_table", table=table.name)
 
 
 def comments(table: TableSchema) -> list[str]:
@@ -251,14 +248,8 @@ def current_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
 
 def commits_since(connection: duckdb.DuckDBPyConnection, location: Location, snapshot: int) -> list[tuple[int, str]]:
     """The (snapshot, extra information) of every commit after `snapshot` that carries any, oldest first."""
-    condition = f"snapshot_id > {int(snapshot)} AND commit_extra_info IS NOT NULL"
-    if location.postgres is None:
-        inner = f"SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE {condition}"
-        source = f"sqlite_query('{METADATA}', {quoted(inner)})"
-    else:
-        inner = (
-            f"SELECT snapshot_id, commit_extra_info FROM {location.schema}.ducklake_snapshot_changes WHERE {condition}"
-        )
-        source = f"postgres_query('{METADATA}', {quoted(inner)})"
+    inner = query(__name__, "commit_messages", schema=location.schema, snapshot=str(int(snapshot)))
+    ask = "sqlite_query" if location.postgres is None else "postgres_query"
+    source = f"{ask}('{METADATA}', {quoted(inner)})"
     rows = connection.execute(f"SELECT snapshot_id::BIGINT, commit_extra_info FROM {source} ORDER BY 1").fetchall()
     return [(int(row[0]), str(row[1])) for row in rows]

@@ -24,6 +24,7 @@ from warehouse.errors import StorageLost, WarehouseBusy, WarehouseMissing
 from warehouse.failpoints import failpoint
 from warehouse.files import write_durably
 from warehouse.intents import DataFile, Intent
+from warehouse.queries import query
 
 COMMIT_LOCK: Final = "commit"
 _POLL_S: Final = (0.001, 0.02)
@@ -121,14 +122,7 @@ class FolderLedger:
         with _damage_explained(folder):
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.executescript(
-                """
-                CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-                CREATE TABLE IF NOT EXISTS batches (
-                    batch_id TEXT PRIMARY KEY, run_id TEXT NOT NULL, snapshot INTEGER NOT NULL, files TEXT NOT NULL
-                ) WITHOUT ROWID;
-                """
-            )
+            self._database.executescript(query(__name__, "tables"))
 
     def close(self) -> None:
         self._database.close()
@@ -144,15 +138,14 @@ class FolderLedger:
 
     def snapshots(self, batch_ids: Iterable[str]) -> dict[str, int]:
         wanted = json.dumps(list(batch_ids))
-        query = "SELECT batch_id, snapshot FROM batches WHERE batch_id IN (SELECT value FROM json_each(?))"
+        asked = "SELECT batch_id, snapshot FROM batches WHERE batch_id IN (SELECT value FROM json_each(?))"
         with self._guard:
-            return dict(self._database.execute(query, (wanted,)).fetchall())
+            return dict(self._database.execute(asked, (wanted,)).fetchall())
 
     def under(self, prefix: str) -> set[str]:
-        query = "SELECT batch_id FROM batches WHERE batch_id >= ?1 AND substr(batch_id, 1, length(?1)) = ?1"
-        bounded = query + " AND batch_id < ?2"
+        bounds = {"prefix": prefix, "last": prefix + "\U0010ffff"}
         with self._guard:
-            found = self._database.execute(bounded, (prefix, prefix + "\U0010ffff")).fetchall()
+            found = self._database.execute(query(__name__, "batches_under"), bounds).fetchall()
         return {str(row[0]) for row in found}
 
     def batches(self) -> list[CommittedBatch]:

@@ -16,6 +16,7 @@ from warehouse import lake
 from warehouse.failpoints import failpoint
 from warehouse.files import translated
 from warehouse.ledger import COMMIT_LOCK
+from warehouse.queries import query
 from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
 
 TIERS: Final = ((16 << 20, 64 << 20), (128 << 20, 256 << 20))
@@ -115,11 +116,7 @@ def merge(
 
         def step() -> None:
             failpoint("merge-begun")
-            connection.execute(
-                f"CALL ducklake_merge_adjacent_files('{lake.LAKE}', ?, schema => '{lake.STORED}', "
-                f"max_file_size => {smaller_than}, max_compacted_files => 1)",
-                [table],
-            )
+            connection.execute(query(__name__, "merge", smaller_than=str(smaller_than)), [table])
             failpoint("merge-committed")
 
         _locked(warehouse, step)
@@ -148,10 +145,7 @@ def expire(warehouse: Warehouse, keep: timedelta) -> int:
 
 def pinned_snapshots(warehouse: Warehouse) -> set[int]:
     """The snapshots that runs and stages refer to."""
-    rows = warehouse.rows(
-        "SELECT snapshot AS pinned FROM runs UNION SELECT snapshot_in FROM stages UNION SELECT snapshot_out FROM stages"
-    )
-    return {int(row["pinned"]) for row in rows if row["pinned"] is not None}
+    return {int(row["pinned"]) for row in warehouse.rows(query(__name__, "pinned_snapshots"))}
 
 
 def _clean(warehouse: Warehouse, keep: timedelta, tally: _Counts) -> None:
@@ -190,17 +184,7 @@ def orphans(warehouse: Warehouse, keep: timedelta) -> list[str]:
 
 def live_files(warehouse: Warehouse) -> list[LiveFile]:
     """Every Parquet file of the newest snapshot."""
-    metadata = _metadata(warehouse)
-    rows = warehouse.rows(
-        f"""
-        SELECT t.table_name AS name, f.path AS path, f.path_is_relative AS near, f.record_count AS rows,
-               f.file_size_bytes AS bytes, s.path AS schema_path, t.path AS table_path
-        FROM {metadata}.ducklake_data_file AS f
-        JOIN {metadata}.ducklake_table AS t USING (table_id)
-        JOIN {metadata}.ducklake_schema AS s USING (schema_id)
-        WHERE f.end_snapshot IS NULL AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL
-        """
-    )
+    rows = warehouse.rows(query(__name__, "live_files", metadata=_metadata(warehouse)))
     return [
         LiveFile(
             row["name"],

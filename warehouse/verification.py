@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse import lake
 from warehouse.intents import DataFile
 from warehouse.ledger import COMMIT_LOCK, CommittedBatch
 from warehouse.maintenance import KEEP_ORPHANS, LiveFile, live_files, orphans
 from warehouse.opening import opening_file, write_opening_file
+from warehouse.queries import query
 from warehouse.schema import TABLES
 from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
 
@@ -102,11 +102,7 @@ def _check_batches(
     stored: Counter[tuple[str, str]] = Counter()
     where: dict[str, tuple[str, int]] = {}
     for table in TABLES.keys() - broken:
-        query = (
-            "SELECT batch_id, any_value(run_id) AS run_id, count(*) AS n, max(snapshot_id) AS snapshot "
-            f"FROM {lake.STORED}.{table} WHERE snapshot_id <= {known} GROUP BY batch_id"
-        )
-        for row in warehouse.rows(query):
+        for row in warehouse.rows(query(__name__, "rows_by_batch", table=table), [known]):
             stored[row["batch_id"], table] = int(row["n"])
             where[row["batch_id"]] = (row["run_id"], int(row["snapshot"]))
     expected: Counter[tuple[str, str]] = Counter()
@@ -185,16 +181,4 @@ def leaks(location: str | Path | None = None) -> list[dict[str, Any]]:
     Outputs that are also in the problem's statement or its public tests are no leak, nor are very short ones.
     """
     with Warehouse.open(location, read_only=True) as warehouse:
-        return warehouse.rows(
-            """
-            SELECT DISTINCT prompt_id, problem_id, position
-            FROM prompts
-            JOIN tests USING (problem_id)
-            JOIN problems USING (problem_id)
-            WHERE hidden AND length(trim(expected)) >= ? AND contains(prompts.text, trim(expected))
-                AND NOT contains(coalesce(statement, ''), trim(expected))
-                AND NOT contains(CAST(coalesce(public_tests, []) AS VARCHAR), trim(expected))
-            ORDER BY ALL
-            """,
-            [LEAK_LETTERS],
-        )
+        return warehouse.rows(query(__name__, "leaks"), [LEAK_LETTERS])
