@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import uuid
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ def write_durably(
 
     Raises StorageFull or StorageLost, and then leaves nothing behind.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     with storage_errors(str(path)):
         try:
             _write_synced(temporary, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 
 import duckdb
@@ -47,10 +48,12 @@ def prepare(location: Location, ledger: BatchLedger, *, read_only: bool) -> duck
     if read_only:
         if version is None:
             raise WarehouseMissing(f"the warehouse at {location} is empty: run the pipeline first")
+        renew_opening_file(location, read_only=True)
         return lake.connect(location, read_only=True)
-    if version == SCHEMA_VERSION and ledger.get("views") == lake.views_fingerprint():
-        return lake.connect(location, read_only=False)
-    return _create_or_migrate(location, ledger)
+    if version != SCHEMA_VERSION or ledger.get("views") != lake.views_fingerprint():
+        return _create_or_migrate(location, ledger)
+    renew_opening_file(location, read_only=False)
+    return lake.connect(location, read_only=False)
 
 
 def stored_version(ledger: BatchLedger) -> int | None:
@@ -65,23 +68,26 @@ def _create_or_migrate(location: Location, ledger: BatchLedger) -> duckdb.DuckDB
         version = stored_version(ledger)
         if version is None:
             lake.create_everything(connection)
-            if location.folder is not None:
-                write_opening_file(location)
             ledger.put("warehouse_id", ledger.get("warehouse_id") or uuid.uuid4().hex[:12])
         elif version < SCHEMA_VERSION or ledger.get("views") != lake.views_fingerprint():
             migrate(connection, version)
+        renew_opening_file(location, read_only=False)
         ledger.put("views", lake.views_fingerprint())
         ledger.put("schema_version", str(SCHEMA_VERSION))
     return connection
 
 
-def write_opening_file(location: Location) -> None:
-    """Write `warehouse.sql` into the warehouse's folder."""
-    assert location.folder is not None
-    target = location.folder / "warehouse.sql"
-    with storage_errors(str(target)):
-        target.with_suffix(".sql.tmp").unlink(missing_ok=True)
-    write_durably(target, opening_file(location).encode())
+def renew_opening_file(location: Location, *, read_only: bool) -> None:
+    """Let `warehouse.sql` open the warehouse it lies in: a copied or moved folder brings that of the original.
+
+    A reader who may not write to the folder leaves it as it is.
+    """
+    folder = location.folder
+    if folder is None or (read_only and not os.access(folder, os.W_OK)):
+        return
+    target, text = folder / "warehouse.sql", opening_file(location)
+    if not target.is_file() or target.read_text(encoding="utf-8") != text:
+        write_durably(target, text.encode())
 
 
 def opening_file(location: Location) -> str:

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from warehouse.intents import DataFile
 from warehouse.ledger import COMMIT_LOCK, CommittedBatch
 from warehouse.maintenance import KEEP_ORPHANS, LiveFile, live_files, orphans
-from warehouse.opening import opening_file, write_opening_file
 from warehouse.queries import query
 from warehouse.schema import TABLES
 from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
@@ -48,8 +47,8 @@ class Verification:
 def verify(location: str | Path | None = None, *, repair: bool = False) -> Verification:
     """Check sizes, hashes and row counts of every file, and every batch's rows, against catalog and ledger.
 
-    With `repair`, waiting batches are committed, ledger entries that the data prove are added, a missing
-    `warehouse.sql` is written. Nothing is ever deleted. Works beside running writers.
+    With `repair`, waiting batches are committed and ledger entries that the data prove are added. Nothing is ever
+    deleted. Works beside running writers.
     """
     with Warehouse.open(location, read_only=not repair) as warehouse:
         findings: list[IntegrityFinding] = []
@@ -66,7 +65,7 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
             if faults:
                 broken.add(file.table)
         findings += _check_batches(warehouse, ledger, broken, known, repair=repair)
-        findings += _check_rest(warehouse, repair=repair)
+        findings += _check_rest(warehouse)
         return Verification(len(files), sum(file.rows for file in files), len(ledger), tuple(findings))
 
 
@@ -150,7 +149,7 @@ def _counted(batch_id: str, stored: Counter[tuple[str, str]]) -> tuple[DataFile,
     return tuple(DataFile(table, "", rows, 0, "") for (batch, table), rows in stored.items() if batch == batch_id)
 
 
-def _check_rest(warehouse: Warehouse, *, repair: bool) -> Iterator[IntegrityFinding]:
+def _check_rest(warehouse: Warehouse) -> Iterator[IntegrityFinding]:
     waiting = warehouse.ledger.intents()
     if waiting:
         yield IntegrityFinding("note", f"{len(waiting)} batches are staged and become visible at the next commit")
@@ -159,16 +158,6 @@ def _check_rest(warehouse: Warehouse, *, repair: bool) -> Iterator[IntegrityFind
         yield IntegrityFinding(
             "note", f"{len(left)} files of crashed writers wait for the next compaction, first {left[0]}"
         )
-    folder = warehouse.location.folder
-    if folder is None:
-        return
-    opening = folder / "warehouse.sql"
-    if not opening.is_file() or opening.read_text(encoding="utf-8") != opening_file(warehouse.location):
-        if repair:
-            write_opening_file(warehouse.location)
-            yield IntegrityFinding("repaired", "warehouse.sql was written again")
-        else:
-            yield IntegrityFinding("note", "warehouse.sql is missing or old: verify with repair writes it again")
 
 
 LEAK_LETTERS: Final = 12

@@ -136,10 +136,9 @@ def test_verify_names_a_missing_a_changed_and_a_truncated_file(folder: str) -> N
     assert f"{paths[2].name} has 4 bytes, the catalog says" in found[2]
 
 
-def test_verify_rebuilds_a_lost_ledger_and_a_lost_opening_file(folder: str) -> None:
+def test_verify_rebuilds_a_lost_ledger(folder: str) -> None:
     with Warehouse.open(folder) as store:
         fill(store, 3)
-        (Path(folder) / "warehouse.sql").unlink()
         store.ledger._database.execute("DELETE FROM batches")  # type: ignore[attr-defined]
     broken = verify(folder)
     assert not broken.clean
@@ -149,6 +148,16 @@ def test_verify_rebuilds_a_lost_ledger_and_a_lost_opening_file(folder: str) -> N
     assert verify(folder).findings == ()
     with Warehouse.open(folder) as store:
         assert store.committed(["b0", "b1", "b2"]) == {"b0", "b1", "b2"}
+
+
+def test_a_lost_opening_file_is_written_again_by_the_next_opening(folder: str) -> None:
+    opening = Path(folder) / "warehouse.sql"
+    Warehouse.open(folder).close()
+    written = opening.read_text()
+    for read_only in (True, False):
+        opening.unlink()
+        Warehouse.open(folder, read_only=read_only).close()
+        assert opening.read_text() == written
 
 
 def test_an_intent_whose_data_are_gone_is_refused_without_blocking_others(folder: str) -> None:
@@ -302,3 +311,20 @@ def test_a_moved_warehouse_opens_where_it_is(folder: str, tmp_path: Path) -> Non
         assert store.value("SELECT sum(len(token_ids)) FROM trajectories") == 36
     assert warehouse.open(moved).execute("SELECT sum(len(token_ids)) FROM trajectories").fetchall() == [(36,)]
     assert verify(moved, repair=True).clean
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_copied_warehouse_opens_itself_and_not_the_original_once_it_was_opened(
+    folder: str, tmp_path: Path, read_only: bool
+) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 1)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    assert f"'{folder}/data/'" in (copy / "warehouse.sql").read_text()
+    Warehouse.open(copy, read_only=read_only).close()
+    written = (copy / "warehouse.sql").read_text()
+    assert folder not in written
+    assert f"ATTACH 'ducklake:sqlite:{copy}/catalog.sqlite' AS lake (DATA_PATH '{copy}/data/'" in written
+    assert verify(copy).findings == ()
+    assert f"'{folder}/data/'" in (Path(folder) / "warehouse.sql").read_text()
