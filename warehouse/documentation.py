@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from warehouse.lake import view_statements
-from warehouse.schema import PROVENANCE, TABLES, Column
+from warehouse.schema import PROVENANCE, TABLES, VIEW_COLUMNS, Column
 from warehouse.store import Warehouse
 
 BEGIN: Final = "<!-- reference: written by `python -m warehouse.documentation docs/warehouse.md` -->"
@@ -24,7 +24,8 @@ END_OF_QUESTIONS: Final = "<!-- end of questions -->"
 def reference() -> str:
     """Every table, column, view and macro in Markdown."""
     parts = ["## Tables\n", "Every row also carries:\n", _columns(PROVENANCE)]
-    parts.append("| snapshot_id | BIGINT | snapshot that made the row visible (in every table's view) |\n")
+    parts.append("\nand every table's view shows:\n")
+    parts.append(_columns(VIEW_COLUMNS) + "\n")
     for table in TABLES.values():
         parts += [f"### {table.name}\n", f"One row per {table.row}.\n", _columns(table.columns) + "\n"]
     views, macros = _questions("VIEW"), _questions("MACRO")

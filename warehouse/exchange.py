@@ -16,13 +16,15 @@ import pyarrow.parquet as pq
 from warehouse import encoding, lake
 from warehouse.errors import InvalidRows, WarehouseError
 from warehouse.files import storage_errors, translated
-from warehouse.schema import PROVENANCE, TABLES
+from warehouse.schema import PROVENANCE, TABLES, VIEW_COLUMNS
 from warehouse.store import Warehouse
 
 Format = Literal["parquet", "jsonl", "hf"]
 PRIVATE: Final = "tests"
 _ROWS_PER_BATCH: Final = 10_000
 _GROUP: Final = 64
+_STAMPED: Final = frozenset(column.name for column in (*PROVENANCE, *VIEW_COLUMNS))
+"""What a file of exported rows has beside the table's own columns; a row gets its own when it is appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +137,9 @@ def _card(rows: Mapping[str, int], snapshot: int) -> str:
 
 
 def import_(
-    location: str | Path | None, source: str | Path, *, table: str | None = None, run_id: str = "import"
+    location: str | Path | None, source: str | Path, *, table: str | None = None, run_id: str | None = None
 ) -> Exchanged:
-    """Import a file into `table`, or, without `table`, another warehouse."""
+    """Import a file into `table` (see `import_file`), or, without `table`, another warehouse."""
     if table is None:
         return import_warehouse(location, source)
     return import_file(location, source, table, run_id=run_id)
@@ -191,10 +193,12 @@ def _parts(
     return parts
 
 
-def import_file(location: str | Path | None, path: str | Path, table: str, *, run_id: str) -> Exchanged:
+def import_file(location: str | Path | None, path: str | Path, table: str, *, run_id: str | None = None) -> Exchanged:
     """Add the rows of a Parquet (`.parquet`) or JSON Lines (`.jsonl`) file to a table; run twice it adds nothing.
 
-    Raises InvalidRows naming file, row and field before anything is written.
+    The file may be one that `export` wrote. The rows belong to `run_id`; without it each keeps the run that the file
+    names, and those without one belong to the run "import". Raises InvalidRows naming file, row and field before
+    anything is written.
     """
     source = Path(path)
     encoding.table_named(table)
@@ -203,19 +207,31 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
     if not source.is_file():
         raise WarehouseError(f"there is no file {source}")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    rows = _read_parquet(source) if source.suffix == ".parquet" else list(_read_lines(source))
-    own = {column.name for column in PROVENANCE}
-    rows = [{name: value for name, value in row.items() if name not in own} for row in rows]
+    found = _read_parquet(source) if source.suffix == ".parquet" else list(_read_lines(source))
+    runs = [run_id or str(row.get("run_id") or "import") for row in found]
+    rows = [{name: value for name, value in row.items() if name not in _STAMPED} for row in found]
+    encoding.check(table, rows, origin=str(source))
+    batches = {
+        f"import/{source.name}/{digest}/{table}/{number}": batch for number, batch in enumerate(_by_run(rows, runs))
+    }
     with Warehouse.open(location) as warehouse:
-        prefix = f"import/{source.name}/{digest}"
-        chunks = [rows[start : start + _ROWS_PER_BATCH] for start in range(0, len(rows), _ROWS_PER_BATCH)]
-        encoding.check(table, rows, origin=str(source))
-        missing = [(n, chunk) for n, chunk in enumerate(chunks) if not warehouse.committed([f"{prefix}/{table}/{n}"])]
-        for number, chunk in missing:
-            warehouse.stage(f"{prefix}/{table}/{number}", {table: chunk}, run_id=run_id)
+        known = warehouse.committed(batches)
+        missing = {name: batch for name, batch in batches.items() if name not in known}
+        for name, (run, chunk) in missing.items():
+            warehouse.stage(name, {table: chunk}, run_id=run)
         warehouse.commit()
-    added = sum(len(chunk) for _, chunk in missing)
-    return Exchanged({table: added}, batches=len(missing), skipped=len(chunks) - len(missing))
+    added = sum(len(chunk) for _, chunk in missing.values())
+    return Exchanged({table: added}, batches=len(missing), skipped=len(known))
+
+
+def _by_run(rows: Sequence[dict[str, Any]], runs: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The rows in batches, each of one run, in the order in which the runs first appear."""
+    gathered: dict[str, list[dict[str, Any]]] = {}
+    for run, row in zip(runs, rows, strict=True):
+        gathered.setdefault(run, []).append(row)
+    for run, own in gathered.items():
+        for start in range(0, len(own), _ROWS_PER_BATCH):
+            yield run, own[start : start + _ROWS_PER_BATCH]
 
 
 def _read_parquet(source: Path) -> list[dict[str, Any]]:

@@ -45,6 +45,9 @@ PROVENANCE: Final = (
     Column("schema_version", "INTEGER", "version of the schema that wrote the row", required=True),
 )
 
+VIEW_COLUMNS: Final = (Column("snapshot_id", "BIGINT", "snapshot that made the row visible"),)
+"""What every table's view shows beside the stored columns."""
+
 SOURCES: Final = ("online", "reference", "prior_spo", "prior_ppo", "other_model", "human", "pivotal_rollout")
 SPLITS: Final = ("train", "evaluation")
 POLICY_KINDS: Final = ("reference", "snapshot", "final")
