@@ -49,17 +49,19 @@ def export(
     """Write tables, views or one query (`SELECT ...`) into the folder `target`, a file each.
 
     `hf` is the layout that `datasets.load_dataset(target)` reads, with a card. Hidden tests are only written when
-    `hidden_tests` says so. Raises WarehouseError (unknown name, private table, folder not empty) and StorageFull.
+    `hidden_tests` says so. Raises WarehouseError (unknown name, private table, folder not empty),
+    UnknownSnapshot and StorageFull.
     """
     names = [what] if isinstance(what, str) else list(what)
     folder = Path(target)
     with Warehouse.open(location, read_only=True) as warehouse:
         queries = {_label(name): _source(warehouse, name, hidden_tests=hidden_tests) for name in names}
+        at = warehouse.snapshot() if snapshot is None else snapshot
+        warehouse.check_snapshot(at)
         with storage_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
                 raise WarehouseError(f"{folder} is not empty: export into a new folder")
-        at = warehouse.snapshot() if snapshot is None else snapshot
         return _write(warehouse, folder, queries, form, at)
 
 

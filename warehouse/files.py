@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from warehouse.errors import StorageFull, StorageLost, WarehouseError
+from warehouse.errors import NotWritable, StorageFull, StorageLost, WarehouseError
 from warehouse.location import Location
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_WORDS: Final = ("no space left", "disk is full", "file too large", "disk quota exceeded", "could not write")
+
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FORBIDDEN_WORDS: Final = ("permission denied", "read-only file system", "readonly database", "access denied")
 
 
 def _nothing() -> None:
@@ -74,9 +77,16 @@ def storage_errors(what: str) -> Generator[None, None, None]:
         raise translated(error, what) from error
 
 
+def not_writable(what: str, detail: str) -> NotWritable:
+    """The error of storage that this user may only read, or not even that."""
+    return NotWritable(f"{what} cannot be written by this user, or its file system is mounted read-only: {detail}")
+
+
 def translated(error: BaseException, what: str) -> WarehouseError:
-    """`error` as StorageFull when it says that there is no space, else as StorageLost."""
+    """`error` as StorageFull when there is no space, NotWritable when it is not allowed, else StorageLost."""
     text = str(error)
+    if (isinstance(error, OSError) and error.errno in _FORBIDDEN) or any(w in text.lower() for w in _FORBIDDEN_WORDS):
+        return not_writable(what, f"the batch was not acknowledged; change that and repeat ({text})")
     full = isinstance(error, OSError) and error.errno in _FULL
     if full or any(words in text.lower() for words in _FULL_WORDS):
         return StorageFull(f"no space left for {what}; the batch was not acknowledged: free space and repeat ({text})")

@@ -9,7 +9,7 @@ import duckdb
 
 from warehouse import lake
 from warehouse.errors import NewerSchema, WarehouseMissing
-from warehouse.files import storage_errors, write_durably
+from warehouse.files import not_writable, storage_errors, write_durably
 from warehouse.ledger import BatchLedger, FolderLedger
 from warehouse.location import Location, refuse_network_folder
 from warehouse.migrations import migrate
@@ -19,7 +19,7 @@ CREATION_TIMEOUT_S = 120.0
 
 
 def open_ledger(location: Location, *, read_only: bool) -> BatchLedger:
-    """The location's ledger; raises WarehouseMissing (read-only) and UnsafeStorage."""
+    """The location's ledger; raises WarehouseMissing (read-only), UnsafeStorage and NotWritable."""
     if location.postgres is not None:
         from warehouse.postgres_ledger import PostgresLedger
 
@@ -34,6 +34,13 @@ def open_ledger(location: Location, *, read_only: bool) -> BatchLedger:
         with storage_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
     refuse_network_folder(folder)
+    for path in (folder,) if read_only else (folder, folder / "ledger.sqlite", folder / "catalog.sqlite"):
+        if path.exists() and not os.access(path, os.W_OK):
+            raise not_writable(
+                str(path),
+                "let this user write there. SQLite needs to write beside a catalog even to read it; to read only, copy "
+                "the folder to where this user may write, and open the copy",
+            )
     return FolderLedger(folder, read_only=read_only)
 
 
@@ -48,11 +55,11 @@ def prepare(location: Location, ledger: BatchLedger, *, read_only: bool) -> duck
     if read_only:
         if version is None:
             raise WarehouseMissing(f"the warehouse at {location} is empty: run the pipeline first")
-        renew_opening_file(location, read_only=True)
+        renew_opening_file(location)
         return lake.connect(location, read_only=True)
     if version != SCHEMA_VERSION or ledger.get("views") != lake.views_fingerprint():
         return _create_or_migrate(location, ledger)
-    renew_opening_file(location, read_only=False)
+    renew_opening_file(location)
     return lake.connect(location, read_only=False)
 
 
@@ -71,19 +78,16 @@ def _create_or_migrate(location: Location, ledger: BatchLedger) -> duckdb.DuckDB
             ledger.put("warehouse_id", ledger.get("warehouse_id") or uuid.uuid4().hex[:12])
         elif version < SCHEMA_VERSION or ledger.get("views") != lake.views_fingerprint():
             migrate(connection, version)
-        renew_opening_file(location, read_only=False)
+        renew_opening_file(location)
         ledger.put("views", lake.views_fingerprint())
         ledger.put("schema_version", str(SCHEMA_VERSION))
     return connection
 
 
-def renew_opening_file(location: Location, *, read_only: bool) -> None:
-    """Let `warehouse.sql` open the warehouse it lies in: a copied or moved folder brings that of the original.
-
-    A reader who may not write to the folder leaves it as it is.
-    """
+def renew_opening_file(location: Location) -> None:
+    """Let `warehouse.sql` open the warehouse it lies in: a copied or moved folder brings that of the original."""
     folder = location.folder
-    if folder is None or (read_only and not os.access(folder, os.W_OK)):
+    if folder is None:
         return
     target, text = folder / "warehouse.sql", opening_file(location)
     if not target.is_file() or target.read_text(encoding="utf-8") != text:

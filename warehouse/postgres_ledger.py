@@ -41,7 +41,7 @@ class PostgresLedger:
             raise WarehouseMissing(f"there is no warehouse in schema {schema!r} of this PostgreSQL database")
 
     def _create(self) -> None:
-        with self._connection.transaction(), self._connection.cursor() as cursor:
+        with self._faults(), self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_number(self._schema, "creation"),))
             cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {s}").format(s=sql.Identifier(self._schema)))
             cursor.execute(self._sql(query(__name__, "tables")))

@@ -15,7 +15,7 @@ import duckdb
 
 from warehouse import lake
 from warehouse.commit import Committer, stage_files
-from warehouse.errors import InvalidRows, WarehouseError
+from warehouse.errors import InvalidRows, UnknownSnapshot, WarehouseError
 from warehouse.files import FileStore
 from warehouse.intents import Intent
 from warehouse.ledger import BatchLedger
@@ -157,12 +157,16 @@ class Warehouse:
         return self._ledger.under(prefix)
 
     def rows(self, sql: str, parameters: Parameters = (), *, snapshot: int | None = None) -> list[dict[str, Any]]:
-        """The rows of a query over tables and views, without quarantined batches; up to `snapshot` when given."""
+        """The rows of a query over tables and views, without quarantined batches; up to `snapshot` when given.
+
+        Raises UnknownSnapshot, and WarehouseError when `sql` holds no statement.
+        """
         cursor = self._reader()
         if snapshot is not None:
+            self.check_snapshot(snapshot)
             cursor.execute(f"SET VARIABLE at_snapshot = {int(snapshot)}")
         try:
-            found = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+            found = _run(cursor, sql, parameters)
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
         finally:
@@ -182,14 +186,20 @@ class Warehouse:
 
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
         """The first column of the first row of a query; None when there is no row."""
-        cursor = self._reader()
-        found = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
-        row = found.fetchone()
+        row = _run(self._reader(), sql, parameters).fetchone()
         return None if row is None else row[0]
 
     def snapshot(self) -> int:
         """The newest snapshot."""
         return lake.current_snapshot(self._reader())
+
+    def check_snapshot(self, snapshot: int) -> None:
+        """Raise UnknownSnapshot unless `snapshot` is there or was there before it expired."""
+        newest = self.snapshot()
+        if not 0 <= snapshot <= newest:
+            raise UnknownSnapshot(
+                f"there is no snapshot {snapshot}: the warehouse at {self.location} has the snapshots 0 to {newest}"
+            )
 
     def follow(
         self, table: str, since: int, *, where: str = "", parameters: Sequence[Any] = ()
@@ -217,6 +227,13 @@ class Warehouse:
                 cursor.execute(statement)
             self._readers.cursor = cursor
         return cursor
+
+
+def _run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters) -> duckdb.DuckDBPyConnection:
+    found: Any = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+    if found is None:  # what DuckDB says to a text without a statement
+        raise WarehouseError(f"there is no SQL statement to run in {sql!r}")
+    return found
 
 
 def _table_names(tree: Any) -> Iterator[str]:

@@ -8,7 +8,18 @@ import pytest
 
 import warehouse
 from tests.warehouse.conftest import trajectories, trajectory
-from warehouse import InvalidRows, NewerSchema, StorageLost, UnknownTable, Warehouse, WarehouseBusy, WarehouseMissing
+from warehouse import (
+    InvalidRows,
+    NewerSchema,
+    StorageLost,
+    UnknownSnapshot,
+    UnknownTable,
+    Warehouse,
+    WarehouseBusy,
+    WarehouseError,
+    WarehouseMissing,
+)
+from warehouse.exchange import export
 from warehouse.verification import verify
 
 
@@ -237,3 +248,26 @@ def test_processes_that_create_and_append_at_once_lose_and_double_nothing(locati
     checked = verify(location)
     assert checked.clean
     assert checked.rows == 144
+
+
+@pytest.mark.parametrize("sql", ["", "   ", ";", "-- nothing"])
+def test_an_empty_statement_is_refused(folder: str, sql: str) -> None:
+    with Warehouse.open(folder) as store:
+        with pytest.raises(WarehouseError, match="there is no SQL statement to run"):
+            store.rows(sql)
+
+
+@pytest.mark.parametrize("snapshot", [-1, 999_999])
+def test_a_snapshot_that_never_was_is_refused_with_those_there_are(folder: str, tmp_path: Path, snapshot: int) -> None:
+    with Warehouse.open(folder) as store:
+        newest = store.append("b", {"trajectories": trajectories(1)}, run_id="run")
+        message = rf"no snapshot {snapshot}: the warehouse at .* has the snapshots 0 to {newest}"
+        with pytest.raises(UnknownSnapshot, match=message):
+            store.rows("SELECT 1", snapshot=snapshot)
+        with pytest.raises(UnknownSnapshot, match=message):
+            store.check_snapshot(snapshot)
+        store.check_snapshot(newest)
+        assert store.rows("SELECT count(*) AS n FROM trajectories", snapshot=0) == [{"n": 0}]
+    with pytest.raises(UnknownSnapshot, match=message):
+        export(folder, tmp_path / "out", "trajectories", snapshot=snapshot)
+    assert not (tmp_path / "out").exists()
