@@ -24,7 +24,7 @@ from warehouse import lake
 from warehouse.errors import StorageLost, WarehouseBusy, WarehouseError
 from warehouse.failpoints import failpoint
 from warehouse.files import FileStore, translated
-from warehouse.intents import DataFile, Intent, new_key
+from warehouse.intents import DataFile, Intent
 from warehouse.ledger import COMMIT_LOCK, BatchLedger, CommittedBatch
 from warehouse.location import Location
 
@@ -32,9 +32,10 @@ GROUP: Final = 64
 _PAUSE_S: Final = (0.01, 0.25)
 
 
-def stage_files(target: FileStore, batch_id: str, run_id: str, parts: Sequence[tuple[str, int, memoryview]]) -> Intent:
+def stage_files(
+    target: FileStore, key: str, batch_id: str, run_id: str, parts: Sequence[tuple[str, int, memoryview]]
+) -> Intent:
     """Write the (table, number of rows, Parquet) of a batch durably; its intent, still unwritten."""
-    key = new_key()
     plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in batch_id)[-80:]
     files: list[DataFile] = []
     for table, rows, content in parts:

@@ -79,6 +79,18 @@ def to_arrow(name: str, rows: Sequence[Mapping[str, Any]], *, run_id: str, batch
     return built
 
 
+def restamped(
+    name: str, rows: Sequence[Mapping[str, Any]], *, runs: Sequence[str], times: Sequence[datetime], batch_id: str
+) -> pa.Table:
+    """`rows` in the table's schema, each with a run and a time of its own; raises InvalidRows as `to_arrow`."""
+    built = to_arrow(name, rows, run_id="", batch_id=batch_id, now=datetime.fromtimestamp(0, UTC))
+    schema = built.schema
+    for column, values in (("run_id", runs), ("created_at", times)):
+        number = schema.get_field_index(column)
+        built = built.set_column(number, schema.field(number), pa.array(values, schema.field(number).type))
+    return built
+
+
 def check(name: str, rows: Sequence[Mapping[str, Any]], *, origin: str) -> None:
     """Raise InvalidRows, naming `origin`, when any of the rows does not fit the table."""
     try:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,14 +18,14 @@ from warehouse import encoding, lake
 from warehouse.errors import InvalidRows, WarehouseError
 from warehouse.files import storage_errors, translated
 from warehouse.schema import PROVENANCE, TABLES, VIEW_COLUMNS
-from warehouse.store import Warehouse
+from warehouse.store import Warehouse, utc_now
 
 Format = Literal["parquet", "jsonl", "hf"]
 PRIVATE: Final = "tests"
 _ROWS_PER_BATCH: Final = 10_000
 _GROUP: Final = 64
 _STAMPED: Final = frozenset(column.name for column in (*PROVENANCE, *VIEW_COLUMNS))
-"""What a file of exported rows has beside the table's own columns; a row gets its own when it is appended."""
+"""What a file of exported rows has beside the table's own columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,8 @@ def _source(warehouse: Warehouse, name: str, *, hidden_tests: bool) -> str:
         known = {row["view_name"] for row in warehouse.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")}
         if name not in known:
             raise WarehouseError(f"there is no table or view {name!r}; there are {', '.join(sorted(known))}")
-        query = f'SELECT * FROM "{name}"'
+        ordered = " ORDER BY arrival" if name in TABLES else ""  # so that an import keeps what is newest
+        query = f'SELECT * FROM "{name}"{ordered}'
     if not hidden_tests and _reads_tests(warehouse, query):
         raise WarehouseError(
             f"{name!r} reads the table {PRIVATE!r}, which holds expected outputs: ask for hidden tests to export it"
@@ -199,8 +201,8 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
     """Add the rows of a Parquet (`.parquet`) or JSON Lines (`.jsonl`) file to a table; run twice it adds nothing.
 
     The file may be one that `export` wrote. The rows belong to `run_id`; without it each keeps the run that the file
-    names, and those without one belong to the run "import". Raises InvalidRows naming file, row and field before
-    anything is written.
+    names, and those without one belong to the run "import". They keep their time and their order.
+    Raises InvalidRows naming file, row and field before anything is written.
     """
     source = Path(path)
     encoding.table_named(table)
@@ -210,30 +212,32 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
         raise WarehouseError(f"there is no file {source}")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     found = _read_parquet(source) if source.suffix == ".parquet" else list(_read_lines(source))
-    runs = [run_id or str(row.get("run_id") or "import") for row in found]
     rows = [{name: value for name, value in row.items() if name not in _STAMPED} for row in found]
     encoding.check(table, rows, origin=str(source))
-    batches = {
-        f"import/{source.name}/{digest}/{table}/{number}": batch for number, batch in enumerate(_by_run(rows, runs))
-    }
+    runs = [run_id or str(row.get("run_id") or "import") for row in found]
+    times = [_time(row.get("created_at"), source, number) for number, row in enumerate(found)]
+    starts = range(0, len(rows), _ROWS_PER_BATCH)
+    parts = {f"import/{source.name}/{digest}/{table}/{n}": slice(s, s + _ROWS_PER_BATCH) for n, s in enumerate(starts)}
     with Warehouse.open(location) as warehouse:
-        known = warehouse.committed(batches)
-        missing = {name: batch for name, batch in batches.items() if name not in known}
-        for name, (run, chunk) in missing.items():
-            warehouse.stage(name, {table: chunk}, run_id=run)
+        known = warehouse.committed(parts)
+        missing = {name: part for name, part in parts.items() if name not in known}
+        for name, part in missing.items():
+            built = encoding.restamped(table, rows[part], runs=runs[part], times=times[part], batch_id=name)
+            content = (table, built.num_rows, encoding.parquet_bytes(table, built))
+            warehouse.stage_parts(name, [content], run_id=run_id or "import")
         warehouse.commit()
-    added = sum(len(chunk) for _, chunk in missing.values())
+    added = sum(len(rows[part]) for part in missing.values())
     return Exchanged({table: added}, batches=len(missing), skipped=len(known))
 
 
-def _by_run(rows: Sequence[dict[str, Any]], runs: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The rows in batches, each of one run, in the order in which the runs first appear."""
-    gathered: dict[str, list[dict[str, Any]]] = {}
-    for run, row in zip(runs, rows, strict=True):
-        gathered.setdefault(run, []).append(row)
-    for run, own in gathered.items():
-        for start in range(0, len(own), _ROWS_PER_BATCH):
-            yield run, own[start : start + _ROWS_PER_BATCH]
+def _time(value: Any, source: Path, number: int) -> datetime:
+    """When a row of a file was made: what it says itself, else now."""
+    if value is None:
+        return utc_now()
+    try:
+        return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise InvalidRows(f"{source}: row {number}: field 'created_at' holds {value!r}, which is no time") from None
 
 
 def _read_parquet(source: Path) -> list[dict[str, Any]]:

@@ -41,6 +41,13 @@ class Intent:
         return cls(tree["key"], tree["batch_id"], tree["run_id"], files)
 
 
-def new_key() -> str:
-    """A name for an attempt: sorts by time, never repeats."""
-    return f"{time.time_ns():020d}-{uuid.uuid4().hex[:12]}"
+class KeyMaker:
+    """Names for the attempts of a process: they sort in the order in which it made them, and never repeat."""
+
+    def __init__(self) -> None:
+        self._latest_ns = 0
+
+    def new_key(self) -> str:
+        """A name that sorts by time, and after every earlier one also when the clock was set back."""
+        self._latest_ns = max(time.time_ns(), self._latest_ns + 1)
+        return f"{self._latest_ns:020d}-{uuid.uuid4().hex[:12]}"

@@ -1,7 +1,7 @@
 -- name: view_of_table
 -- Which rows does a table show: those up to the chosen snapshot, without quarantined batches?
 CREATE OR REPLACE VIEW "{table}" AS
-SELECT *, snapshot_id
+SELECT *, snapshot_id, rowid AS arrival
 FROM stored."{table}"
 WHERE batch_id NOT IN (SELECT bad_batch_id FROM stored.quarantine)
   AND (getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot'));
@@ -9,7 +9,7 @@ WHERE batch_id NOT IN (SELECT bad_batch_id FROM stored.quarantine)
 -- name: view_of_quarantine
 -- Which batches are left out, as of the chosen snapshot?
 CREATE OR REPLACE VIEW quarantine AS
-SELECT *, snapshot_id
+SELECT *, snapshot_id, rowid AS arrival
 FROM stored.quarantine
 WHERE getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot');
 

@@ -45,8 +45,12 @@ PROVENANCE: Final = (
     Column("schema_version", "INTEGER", "version of the schema that wrote the row", required=True),
 )
 
-VIEW_COLUMNS: Final = (Column("snapshot_id", "BIGINT", "snapshot that made the row visible"),)
-"""What every table's view shows beside the stored columns."""
+VIEW_COLUMNS: Final = (
+    Column("snapshot_id", "BIGINT", "snapshot that made the row visible"),
+    Column("arrival", "BIGINT", "place of the row in the order in which the table's rows became visible"),
+)
+"""What every table's view shows beside the stored columns. "Newest" is the largest `arrival`: the order of the
+snapshots and, within one, that in which a process staged its batches. `created_at` follows the clock, which jumps."""
 
 SOURCES: Final = ("online", "reference", "prior_spo", "prior_ppo", "other_model", "human", "pivotal_rollout")
 SPLITS: Final = ("train", "evaluation")

@@ -17,7 +17,7 @@ from warehouse import lake
 from warehouse.commit import Committer, stage_files
 from warehouse.errors import InvalidRows, UnknownSnapshot, WarehouseError
 from warehouse.files import FileStore
-from warehouse.intents import Intent
+from warehouse.intents import Intent, KeyMaker
 from warehouse.ledger import BatchLedger
 from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
@@ -42,6 +42,7 @@ class Warehouse:
         self._files = FileStore(location)
         self._committer = Committer(location, connection, ledger, self._files)
         self._writing = threading.RLock()
+        self._keys = KeyMaker()
         self._staged: list[Intent] = []
         self._readers = threading.local()
 
@@ -121,7 +122,7 @@ class Warehouse:
 
         if not batch_id or not run_id:
             raise InvalidRows("a batch needs a batch_id and a run_id")
-        now = datetime.now(UTC)
+        now = utc_now()
         parts: list[tuple[str, int, memoryview]] = []
         for name, rows in tables.items():
             table = encoding.to_arrow(name, rows, run_id=run_id, batch_id=batch_id, now=now)
@@ -132,7 +133,7 @@ class Warehouse:
     def stage_parts(self, batch_id: str, parts: Sequence[tuple[str, int, memoryview]], *, run_id: str) -> None:
         """Make a batch of ready (table, rows, Parquet) durable."""
         with self._writing:
-            intent = stage_files(self._files, batch_id, run_id, parts)
+            intent = stage_files(self._files, self._keys.new_key(), batch_id, run_id, parts)
             self._ledger.add_intent(intent)
             self._staged.append(intent)
 
@@ -227,6 +228,11 @@ class Warehouse:
                 cursor.execute(statement)
             self._readers.cursor = cursor
         return cursor
+
+
+def utc_now() -> datetime:
+    """The time that a batch is stamped with; nothing is ordered by it (see `arrival` in `warehouse.schema`)."""
+    return datetime.now(UTC)
 
 
 def _run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters) -> duckdb.DuckDBPyConnection:

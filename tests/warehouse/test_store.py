@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,35 @@ def test_an_appended_batch_is_read_back_with_its_provenance(store: Warehouse) ->
     assert rows[0]["tests_passed"] is None
     assert {(row["run_id"], row["batch_id"], row["snapshot_id"]) for row in rows} == {("run", "batch", snapshot)}
     assert rows[0]["created_at"].tzinfo is not None
+
+
+def test_rows_arrive_in_the_order_of_their_snapshots_whatever_the_clock_says(
+    store: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, hour in enumerate([12, 9, 10]):
+        monkeypatch.setattr("warehouse.store.utc_now", lambda hour=hour: datetime(2030, 1, 1, hour, tzinfo=UTC))
+        store.append(f"b{number}", {"trajectories": trajectories(2, f"{number}-")}, run_id="run")
+    by_clock = [
+        row["batch_id"] for row in store.rows("SELECT DISTINCT batch_id, created_at FROM trajectories ORDER BY 2")
+    ]
+    assert by_clock == ["b1", "b2", "b0"]
+    rows = store.rows("SELECT trajectory_id, arrival FROM trajectories ORDER BY arrival")
+    assert [row["trajectory_id"] for row in rows] == ["t0-0", "t0-1", "t1-0", "t1-1", "t2-0", "t2-1"]
+    assert len({row["arrival"] for row in rows}) == 6
+    assert store.value("SELECT arg_max(batch_id, arrival) FROM trajectories") == "b2"
+
+
+def test_batches_of_one_commit_arrive_in_the_order_in_which_a_process_staged_them(
+    store: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(10**18, 0, -(10**15)))
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+    for number in range(12):
+        store.stage(f"b{number}", {"trajectories": trajectories(2, f"{number}-")}, run_id="run")
+    store.commit()
+    assert store.value("SELECT count(DISTINCT snapshot_id) FROM trajectories") == 1
+    rows = store.rows("SELECT trajectory_id FROM trajectories ORDER BY arrival")
+    assert [row["trajectory_id"] for row in rows] == [f"t{number}-{row}" for number in range(12) for row in range(2)]
 
 
 def test_the_same_batch_id_is_appended_once(store: Warehouse) -> None:

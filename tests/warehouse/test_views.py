@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -216,3 +218,30 @@ def test_no_view_reads_the_hidden_tests() -> None:
         words = statement.replace(",", " ").replace("(", " ").lower().split()
         assert "tests" not in words
         assert "expected" not in words
+
+
+def test_no_view_takes_the_clock_for_the_order_of_things() -> None:
+    for _, statement in view_statements():
+        assert not re.search(
+            r"ORDER BY[^)]*created_at|arg_m\w+\([^(),]*, *created_at|\b(min|max)\(created_at", statement
+        ), statement
+
+
+def test_views_show_what_arrived_first_after_the_clock_was_set_back(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = {"policy_id": "p", "problem_id": "p0", "sample": 0, "token_ids": [1]}
+    with Warehouse.open(folder) as store:
+        for hour, run in ((12, "first"), (9, "second")):
+            monkeypatch.setattr("warehouse.store.utc_now", lambda hour=hour: datetime(2030, 1, 1, hour, tzinfo=UTC))
+            tables = {
+                "trajectories": [trajectory(run, normal_hash="new", text=run)],
+                "eval_samples": [sample | {"reward": 0.0 if run == "first" else -1.0}],
+                "policies": [{"policy_id": "p", "kind": "final", "path": run}],
+            }
+            store.append(run, tables, run_id=run)
+        (found,) = store.rows("SELECT * FROM new_solutions")
+        assert (found["first_run"], found["text"], found["first_at"].hour) == ("first", "first", 12)
+        assert store.rows("SELECT trajectory_id FROM correct_offline") == [{"trajectory_id": "tfirst"}]
+        assert store.value("SELECT pass_at_k FROM pass_at_k WHERE k = 1") == 1.0
+        assert store.value("SELECT ancestor_path FROM lineage") == "first"

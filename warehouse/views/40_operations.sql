@@ -21,7 +21,7 @@ CREATE OR REPLACE VIEW lineage AS
 WITH RECURSIVE known AS (
     SELECT DISTINCT ON (policy_id) policy_id, kind, step, parent_policy_id, path, run_id
     FROM policies
-    ORDER BY created_at
+    ORDER BY arrival
 ),
 ancestry AS (
     SELECT policy_id, policy_id AS ancestor, parent_policy_id AS next, 0 AS generation FROM known
