@@ -245,3 +245,15 @@ def test_views_show_what_arrived_first_after_the_clock_was_set_back(
         assert store.rows("SELECT trajectory_id FROM correct_offline") == [{"trajectory_id": "tfirst"}]
         assert store.value("SELECT pass_at_k FROM pass_at_k WHERE k = 1") == 1.0
         assert store.value("SELECT ancestor_path FROM lineage") == "first"
+
+
+def test_a_program_that_two_runs_judged_at_once_has_one_known_verdict_and_both_costs(folder: str) -> None:
+    verdict = {"program_hash": "p", "suite_hash": "s", "sandbox_version": "1", "verdict": "accepted", "cpu_s": 0.5}
+    with Warehouse.open(folder) as one, Warehouse.open(folder) as two:
+        one.stage("one", {"verdicts": [verdict | {"verdict": "infra"}]}, run_id="one")
+        two.stage("two", {"verdicts": [verdict]}, run_id="two")
+        one.stage("again", {"verdicts": [verdict, verdict | {"sandbox_version": "2"}]}, run_id="one")
+        one.commit()
+        found = two.rows("SELECT run_id, sandbox_version, verdict FROM known_verdicts ORDER BY sandbox_version")
+        assert [tuple(row.values()) for row in found] == [("two", "1", "accepted"), ("one", "2", "accepted")]
+        assert two.value("SELECT sum(cpu_s) FROM verdicts") == 2.0
