@@ -18,7 +18,7 @@ from warehouse.maintenance import compact
 
 ROWS = 8
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["warehouse.encoding", "warehouse.exchange", "tests.warehouse.crashing"])
+CONTEXT.set_forkserver_preload(["warehouse.exchange", "tests.warehouse.preloading"])
 
 
 def batch_tables(name: str) -> dict[str, list[dict[str, Any]]]:

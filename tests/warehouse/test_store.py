@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ import pytest
 
 import warehouse
 from tests.warehouse.conftest import trajectories, trajectory
+from tests.warehouse.crashing import process_of
 from warehouse import (
     InvalidRows,
     NewerSchema,
@@ -264,8 +264,7 @@ def _append_some(location: str, writer: int, batches: int) -> None:
 
 
 def test_processes_that_create_and_append_at_once_lose_and_double_nothing(location: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_append_some, args=(location, writer, 6)) for writer in range(3)]
+    writers = [process_of(_append_some, location, writer, 6) for writer in range(3)]
     for process in writers:
         process.start()
     for process in writers:
