@@ -263,19 +263,19 @@ def _append_some(location: str, writer: int, batches: int) -> None:
             store.append(f"rollout/{writer}/{number}", {"trajectories": rows}, run_id=f"run{writer}")
 
 
-def test_processes_that_create_and_append_at_once_lose_and_double_nothing(location: str) -> None:
-    writers = [process_of(_append_some, location, writer, 6) for writer in range(3)]
+def test_processes_that_create_and_append_at_once_lose_and_double_nothing(unmade: str) -> None:
+    writers = [process_of(_append_some, unmade, writer, 6) for writer in range(3)]
     for process in writers:
         process.start()
     for process in writers:
         process.join(120)
     assert [process.exitcode for process in writers] == [0, 0, 0]
-    with Warehouse.open(location) as store:
+    with Warehouse.open(unmade) as store:
         assert len(store.committed_under("rollout/")) == 18
         assert store.rows("SELECT count(*) AS n, count(DISTINCT trajectory_id) AS d FROM trajectories") == [
             {"n": 144, "d": 144}
         ]
-    checked = verify(location)
+    checked = verify(unmade)
     assert checked.clean
     assert checked.rows == 144
 
