@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse import Warehouse, encoding, lake
-from warehouse.place import parse
+from warehouse.location import parse_location
 
 TOKENS = 200
 Append = Callable[[str, list[dict[str, Any]]], int]
@@ -98,7 +98,7 @@ def raw_pyarrow(folder: str) -> Iterator[Append]:
 
 @contextmanager
 def plain_ducklake(folder: str) -> Iterator[Append]:
-    connection = lake.connect(parse(f"{folder}/warehouse"), read_only=False)
+    connection = lake.connect(parse_location(f"{folder}/warehouse"), read_only=False)
 
     def append(name: str, rows: list[dict[str, Any]]) -> int:
         connection.register("fresh", as_arrow(name, rows))

@@ -206,10 +206,10 @@ def _execute(stage: StageName, run_id: str, board: ProgressTable | NestedProgres
     from tasks.run.stage import Context, run_stage
     from tasks.stages import STAGES
     from warehouse import Warehouse
-    from warehouse.caretaker import Caretaker
+    from warehouse.background_compaction import BackgroundCompaction
 
-    caretaker = Caretaker(warehouse_location(), tell=get_run_logger().warning)
-    with closing(Warehouse.open(warehouse_location())) as store, caretaker:
+    compaction = BackgroundCompaction(warehouse_location(), tell=get_run_logger().warning)
+    with closing(Warehouse.open(warehouse_location())) as store, compaction:
         config = runs.load_config(store, run_id)
         context = Context(
             run_id,

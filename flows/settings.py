@@ -29,9 +29,9 @@ def warehouse_location() -> str:
 
 def warehouse_shown() -> str:
     """Location of the warehouse for people and logs: without a password."""
-    from warehouse.place import parse
+    from warehouse.location import parse_location
 
-    return str(parse(warehouse_location()))
+    return str(parse_location(warehouse_location()))
 
 
 def port() -> int:

@@ -6,10 +6,10 @@ import os
 
 from pyarrow import fs
 
-from warehouse.place import parse
+from warehouse.location import parse_location
 
-place = parse(None)
-if place.remote:
+location = parse_location(None)
+if location.remote:
     scheme, _, host = os.environ.get("AWS_ENDPOINT_URL", "").rpartition("://")
     store = fs.S3FileSystem(
         endpoint_override=host or None,
@@ -17,6 +17,6 @@ if place.remote:
         region=os.environ.get("AWS_REGION", "us-east-1"),
         allow_bucket_creation=True,
     )
-    bucket = place.data.removeprefix("s3://").split("/")[0]
+    bucket = location.data.removeprefix("s3://").split("/")[0]
     store.create_dir(bucket)
     print(f"bucket {bucket} is there")

@@ -64,7 +64,7 @@ def statuses(store: Warehouse, run_id: str, home: Path) -> list[StageStatus]:
     found: list[StageStatus] = []
     for name, stage in STAGES.items():
         record, failure = records.get(name), failures.get(name)
-        if failure is not None and (record is None or failure["created_at"] > record["created_at"]):
+        if failure is not None and (record is None or failure["snapshot_id"] > record["snapshot_id"]):
             found.append(StageStatus(name, "failed", str(failure["message"]), record))
         elif record is None:
             found.append(StageStatus(name, "waiting", "", None))

@@ -1,12 +1,12 @@
 -- name: records
 -- How did each stage of a run end last?
-SELECT stage, key, status, seconds, "rows", snapshot_in, manifest_json, created_at FROM stages WHERE run_id = ?
-QUALIFY row_number() OVER (PARTITION BY stage ORDER BY created_at DESC) = 1;
+SELECT stage, key, status, seconds, "rows", snapshot_in, manifest_json, created_at, snapshot_id FROM stages WHERE run_id = ?
+QUALIFY row_number() OVER (PARTITION BY stage ORDER BY arrival DESC) = 1;
 
 -- name: failures
 -- What did each stage of a run fail with last?
-SELECT stage, message, created_at FROM run_events WHERE run_id = ? AND kind = 'failed'
-QUALIFY row_number() OVER (PARTITION BY stage ORDER BY created_at DESC) = 1;
+SELECT stage, message, snapshot_id FROM run_events WHERE run_id = ? AND kind = 'failed'
+QUALIFY row_number() OVER (PARTITION BY stage ORDER BY arrival DESC) = 1;
 
 -- name: costs
 -- What did the newest executions of a stage with this reference policy cost, those of the same recipe first?
@@ -14,4 +14,4 @@ SELECT s.seconds, s."rows" AS "rows", r.config_json FROM stages s JOIN runs r ON
 WHERE s.stage = ? AND s.status = 'completed' AND (s."rows" > 0 OR s.stage = 'report')
   AND json_extract_string(r.config_json, '$.reference.model') = ?
   AND json_extract_string(r.config_json, '$.engine.kind') = ?
-ORDER BY r.recipe = ? DESC, s.created_at DESC LIMIT 5;
+ORDER BY r.recipe = ? DESC, s.arrival DESC LIMIT 5;

@@ -12,9 +12,11 @@ from warehouse.errors import (
     ExtensionMissing,
     InvalidRows,
     NewerSchema,
+    NotWritable,
     StorageFull,
     StorageLost,
     UnknownQuery,
+    UnknownSnapshot,
     UnknownTable,
     UnsafeStorage,
     WarehouseBusy,
@@ -33,9 +35,11 @@ __all__ = [
     "ExtensionMissing",
     "InvalidRows",
     "NewerSchema",
+    "NotWritable",
     "StorageFull",
     "StorageLost",
     "UnknownQuery",
+    "UnknownSnapshot",
     "UnknownTable",
     "UnsafeStorage",
     "Warehouse",
@@ -51,12 +55,12 @@ def open(path: str | Path | None = None) -> duckdb.DuckDBPyConnection:
 
     `SET VARIABLE at_snapshot = N` makes every table and view show the state at snapshot N.
     """
+    from warehouse.location import parse_location
     from warehouse.opening import open_ledger, prepare
-    from warehouse.place import parse
 
-    place = parse(path)
-    ledger = open_ledger(place, read_only=True)
+    location = parse_location(path)
+    ledger = open_ledger(location, read_only=True)
     try:
-        return prepare(place, ledger, read_only=True)
+        return prepare(location, ledger, read_only=True)
     finally:
         ledger.close()

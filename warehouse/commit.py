@@ -22,39 +22,45 @@ import duckdb
 
 from warehouse import lake
 from warehouse.errors import StorageLost, WarehouseBusy, WarehouseError
-from warehouse.files import Store, translated
-from warehouse.intents import DataFile, Intent, new_key, reach
-from warehouse.ledger import COMMIT_LOCK, Committed, Ledger
-from warehouse.place import Place
+from warehouse.failpoints import failpoint
+from warehouse.files import FileStore, translated
+from warehouse.intents import DataFile, Intent
+from warehouse.ledger import COMMIT_LOCK, BatchLedger, CommittedBatch
+from warehouse.location import Location
 
 GROUP: Final = 64
 _PAUSE_S: Final = (0.01, 0.25)
 
 
-def stage_files(store: Store, batch_id: str, run_id: str, parts: Sequence[tuple[str, int, memoryview]]) -> Intent:
+def stage_files(
+    target: FileStore, key: str, batch_id: str, run_id: str, parts: Sequence[tuple[str, int, memoryview]]
+) -> Intent:
     """Write the (table, number of rows, Parquet) of a batch durably; its intent, still unwritten."""
-    key = new_key()
     plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in batch_id)[-80:]
     files: list[DataFile] = []
     for table, rows, content in parts:
         name = f"{lake.STORED}/{table}/{plain}.{key[-12:]}.parquet"
-        store.write(name, content, written=lambda: reach("data-written"), renamed=lambda: reach("data-renamed"))
+        target.write(
+            name, content, written=lambda: failpoint("data-written"), renamed=lambda: failpoint("data-renamed")
+        )
         files.append(DataFile(table, name, rows, len(content), hashlib.sha256(content).hexdigest()))
     return Intent(key, batch_id, run_id, tuple(files))
 
 
-class _Behind(Exception):
+class _LedgerBehind(Exception):
     """The catalog has commits that the ledger lacks."""
 
 
 class Committer:
     """Leads or follows group commits over one connection, which it uses alone while it holds the lock."""
 
-    def __init__(self, place: Place, connection: duckdb.DuckDBPyConnection, ledger: Ledger, store: Store) -> None:
-        self._place = place
+    def __init__(
+        self, location: Location, connection: duckdb.DuckDBPyConnection, ledger: BatchLedger, files: FileStore
+    ) -> None:
+        self._location = location
         self._connection = connection
         self._ledger = ledger
-        self._store = store
+        self._files = files
 
     def commit(self, keys: Sequence[str], *, timeout_s: float) -> None:
         """Return when none of these intents waits any more; raises WarehouseBusy, StorageFull or StorageLost."""
@@ -62,9 +68,9 @@ class Committer:
             waiting = lambda: not any(self._ledger.has_intent(key) for key in keys)  # noqa: E731
             with self._ledger.lock(COMMIT_LOCK, timeout_s=timeout_s, done=waiting) as held:
                 if held:
-                    reach("lock-taken")
+                    failpoint("lock-taken")
                     self.lead(timeout_s)
-            reach("lock-released")
+            failpoint("lock-released")
         for key in keys:
             reason = self._ledger.refusal(key)
             if reason is not None:
@@ -77,11 +83,11 @@ class Committer:
             return
         try:
             refused = self._commit_fresh(intents, timeout_s)
-        except _Behind:
+        except _LedgerBehind:
             self.reconcile()
             refused = self._commit_fresh(intents, timeout_s)
         self._ledger.remove_intents(intent.key for intent in intents if intent.key not in refused)
-        reach("intents-removed")
+        failpoint("intents-removed")
 
     def _commit_fresh(self, intents: list[Intent], timeout_s: float) -> set[str]:
         """Register those batches that the ledger does not know; the keys of intents that were refused."""
@@ -99,7 +105,7 @@ class Committer:
         if current != known:
             found = [
                 batch
-                for snapshot, extra in lake.commits_since(self._connection, self._place, known)
+                for snapshot, extra in lake.commits_since(self._connection, self._location, known)
                 for batch in listed(snapshot, extra)
             ]
             self._ledger.record(found, current)
@@ -121,10 +127,10 @@ class Committer:
 
     def _register(self, intents: list[Intent], timeout_s: float) -> None:
         snapshot = self._transact_patiently(intents, timeout_s)
-        reach("catalog-committed")
-        batches = [Committed(intent.batch_id, intent.run_id, snapshot, intent.files) for intent in intents]
+        failpoint("catalog-committed")
+        batches = [CommittedBatch(intent.batch_id, intent.run_id, snapshot, intent.files) for intent in intents]
         self._ledger.record(batches, snapshot)
-        reach("ledger-written")
+        failpoint("ledger-written")
 
     def _transact_patiently(self, intents: list[Intent], timeout_s: float) -> int:
         """The snapshot of the commit; programs that use the catalog without our lock are waited for."""
@@ -135,10 +141,10 @@ class Committer:
                 return self._transact(intents)
             except duckdb.Error as error:
                 if not _transient(error):
-                    raise translated(error, f"the catalog of {self._place}") from error
+                    raise translated(error, f"the catalog of {self._location}") from error
                 if time.monotonic() >= deadline:
                     raise WarehouseBusy(
-                        f"another program has kept the catalog of {self._place} locked for {timeout_s:g} s; the "
+                        f"another program has kept the catalog of {self._location} locked for {timeout_s:g} s; the "
                         f"batches are staged and become visible at the next commit ({error})"
                     ) from error
             time.sleep(pause)
@@ -148,30 +154,30 @@ class Committer:
         paths: dict[str, list[str]] = defaultdict(list)
         for intent in intents:
             for file in intent.files:
-                paths[file.table].append(self._place.data + file.path)
+                paths[file.table].append(self._location.data + file.path)
         connection = self._connection
         if not paths:
             return lake.current_snapshot(connection)
         connection.execute("BEGIN")
-        reach("transaction-begun")
+        failpoint("transaction-begun")
         try:
             if lake.current_snapshot(connection) != int(self._ledger.get("reconciled") or 0):
-                raise _Behind
-            reach("ledger-reconciled")
+                raise _LedgerBehind
+            failpoint("ledger-reconciled")
             lake.register(connection, list(paths.items()), extra_info(intents), f"{len(intents)} batches")
-            reach("files-registered")
+            failpoint("files-registered")
             connection.execute("COMMIT")
-        except (duckdb.Error, _Behind):
+        except (duckdb.Error, _LedgerBehind):
             _roll_back(connection)
             raise
         return lake.current_snapshot(connection)
 
     def _fault(self, intent: Intent) -> str:
         for file in intent.files:
-            size = self._store.size(file.path)
+            size = self._files.size(file.path)
             if size != file.bytes:
                 found = "is missing" if size is None else f"has {size} bytes instead of {file.bytes}"
-                return f"batch {intent.batch_id!r} cannot be committed: {self._place.data}{file.path} {found}"
+                return f"batch {intent.batch_id!r} cannot be committed: {self._location.data}{file.path} {found}"
         return ""
 
 
@@ -196,10 +202,10 @@ def extra_info(intents: Sequence[Intent]) -> str:
     return json.dumps({"batches": batches}, separators=(",", ":"))
 
 
-def listed(snapshot: int, extra: str) -> list[Committed]:
+def listed(snapshot: int, extra: str) -> list[CommittedBatch]:
     """The batches that a commit's message lists."""
     tree = json.loads(extra)
     return [
-        Committed(batch["batch_id"], batch["run_id"], snapshot, tuple(DataFile(**file) for file in batch["files"]))
+        CommittedBatch(batch["batch_id"], batch["run_id"], snapshot, tuple(DataFile(**file) for file in batch["files"]))
         for batch in tree.get("batches", ())
     ]

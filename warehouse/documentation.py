@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from warehouse.lake import question_statements
-from warehouse.schema import PROVENANCE, TABLES, Column
+from warehouse.lake import view_statements
+from warehouse.schema import PROVENANCE, TABLES, VIEW_COLUMNS, Column
 from warehouse.store import Warehouse
 
 BEGIN: Final = "<!-- reference: written by `python -m warehouse.documentation docs/warehouse.md` -->"
@@ -24,7 +24,8 @@ END_OF_QUESTIONS: Final = "<!-- end of questions -->"
 def reference() -> str:
     """Every table, column, view and macro in Markdown."""
     parts = ["## Tables\n", "Every row also carries:\n", _columns(PROVENANCE)]
-    parts.append("| snapshot_id | BIGINT | snapshot that made the row visible (in every table's view) |\n")
+    parts.append("\nand every table's view shows:\n")
+    parts.append(_columns(VIEW_COLUMNS) + "\n")
     for table in TABLES.values():
         parts += [f"### {table.name}\n", f"One row per {table.row}.\n", _columns(table.columns) + "\n"]
     views, macros = _questions("VIEW"), _questions("MACRO")
@@ -44,7 +45,7 @@ def _columns(columns: Sequence[Column]) -> str:
 
 def _questions(kind: str) -> list[str]:
     lines: list[str] = []
-    for question, statement in question_statements():
+    for question, statement in view_statements():
         found = re.match(rf"CREATE OR REPLACE {kind} (\w+(?:\([\w, ]*\))?)", statement)
         if found and not question.startswith("(internal)"):
             lines.append(f"| `{found.group(1)}` | {question} |")

@@ -17,7 +17,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from warehouse.errors import InvalidRows, UnknownTable
-from warehouse.schema import PROVENANCE, SCHEMA_VERSION, TABLES, Column, Table
+from warehouse.schema import PROVENANCE, SCHEMA_VERSION, TABLES, Column, TableSchema
 
 ROW_GROUP_ROWS: Final = 2048
 pc: Any = pyarrow.compute  # its functions are made at import, where no type checker sees them
@@ -43,7 +43,7 @@ _LISTS_OF_ONE_LENGTH: Final = {
 _UNREPEATED: Final = ("text", "statement", "program", "input", "expected", "detail", "config_json", "manifest_json")
 
 
-def table_named(name: str) -> Table:
+def table_named(name: str) -> TableSchema:
     """The table of that name; raises UnknownTable."""
     if name not in TABLES:
         raise UnknownTable(f"there is no table {name!r}; the tables are {', '.join(TABLES)}")
@@ -76,6 +76,18 @@ def to_arrow(name: str, rows: Sequence[Mapping[str, Any]], *, run_id: str, batch
         arrays.append(pa.repeat(pa.scalar(value, schema.field(column.name).type), len(rows)))
     built = pa.Table.from_arrays(arrays, schema=schema)
     _check_lists(name, built)
+    return built
+
+
+def restamped(
+    name: str, rows: Sequence[Mapping[str, Any]], *, runs: Sequence[str], times: Sequence[datetime], batch_id: str
+) -> pa.Table:
+    """`rows` in the table's schema, each with a run and a time of its own; raises InvalidRows as `to_arrow`."""
+    built = to_arrow(name, rows, run_id="", batch_id=batch_id, now=datetime.fromtimestamp(0, UTC))
+    schema = built.schema
+    for column, values in (("run_id", runs), ("created_at", times)):
+        number = schema.get_field_index(column)
+        built = built.set_column(number, schema.field(number), pa.array(values, schema.field(number).type))
     return built
 
 

@@ -3,10 +3,12 @@
 WarehouseError
 ├── InvalidRows        rows do not fit their table (names table, row and field); nothing was written
 ├── UnknownTable       no such table
+├── UnknownSnapshot    no such snapshot yet (names those there are)
 ├── UnknownQuery       no query of that name in the module's .sql file
 ├── NewerSchema        the warehouse was written by a newer version of this project
 ├── WarehouseBusy      a lock was not free in time (names the holder)
 ├── WarehouseMissing   nothing is at this location (read-only opening never creates)
+├── NotWritable        this user may not write there, or the file system is mounted read-only
 ├── StorageFull        the disk or quota is full; the batch was not acknowledged
 ├── StorageLost        data files or the object store cannot be reached; the batch was not acknowledged
 ├── UnsafeStorage      a SQLite catalog on a network file system
@@ -26,6 +28,10 @@ class UnknownTable(WarehouseError):
     """There is no table of that name."""
 
 
+class UnknownSnapshot(WarehouseError):
+    """There is no snapshot of that number; the message names the first and the newest."""
+
+
 class UnknownQuery(WarehouseError):
     """There is no query of that name in the module's .sql file, or the file cannot be read as queries."""
 
@@ -40,6 +46,10 @@ class WarehouseBusy(WarehouseError):
 
 class WarehouseMissing(WarehouseError):
     """There is no warehouse at this location."""
+
+
+class NotWritable(WarehouseError):
+    """This user may not write where the warehouse lies, or its file system is mounted read-only."""
 
 
 class StorageFull(WarehouseError):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import uuid
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from warehouse.errors import StorageFull, StorageLost, WarehouseError
-from warehouse.place import Place
+from warehouse.errors import NotWritable, StorageFull, StorageLost, WarehouseError
+from warehouse.location import Location
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_WORDS: Final = ("no space left", "disk is full", "file too large", "disk quota exceeded", "could not write")
+
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FORBIDDEN_WORDS: Final = ("permission denied", "read-only file system", "readonly database", "access denied")
 
 
 def _nothing() -> None:
@@ -31,7 +35,7 @@ def write_durably(
 
     Raises StorageFull or StorageLost, and then leaves nothing behind.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     with storage_errors(str(path)):
         try:
             _write_synced(temporary, content)
@@ -73,34 +77,41 @@ def storage_errors(what: str) -> Generator[None, None, None]:
         raise translated(error, what) from error
 
 
+def not_writable(what: str, detail: str) -> NotWritable:
+    """The error of storage that this user may only read, or not even that."""
+    return NotWritable(f"{what} cannot be written by this user, or its file system is mounted read-only: {detail}")
+
+
 def translated(error: BaseException, what: str) -> WarehouseError:
-    """`error` as StorageFull when it says that there is no space, else as StorageLost."""
+    """`error` as StorageFull when there is no space, NotWritable when it is not allowed, else StorageLost."""
     text = str(error)
+    if (isinstance(error, OSError) and error.errno in _FORBIDDEN) or any(w in text.lower() for w in _FORBIDDEN_WORDS):
+        return not_writable(what, f"the batch was not acknowledged; change that and repeat ({text})")
     full = isinstance(error, OSError) and error.errno in _FULL
     if full or any(words in text.lower() for words in _FULL_WORDS):
         return StorageFull(f"no space left for {what}; the batch was not acknowledged: free space and repeat ({text})")
     return StorageLost(f"cannot write {what}; the batch was not acknowledged: repair the storage and repeat ({text})")
 
 
-class Store:
-    """The data files of a place; names are relative to its data."""
+class FileStore:
+    """The data files of a location; names are relative to its data."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, location: Location) -> None:
+        self._location = location
         self._folders: set[Path] = set()
-        self._s3: Any = s3_file_system() if place.remote else None
-        self._bucket = place.data.removeprefix("s3://")
+        self._s3: Any = s3_file_system() if location.remote else None
+        self._bucket = location.data.removeprefix("s3://")
 
     def write(
         self, name: str, content: memoryview, *, written: Callable[[], None], renamed: Callable[[], None]
     ) -> None:
         """Write a whole new file durably; raises StorageFull or StorageLost."""
         if self._s3 is None:
-            path = Path(self._place.data) / name
+            path = Path(self._location.data) / name
             self._make(path.parent)
             write_durably(path, content, written=written, renamed=renamed)
             return
-        with storage_errors(self._place.data + name):
+        with storage_errors(self._location.data + name):
             written()
             with self._s3.open_output_stream(self._bucket + name) as stream:
                 stream.write(content)
@@ -118,26 +129,26 @@ class Store:
 
     def size(self, name: str) -> int | None:
         """The file's size (bytes); None when there is none."""
-        with storage_errors(self._place.data + name):
+        with storage_errors(self._location.data + name):
             if self._s3 is None:
-                path = Path(self._place.data) / name
+                path = Path(self._location.data) / name
                 return path.stat().st_size if path.is_file() else None
             found = self._s3.get_file_info(self._bucket + name)
             return int(found.size) if found.is_file else None
 
     def read(self, name: str) -> bytes:
         """The file's content."""
-        with storage_errors(self._place.data + name):
+        with storage_errors(self._location.data + name):
             if self._s3 is None:
-                return (Path(self._place.data) / name).read_bytes()
+                return (Path(self._location.data) / name).read_bytes()
             with self._s3.open_input_stream(self._bucket + name) as stream:
                 return bytes(stream.read())
 
     def names(self) -> Iterable[tuple[str, float]]:
         """Every file and the time it was last written (seconds since 1970)."""
-        with storage_errors(self._place.data):
+        with storage_errors(self._location.data):
             if self._s3 is None:
-                root = Path(self._place.data)
+                root = Path(self._location.data)
                 return [
                     (str(path.relative_to(root)), path.stat().st_mtime) for path in root.rglob("*") if path.is_file()
                 ]
@@ -152,9 +163,9 @@ class Store:
 
     def delete(self, name: str) -> None:
         """Delete the file if it is there."""
-        with storage_errors(self._place.data + name):
+        with storage_errors(self._location.data + name):
             if self._s3 is None:
-                (Path(self._place.data) / name).unlink(missing_ok=True)
+                (Path(self._location.data) / name).unlink(missing_ok=True)
             elif self.size(name) is not None:
                 self._s3.delete_file(self._bucket + name)
 

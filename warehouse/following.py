@@ -9,6 +9,7 @@ import duckdb
 
 from warehouse.encoding import table_named
 from warehouse.lake import LAKE, STORED
+from warehouse.queries import query
 
 
 def rows_between(
@@ -21,20 +22,15 @@ def rows_between(
     """
     name = table_named(table).name
     inserted = f"ducklake_table_insertions('{LAKE}', '{STORED}', '{name}', {int(since) + 1}, {int(newest)})"
+    condition = where or "true"
     try:
-        found = connection.execute(_query(inserted, "true", where), list(parameters))
+        asked = query(__name__, "rows_between", rows=inserted, bounds="true", condition=condition)
+        found = connection.execute(asked, list(parameters))
     except duckdb.InvalidInputException as error:
         if "No snapshot found" not in str(error):
             raise
         bounds = f"snapshot_id > {int(since)} AND snapshot_id <= {int(newest)}"
-        found = connection.execute(_query(f'{STORED}."{name}"', bounds, where), list(parameters))
+        asked = query(__name__, "rows_between", rows=f'{STORED}."{name}"', bounds=bounds, condition=condition)
+        found = connection.execute(asked, list(parameters))
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-
-def _query(source: str, bounds: str, where: str) -> str:
-    return (
-        f"SELECT *, snapshot_id FROM {source} "
-        f"WHERE {bounds} AND batch_id NOT IN (SELECT bad_batch_id FROM {STORED}.quarantine) "
-        f"AND ({where or 'true'}) ORDER BY snapshot_id, rowid"
-    )

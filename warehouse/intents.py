@@ -1,47 +1,17 @@
-"""What the commit protocol writes down: a staged batch (intent) and the points a crash test may stop at."""
+"""What the commit protocol writes down before it commits: a staged batch with its files (an intent)."""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Final
-
-POINTS: Final = (
-    "data-written",
-    "data-renamed",
-    "intent-written",
-    "intent-renamed",
-    "lock-taken",
-    "transaction-begun",
-    "ledger-reconciled",
-    "files-registered",
-    "catalog-committed",
-    "ledger-written",
-    "intents-removed",
-    "lock-released",
-    "merge-begun",
-    "merge-committed",
-    "sweep-begun",
-    "file-swept",
-)
-"""Labels of the protocol, in order; after each of them a process may die without harm."""
-
-watchers: Final[list[Callable[[str], None]]] = []
-"""Called with the label when a point is reached; empty outside of crash tests."""
-
-
-def reach(label: str) -> None:
-    """Tell the watchers that the protocol has come to `label`."""
-    for watcher in watchers:
-        watcher(label)
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a staged batch. `path` is relative to the place's data."""
+    """A Parquet file of a staged batch. `path` is relative to the data of the warehouse."""
 
     table: str
     path: str
@@ -71,6 +41,13 @@ class Intent:
         return cls(tree["key"], tree["batch_id"], tree["run_id"], files)
 
 
-def new_key() -> str:
-    """A name for an attempt: sorts by time, never repeats."""
-    return f"{time.time_ns():020d}-{uuid.uuid4().hex[:12]}"
+class KeyMaker:
+    """Names for the attempts of a process: they sort in the order in which it made them, and never repeat."""
+
+    def __init__(self) -> None:
+        self._latest_ns = 0
+
+    def new_key(self) -> str:
+        """A name that sorts by time, and after every earlier one also when the clock was set back."""
+        self._latest_ns = max(time.time_ns(), self._latest_ns + 1)
+        return f"{self._latest_ns:020d}-{uuid.uuid4().hex[:12]}"

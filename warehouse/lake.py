@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -14,8 +15,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import duckdb
 
 from warehouse.errors import ExtensionMissing
-from warehouse.place import Place
-from warehouse.schema import PROVENANCE, TABLES, Table
+from warehouse.location import Location
+from warehouse.queries import query
+from warehouse.schema import PROVENANCE, TABLES, TableSchema
 
 LAKE: Final = "lake"
 STORED: Final = "stored"
@@ -34,58 +36,59 @@ SESSION: Final = (f"USE {LAKE}", "SET TimeZone = 'UTC'", "SET enable_progress_ba
 _NO_DOWNLOADS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
-def connect(place: Place, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """A connection with the lake attached and in use; needs no network unless the place does.
+def connect(location: Location, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """A connection with the lake attached and in use; needs no network unless the location does.
 
     One that writes has one thread: a commit is hundreds of tiny queries on the catalog, and waking further threads
     for each of them costs half as much again as the commit. One that only reads has a thread per core.
     """
-    config: dict[str, str | bool | int | float | list[str]] = {**_NO_DOWNLOADS}
+    config: dict[str, str | bool | int | float | list[str]] = {**_NO_DOWNLOADS, "allow_unsigned_extensions": True}
     config["temp_directory"] = os.environ.get("TMPDIR", "/tmp")
     if not read_only:
         config["threads"] = 1
     connection = duckdb.connect(config=config)
-    for statement in opening(place, read_only=read_only):
+    for statement in opening(location, read_only=read_only):
         connection.execute(statement)
     return connection
 
 
-def opening(place: Place, *, read_only: bool) -> list[str]:
+def opening(location: Location, *, read_only: bool) -> list[str]:
     """The statements that make a bare DuckDB connection one with the lake attached and in use."""
-    statements = [f"LOAD {quoted(extension_file(name))}" for name in extensions(place)]
-    if place.remote:
+    statements = [f"LOAD {quoted(checked_extension(extension_file(name)))}" for name in extensions(location)]
+    statements.append("SET allow_unsigned_extensions = false")  # from here on, and nobody can turn it on again
+    if location.remote:
         statements.append(_secret())
-    if place.password is not None:  # in the ATTACH statement, errors and duckdb_databases() would show it
-        statements.append(f"CREATE OR REPLACE SECRET {_CATALOG} (TYPE postgres, PASSWORD {quoted(place.password)})")
-    statements += consistency(place)
-    return [*statements, attach(place, read_only=read_only), *SESSION]
+    if location.password is not None:  # in the ATTACH statement, errors and duckdb_databases() would show it
+        statements.append(f"CREATE OR REPLACE SECRET {_CATALOG} (TYPE postgres, PASSWORD {quoted(location.password)})")
+    statements += consistency(location)
+    return [*statements, attach(location, read_only=read_only), *SESSION]
 
 
-def consistency(place: Place) -> list[str]:
+def consistency(location: Location) -> list[str]:
     """The settings without which a reader may see a table without its merged files.
 
     By default DuckDB reads SQLite tables in ranges of row numbers whose end it looked up before, over connections
     outside of the transaction: a merge that commits in between removes the old rows, and the new one is past the end.
     """
-    return ["SET GLOBAL sqlite_disable_multithreaded_scans = true"] if place.postgres is None else []
+    return ["SET GLOBAL sqlite_disable_multithreaded_scans = true"] if location.postgres is None else []
 
 
-def attach(place: Place, *, read_only: bool) -> str:
-    """The ATTACH statement of the place."""
-    options = [f"DATA_PATH {quoted(place.data)}", "OVERRIDE_DATA_PATH true"]  # it may have been moved or copied
-    if place.postgres is None:
-        catalog = f"ducklake:sqlite:{place.folder}/catalog.sqlite"
+def attach(location: Location, *, read_only: bool) -> str:
+    """The ATTACH statement of the location."""
+    options = [f"DATA_PATH {quoted(location.data)}", "OVERRIDE_DATA_PATH true"]  # it may have been moved or copied
+    if location.postgres is None:
+        catalog = f"ducklake:sqlite:{location.folder}/catalog.sqlite"
         options.append("META_BUSY_TIMEOUT 10000")
     else:
-        catalog = f"ducklake:postgres:{libpq(place.postgres)}"
-        options.append(f"METADATA_SCHEMA {quoted(place.schema)}")
-        if place.password is not None:
+        catalog = f"ducklake:postgres:{libpq(location.postgres)}"
+        options.append(f"METADATA_SCHEMA {quoted(location.schema)}")
+        if location.password is not None:
             options.append(f"META_SECRET {quoted(_CATALOG)}")
     if read_only:
         options.append("READ_ONLY")
     else:
         options.append("DATA_INLINING_ROW_LIMIT 0")
-        if place.postgres is None:
+        if location.postgres is None:
             options.append("META_JOURNAL_MODE 'WAL'")
     return f"ATTACH {quoted(catalog)} AS {LAKE} ({', '.join(options)})"
 
@@ -109,10 +112,10 @@ def _libpq_value(text: str) -> str:
     return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def extensions(place: Place) -> list[str]:
-    """The extensions that the place needs, in the order of loading."""
-    catalog = "sqlite_scanner" if place.postgres is None else "postgres_scanner"
-    return ["ducklake", catalog, *(["httpfs"] if place.remote else [])]
+def extensions(location: Location) -> list[str]:
+    """The extensions that the location needs, in the order of loading."""
+    catalog = "sqlite_scanner" if location.postgres is None else "postgres_scanner"
+    return ["ducklake", catalog, *(["httpfs"] if location.remote else [])]
 
 
 def extension_file(name: str) -> str:
@@ -126,6 +129,23 @@ def extension_file(name: str) -> str:
             return str(path)
     wheel = package.replace("_", "-")
     raise ExtensionMissing(f"DuckDB's extension {name!r} is not installed: pip install {wheel}=={version}")
+
+
+def checked_extension(path: str) -> str:
+    """`path`, once DuckDB has found its own signature in that file; raises duckdb.IOException when there is none.
+
+    A file is checked once per process (and its forks) and again when it changes: the check reads 35 MB, which made up
+    nine tenths of the time that opening a warehouse took.
+    """
+    status = os.stat(path)
+    _check_signature(path, status.st_mtime_ns, status.st_size)
+    return path
+
+
+@cache
+def _check_signature(path: str, _mtime_ns: int, _size: int) -> None:
+    with duckdb.connect(config={**_NO_DOWNLOADS, "threads": 1}) as connection:
+        connection.execute(f"LOAD {quoted(path)}")
 
 
 def _secret() -> str:
@@ -150,7 +170,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def create_table(table: Table) -> str:
+def create_table(table: TableSchema) -> str:
     """The statement that makes the table unless it is there."""
     columns = ", ".join(
         f'"{column.name}" {column.type}{" NOT NULL" if column.required else ""}'
@@ -159,18 +179,14 @@ def create_table(table: Table) -> str:
     return f'CREATE TABLE IF NOT EXISTS {STORED}."{table.name}" ({columns})'
 
 
-def masked_view(table: Table) -> str:
+def masked_view(table: TableSchema) -> str:
     """The view of a table's name: its rows up to the chosen snapshot without quarantined batches."""
-    mask = f"WHERE batch_id NOT IN (SELECT bad_batch_id FROM {STORED}.quarantine)"
     if table.name == "quarantine":
-        mask = "WHERE true"
-    return (
-        f'CREATE OR REPLACE VIEW "{table.name}" AS SELECT *, snapshot_id FROM {STORED}."{table.name}" {mask} '
-        f"AND (getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot'))"
-    )
+        return query(__name__, "view_of_quarantine")
+    return query(__name__, "view_of_table", table=table.name)
 
 
-def comments(table: Table) -> list[str]:
+def comments(table: TableSchema) -> list[str]:
     """The statements that put the meanings into the catalog, where any client shows them."""
     name = f'{STORED}."{table.name}"'
     columns = [
@@ -180,15 +196,15 @@ def comments(table: Table) -> list[str]:
     return [f"COMMENT ON TABLE {name} IS {quoted('one row per ' + table.row)}", *columns]
 
 
-def question_files() -> list[Path]:
+def view_files() -> list[Path]:
     """The files of views and macros, in the order in which they build on one another."""
     return sorted(_VIEWS.glob("*.sql"))
 
 
-def question_statements() -> list[tuple[str, str]]:
+def view_statements() -> list[tuple[str, str]]:
     """Every view and macro: (the question in its comment, its CREATE statement)."""
     found: list[tuple[str, str]] = []
-    for path in question_files():
+    for path in view_files():
         for part in re.split(r";\s*(?:\n|$)", path.read_text(encoding="utf-8")):
             lines = part.strip().splitlines()
             if not lines:
@@ -201,7 +217,7 @@ def question_statements() -> list[tuple[str, str]]:
 
 def views_fingerprint() -> str:
     """Identity of the views and macros that this code makes."""
-    statements = [masked_view(table) for table in TABLES.values()] + [text for _, text in question_statements()]
+    statements = [masked_view(table) for table in TABLES.values()] + [text for _, text in view_statements()]
     return hashlib.sha256("\n".join(statements).encode()).hexdigest()[:16]
 
 
@@ -224,7 +240,7 @@ def create_views(connection: duckdb.DuckDBPyConnection) -> None:
     """Make or replace every view and macro."""
     for table in TABLES.values():
         connection.execute(masked_view(table))
-    for _, statement in question_statements():
+    for _, statement in view_statements():
         connection.execute(statement)
 
 
@@ -249,14 +265,10 @@ def current_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
     return int(row[0])
 
 
-def commits_since(connection: duckdb.DuckDBPyConnection, place: Place, snapshot: int) -> list[tuple[int, str]]:
+def commits_since(connection: duckdb.DuckDBPyConnection, location: Location, snapshot: int) -> list[tuple[int, str]]:
     """The (snapshot, extra information) of every commit after `snapshot` that carries any, oldest first."""
-    condition = f"snapshot_id > {int(snapshot)} AND commit_extra_info IS NOT NULL"
-    if place.postgres is None:
-        inner = f"SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE {condition}"
-        source = f"sqlite_query('{METADATA}', {quoted(inner)})"
-    else:
-        inner = f"SELECT snapshot_id, commit_extra_info FROM {place.schema}.ducklake_snapshot_changes WHERE {condition}"
-        source = f"postgres_query('{METADATA}', {quoted(inner)})"
+    inner = query(__name__, "commit_messages", schema=location.schema, snapshot=str(int(snapshot)))
+    ask = "sqlite_query" if location.postgres is None else "postgres_query"
+    source = f"{ask}('{METADATA}', {quoted(inner)})"
     rows = connection.execute(f"SELECT snapshot_id::BIGINT, commit_extra_info FROM {source} ORDER BY 1").fetchall()
     return [(int(row[0]), str(row[1])) for row in rows]

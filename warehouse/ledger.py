@@ -21,15 +21,17 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from warehouse.errors import StorageLost, WarehouseBusy, WarehouseMissing
+from warehouse.failpoints import failpoint
 from warehouse.files import write_durably
-from warehouse.intents import DataFile, Intent, reach
+from warehouse.intents import DataFile, Intent
+from warehouse.queries import query
 
 COMMIT_LOCK: Final = "commit"
 _POLL_S: Final = (0.001, 0.02)
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedBatch:
     """A batch of the ledger."""
 
     batch_id: str
@@ -42,15 +44,15 @@ class Committed:
         return json.dumps([asdict(file) for file in self.files], separators=(",", ":"))
 
 
-class Ledger(Protocol):
+class BatchLedger(Protocol):
     """What the commit protocol needs to remember outside of the lake's catalog."""
 
     def get(self, name: str) -> str | None: ...
     def put(self, name: str, value: str) -> None: ...
     def snapshots(self, batch_ids: Iterable[str]) -> dict[str, int]: ...
     def under(self, prefix: str) -> set[str]: ...
-    def batches(self) -> list[Committed]: ...
-    def record(self, batches: Sequence[Committed], reconciled: int) -> None: ...
+    def batches(self) -> list[CommittedBatch]: ...
+    def record(self, batches: Sequence[CommittedBatch], reconciled: int) -> None: ...
     def add_intent(self, intent: Intent) -> None: ...
     def has_intent(self, key: str) -> bool: ...
     def intents(self, limit: int | None = None) -> list[Intent]: ...
@@ -120,14 +122,7 @@ class FolderLedger:
         with _damage_explained(folder):
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.executescript(
-                """
-                CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-                CREATE TABLE IF NOT EXISTS batches (
-                    batch_id TEXT PRIMARY KEY, run_id TEXT NOT NULL, snapshot INTEGER NOT NULL, files TEXT NOT NULL
-                ) WITHOUT ROWID;
-                """
-            )
+            self._database.executescript(query(__name__, "tables"))
 
     def close(self) -> None:
         self._database.close()
@@ -143,23 +138,22 @@ class FolderLedger:
 
     def snapshots(self, batch_ids: Iterable[str]) -> dict[str, int]:
         wanted = json.dumps(list(batch_ids))
-        query = "SELECT batch_id, snapshot FROM batches WHERE batch_id IN (SELECT value FROM json_each(?))"
+        asked = "SELECT batch_id, snapshot FROM batches WHERE batch_id IN (SELECT value FROM json_each(?))"
         with self._guard:
-            return dict(self._database.execute(query, (wanted,)).fetchall())
+            return dict(self._database.execute(asked, (wanted,)).fetchall())
 
     def under(self, prefix: str) -> set[str]:
-        query = "SELECT batch_id FROM batches WHERE batch_id >= ?1 AND substr(batch_id, 1, length(?1)) = ?1"
-        bounded = query + " AND batch_id < ?2"
+        bounds = {"prefix": prefix, "last": prefix + "\U0010ffff"}
         with self._guard:
-            found = self._database.execute(bounded, (prefix, prefix + "\U0010ffff")).fetchall()
+            found = self._database.execute(query(__name__, "batches_under"), bounds).fetchall()
         return {str(row[0]) for row in found}
 
-    def batches(self) -> list[Committed]:
+    def batches(self) -> list[CommittedBatch]:
         with self._guard:
             found = self._database.execute("SELECT batch_id, run_id, snapshot, files FROM batches").fetchall()
-        return [Committed(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in found]
+        return [CommittedBatch(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in found]
 
-    def record(self, batches: Sequence[Committed], reconciled: int) -> None:
+    def record(self, batches: Sequence[CommittedBatch], reconciled: int) -> None:
         rows = [(batch.batch_id, batch.run_id, batch.snapshot, batch.files_json()) for batch in batches]
         with self._guard:
             self._database.execute("BEGIN IMMEDIATE")
@@ -175,8 +169,8 @@ class FolderLedger:
         write_durably(
             self._intents / f"{intent.key}.json",
             intent.to_json().encode(),
-            written=lambda: reach("intent-written"),
-            renamed=lambda: reach("intent-renamed"),
+            written=lambda: failpoint("intent-written"),
+            renamed=lambda: failpoint("intent-renamed"),
         )
 
     def has_intent(self, key: str) -> bool:

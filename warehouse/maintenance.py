@@ -13,9 +13,10 @@ from typing import Any, Final, TypeVar
 import duckdb
 
 from warehouse import lake
+from warehouse.failpoints import failpoint
 from warehouse.files import translated
-from warehouse.intents import reach
 from warehouse.ledger import COMMIT_LOCK
+from warehouse.queries import query
 from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
 
 TIERS: Final = ((16 << 20, 64 << 20), (128 << 20, 256 << 20))
@@ -41,7 +42,7 @@ class Compaction:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Counts:
     merged: set[str] = field(default_factory=set[str])
     expired: int = 0
     deleted: int = 0
@@ -71,7 +72,7 @@ def compact(
     refer to are kept; reading at an expired snapshot (`at_snapshot`) still works, only `AT (VERSION => n)` does not.
     """
     begun = time.monotonic()
-    tally = _Tally()
+    tally = _Counts()
     with Warehouse.open(location) as warehouse:
         before = len(live_files(warehouse))
         tally.merged |= merge_where_many(warehouse, many_files)
@@ -114,13 +115,9 @@ def merge(
         before = _file_count(warehouse, table)
 
         def step() -> None:
-            reach("merge-begun")
-            connection.execute(
-                f"CALL ducklake_merge_adjacent_files('{lake.LAKE}', ?, schema => '{lake.STORED}', "
-                f"max_file_size => {smaller_than}, max_compacted_files => 1)",
-                [table],
-            )
-            reach("merge-committed")
+            failpoint("merge-begun")
+            connection.execute(query(__name__, "merge", smaller_than=str(smaller_than)), [table])
+            failpoint("merge-committed")
 
         _locked(warehouse, step)
         if _file_count(warehouse, table) >= before:
@@ -148,32 +145,29 @@ def expire(warehouse: Warehouse, keep: timedelta) -> int:
 
 def pinned_snapshots(warehouse: Warehouse) -> set[int]:
     """The snapshots that runs and stages refer to."""
-    rows = warehouse.rows(
-        "SELECT snapshot AS pinned FROM runs UNION SELECT snapshot_in FROM stages UNION SELECT snapshot_out FROM stages"
-    )
-    return {int(row["pinned"]) for row in rows if row["pinned"] is not None}
+    return {int(row["pinned"]) for row in warehouse.rows(query(__name__, "pinned_snapshots"))}
 
 
-def _clean(warehouse: Warehouse, keep: timedelta, tally: _Tally) -> None:
+def _clean(warehouse: Warehouse, keep: timedelta, tally: _Counts) -> None:
     """Delete files that merging replaced, once no kept snapshot needs them and `keep` has passed."""
     age = f"to_seconds(CAST({keep.total_seconds()} AS DOUBLE))"
     call = f"CALL ducklake_cleanup_old_files('{lake.LAKE}', older_than => now() - {age})"
     tally.deleted += len(_locked(warehouse, lambda: warehouse.connection.execute(call).fetchall()))
 
 
-def sweep(warehouse: Warehouse, keep: timedelta, tally: _Tally | None = None) -> list[str]:
+def sweep(warehouse: Warehouse, keep: timedelta, tally: _Counts | None = None) -> list[str]:
     """Delete data files older than `keep` that neither the catalog nor a waiting batch knows; returns their names."""
 
     def step() -> list[str]:
-        reach("sweep-begun")
+        failpoint("sweep-begun")
         gone: list[str] = []
         for name in orphans(warehouse, keep):
             if tally is not None:
-                tally.bytes += warehouse.store.size(name) or 0
+                tally.bytes += warehouse.files.size(name) or 0
                 tally.deleted += 1
-            warehouse.store.delete(name)
+            warehouse.files.delete(name)
             gone.append(name)
-            reach("file-swept")
+            failpoint("file-swept")
         return gone
 
     return _locked(warehouse, step)
@@ -182,7 +176,7 @@ def sweep(warehouse: Warehouse, keep: timedelta, tally: _Tally | None = None) ->
 def orphans(warehouse: Warehouse, keep: timedelta) -> list[str]:
     """Data files, last written before `keep` ago, that nothing refers to; call it under the commit lock to delete."""
     before = time.time() - keep.total_seconds()
-    names = [name for name, written in warehouse.store.names() if written < before]
+    names = [name for name, written in warehouse.files.names() if written < before]
     known = {file.path for file in live_files(warehouse)} | scheduled_files(warehouse)
     waiting = {file.path for intent in warehouse.ledger.intents() for file in intent.files}
     return sorted(set(names) - known - waiting)
@@ -190,23 +184,13 @@ def orphans(warehouse: Warehouse, keep: timedelta) -> list[str]:
 
 def live_files(warehouse: Warehouse) -> list[LiveFile]:
     """Every Parquet file of the newest snapshot."""
-    metadata = _metadata(warehouse)
-    rows = warehouse.rows(
-        f"""
-        SELECT t.table_name AS name, f.path AS path, f.path_is_relative AS near, f.record_count AS rows,
-               f.file_size_bytes AS bytes, s.path AS schema_path, t.path AS table_path
-        FROM {metadata}.ducklake_data_file AS f
-        JOIN {metadata}.ducklake_table AS t USING (table_id)
-        JOIN {metadata}.ducklake_schema AS s USING (schema_id)
-        WHERE f.end_snapshot IS NULL AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL
-        """
-    )
+    rows = warehouse.rows(query(__name__, "live_files", metadata=_metadata(warehouse)))
     return [
         LiveFile(
             row["name"],
             row["schema_path"] + row["table_path"] + row["path"]
             if row["near"]
-            else row["path"].removeprefix(warehouse.place.data),
+            else row["path"].removeprefix(warehouse.location.data),
             int(row["rows"]),
             int(row["bytes"]),
         )
@@ -217,11 +201,11 @@ def live_files(warehouse: Warehouse) -> list[LiveFile]:
 def scheduled_files(warehouse: Warehouse) -> set[str]:
     """Files that the catalog itself will delete."""
     rows = warehouse.rows(f"SELECT path FROM {_metadata(warehouse)}.ducklake_files_scheduled_for_deletion")
-    return {str(row["path"]).removeprefix(warehouse.place.data) for row in rows}
+    return {str(row["path"]).removeprefix(warehouse.location.data) for row in rows}
 
 
 def _metadata(warehouse: Warehouse) -> str:
-    return f"{lake.METADATA}.{warehouse.place.schema}"
+    return f"{lake.METADATA}.{warehouse.location.schema}"
 
 
 def _file_count(warehouse: Warehouse, table: str) -> int:

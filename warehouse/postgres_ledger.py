@@ -14,22 +14,13 @@ import psycopg
 from psycopg import sql
 
 from warehouse.errors import StorageLost, WarehouseMissing
+from warehouse.failpoints import failpoint
 from warehouse.files import translated
-from warehouse.intents import DataFile, Intent, reach
-from warehouse.ledger import Committed, busy, holder
+from warehouse.intents import DataFile, Intent
+from warehouse.ledger import CommittedBatch, busy, holder
+from warehouse.queries import query
 
 _POLL_S: Final = (0.002, 0.05)
-_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS {s}.warehouse_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS {s}.warehouse_batches "
-    '(batch_id TEXT COLLATE "C" PRIMARY KEY, run_id TEXT NOT NULL, snapshot BIGINT NOT NULL, files TEXT NOT NULL)',
-    'CREATE TABLE IF NOT EXISTS {s}.warehouse_intents (key TEXT COLLATE "C" PRIMARY KEY, intent TEXT NOT NULL)',
-    "CREATE TABLE IF NOT EXISTS {s}.warehouse_refused "
-    "(key TEXT PRIMARY KEY, intent TEXT NOT NULL, reason TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS {s}.warehouse_holders (name TEXT PRIMARY KEY, holder TEXT NOT NULL)",
-)
-
-
 _FORGET_THE_DEAD: Final = "SET tcp_keepalives_idle = 20; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 """Makes the server end, and its locks free, within a minute when this machine vanishes (the default is two hours)."""
 
@@ -50,11 +41,10 @@ class PostgresLedger:
             raise WarehouseMissing(f"there is no warehouse in schema {schema!r} of this PostgreSQL database")
 
     def _create(self) -> None:
-        with self._connection.transaction(), self._connection.cursor() as cursor:
+        with self._faults(), self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_number(self._schema, "creation"),))
             cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {s}").format(s=sql.Identifier(self._schema)))
-            for statement in _TABLES:
-                cursor.execute(sql.SQL(statement).format(s=sql.Identifier(self._schema)))
+            cursor.execute(self._sql(query(__name__, "tables")))
 
     def _connect(self) -> psycopg.Connection[Any]:
         try:
@@ -79,39 +69,32 @@ class PostgresLedger:
         return str(rows[0][0]) if rows else None
 
     def put(self, name: str, value: str) -> None:
-        self._run(
-            "INSERT INTO {s}.warehouse_meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
-            (name, value),
-        )
+        self._run(query(__name__, "put"), (name, value))
 
     def snapshots(self, batch_ids: Iterable[str]) -> dict[str, int]:
-        query = "SELECT batch_id, snapshot FROM {s}.warehouse_batches WHERE batch_id = ANY(%s)"
-        return dict(self._run(query, (list(batch_ids),)))
+        asked = "SELECT batch_id, snapshot FROM {s}.warehouse_batches WHERE batch_id = ANY(%s)"
+        return dict(self._run(asked, (list(batch_ids),)))
 
     def under(self, prefix: str) -> set[str]:
-        query = "SELECT batch_id FROM {s}.warehouse_batches WHERE starts_with(batch_id, %s)"
-        return {row[0] for row in self._run(query, (prefix,))}
+        asked = "SELECT batch_id FROM {s}.warehouse_batches WHERE starts_with(batch_id, %s)"
+        return {row[0] for row in self._run(asked, (prefix,))}
 
-    def batches(self) -> list[Committed]:
+    def batches(self) -> list[CommittedBatch]:
         rows = self._run("SELECT batch_id, run_id, snapshot, files FROM {s}.warehouse_batches")
-        return [Committed(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in rows]
+        return [CommittedBatch(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in rows]
 
-    def record(self, batches: Sequence[Committed], reconciled: int) -> None:
+    def record(self, batches: Sequence[CommittedBatch], reconciled: int) -> None:
         rows = [(batch.batch_id, batch.run_id, batch.snapshot, batch.files_json()) for batch in batches]
-        meta = (
-            "INSERT INTO {s}.warehouse_meta VALUES ('reconciled', %s) "
-            "ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value"
-        )
         with self._guard, self._faults(), self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.executemany(
                 self._sql("INSERT INTO {s}.warehouse_batches VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"), rows
             )
-            cursor.execute(self._sql(meta), (str(reconciled),))
+            cursor.execute(self._sql(query(__name__, "put")), ("reconciled", str(reconciled)))
 
     def add_intent(self, intent: Intent) -> None:
-        reach("intent-written")
+        failpoint("intent-written")
         self._run("INSERT INTO {s}.warehouse_intents VALUES (%s, %s)", (intent.key, intent.to_json()))
-        reach("intent-renamed")
+        failpoint("intent-renamed")
 
     def has_intent(self, key: str) -> bool:
         return bool(self._run("SELECT 1 FROM {s}.warehouse_intents WHERE key = %s", (key,)))
@@ -148,11 +131,7 @@ class PostgresLedger:
             if not self._wait(session, number, name, timeout_s, done):
                 yield False
                 return
-            self._run(
-                "INSERT INTO {s}.warehouse_holders VALUES (%s, %s) ON CONFLICT (name) DO UPDATE "
-                "SET holder = EXCLUDED.holder",
-                (name, holder()),
-            )
+            self._run(query(__name__, "name_holder"), (name, holder()))
             try:
                 yield True
             finally:

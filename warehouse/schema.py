@@ -26,7 +26,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSchema:
     """A table: one row per `row`."""
 
     name: str
@@ -44,6 +44,13 @@ PROVENANCE: Final = (
     Column("created_at", "TIMESTAMPTZ", "when the batch was staged (UTC)", required=True),
     Column("schema_version", "INTEGER", "version of the schema that wrote the row", required=True),
 )
+
+VIEW_COLUMNS: Final = (
+    Column("snapshot_id", "BIGINT", "snapshot that made the row visible"),
+    Column("arrival", "BIGINT", "place of the row in the order in which the table's rows became visible"),
+)
+"""What every table's view shows beside the stored columns. "Newest" is the largest `arrival`: the order of the
+snapshots and, within one, that in which a process staged its batches. `created_at` follows the clock, which jumps."""
 
 SOURCES: Final = ("online", "reference", "prior_spo", "prior_ppo", "other_model", "human", "pivotal_rollout")
 SPLITS: Final = ("train", "evaluation")
@@ -76,7 +83,7 @@ _LOGPROBS = Column(
     "log-probability of each of `token_ids` under what sampled it (nats); null elements: not sampled here (a prefix)",
 )
 
-RUNS = Table(
+RUNS = TableSchema(
     "runs",
     "run of the pipeline; `run_id` is its name",
     (
@@ -87,7 +94,7 @@ RUNS = Table(
         _text("status", "state when the row was written"),
     ),
 )
-RUN_EVENTS = Table(
+RUN_EVENTS = TableSchema(
     "run_events",
     "thing that happened in a run",
     (
@@ -97,7 +104,7 @@ RUN_EVENTS = Table(
         _text("payload_json", "details (JSON)"),
     ),
 )
-STAGES = Table(
+STAGES = TableSchema(
     "stages",
     "finished execution of a stage",
     (
@@ -114,7 +121,7 @@ STAGES = Table(
         _text("manifest_json", "what the stage returned (JSON)"),
     ),
 )
-PROBLEMS = Table(
+PROBLEMS = TableSchema(
     "problems",
     "version of a problem",
     (
@@ -140,7 +147,7 @@ PROBLEMS = Table(
         _text("unjudgeable_reason", "why programs cannot be judged; null when they can"),
     ),
 )
-TESTS = Table(
+TESTS = TableSchema(
     "tests",
     "test of a suite; the only place of hidden inputs and expected outputs",
     (
@@ -152,7 +159,7 @@ TESTS = Table(
         Column("hidden", "BOOLEAN", "false when the statement shows it", required=True),
     ),
 )
-SOLUTIONS = Table(
+SOLUTIONS = TableSchema(
     "solutions",
     "known program for a problem",
     (
@@ -165,7 +172,7 @@ SOLUTIONS = Table(
         _text("origin", "who wrote it"),
     ),
 )
-PROMPTS = Table(
+PROMPTS = TableSchema(
     "prompts",
     "problem rendered for a model",
     (
@@ -177,7 +184,7 @@ PROMPTS = Table(
         _text("text", "prompt as text"),
     ),
 )
-POLICIES = Table(
+POLICIES = TableSchema(
     "policies",
     "policy whose weights exist or existed",
     (
@@ -190,7 +197,7 @@ POLICIES = Table(
         _count("parameters", "number of weights"),
     ),
 )
-TRAJECTORIES = Table(
+TRAJECTORIES = TableSchema(
     "trajectories",
     "response to a prompt, judged or not",
     (
@@ -222,7 +229,7 @@ TRAJECTORIES = Table(
         _count("step", "optimizer step of the weights at its start"),
     ),
 )
-REFERENCE_LOGPROBS = Table(
+REFERENCE_LOGPROBS = TableSchema(
     "reference_logprobs",
     "trajectory scored by the reference policy",
     (
@@ -231,7 +238,7 @@ REFERENCE_LOGPROBS = Table(
         Column("logprobs", "FLOAT[]", "log-probability of each response token (nats)", required=True),
     ),
 )
-REFERENCE_COUNTS = Table(
+REFERENCE_COUNTS = TableSchema(
     "reference_counts",
     "share of the evidence for a soft value; rows add up",
     (
@@ -244,7 +251,7 @@ REFERENCE_COUNTS = Table(
         _count("k", "correct samples", required=True),
     ),
 )
-TOKEN_VALUES = Table(
+TOKEN_VALUES = TableSchema(
     "token_values",
     "prefix of a trajectory whose success rate was estimated",
     (
@@ -258,7 +265,7 @@ TOKEN_VALUES = Table(
         _text("search_id", "search it belongs to"),
     ),
 )
-VERDICTS = Table(
+VERDICTS = TableSchema(
     "verdicts",
     "judgement of a program by a suite",
     (
@@ -274,7 +281,7 @@ VERDICTS = Table(
         _text("detail", "one line for people"),
     ),
 )
-CORPUS = Table(
+CORPUS = TableSchema(
     "corpus",
     "member of an offline corpus",
     (
@@ -284,7 +291,7 @@ CORPUS = Table(
         _text("source", "what it counts as in the corpus", choices=SOURCES),
     ),
 )
-TRAIN_STEPS = Table(
+TRAIN_STEPS = TableSchema(
     "train_steps",
     "figure of an optimizer step",
     (
@@ -293,7 +300,7 @@ TRAIN_STEPS = Table(
         _real("value", "its value, in the unit that its name says", required=True),
     ),
 )
-TRAIN_BATCHES = Table(
+TRAIN_BATCHES = TableSchema(
     "train_batches",
     "batch of an optimizer step, in order: what exact replay needs",
     (
@@ -303,7 +310,7 @@ TRAIN_BATCHES = Table(
         _count("max_snapshot", "newest snapshot any of them came from"),
     ),
 )
-EVAL_SAMPLES = Table(
+EVAL_SAMPLES = TableSchema(
     "eval_samples",
     "judged sample of an evaluation",
     (
@@ -325,7 +332,7 @@ EVAL_SAMPLES = Table(
         _real("entropy", "mean entropy of the policy over the sample's tokens (nats per token)"),
     ),
 )
-QUARANTINE = Table(
+QUARANTINE = TableSchema(
     "quarantine",
     "batch that every view leaves out",
     (

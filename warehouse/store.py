@@ -15,12 +15,12 @@ import duckdb
 
 from warehouse import lake
 from warehouse.commit import Committer, stage_files
-from warehouse.errors import InvalidRows, WarehouseError
-from warehouse.files import Store
-from warehouse.intents import Intent
-from warehouse.ledger import Ledger
+from warehouse.errors import InvalidRows, UnknownSnapshot, WarehouseError
+from warehouse.files import FileStore
+from warehouse.intents import Intent, KeyMaker
+from warehouse.ledger import BatchLedger
+from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
-from warehouse.place import Place, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,14 +32,17 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 class Warehouse:
     """Appends, reads and follows; a context manager. One thread appends at a time, any number may read."""
 
-    def __init__(self, place: Place, connection: duckdb.DuckDBPyConnection, ledger: Ledger, *, read_only: bool) -> None:
-        self._place = place
+    def __init__(
+        self, location: Location, connection: duckdb.DuckDBPyConnection, ledger: BatchLedger, *, read_only: bool
+    ) -> None:
+        self._location = location
         self._connection = connection
         self._ledger = ledger
         self._read_only = read_only
-        self._store = Store(place)
-        self._committer = Committer(place, connection, ledger, self._store)
+        self._files = FileStore(location)
+        self._committer = Committer(location, connection, ledger, self._files)
         self._writing = threading.RLock()
+        self._keys = KeyMaker()
         self._staged: list[Intent] = []
         self._readers = threading.local()
 
@@ -50,27 +53,22 @@ class Warehouse:
         Batches that were staged by a process that died become visible now. Raises WarehouseMissing (read-only),
         NewerSchema, UnsafeStorage, ExtensionMissing.
         """
-        place = parse(location)
-        ledger = open_ledger(place, read_only=read_only)
+        parsed = parse_location(location)
+        ledger = open_ledger(parsed, read_only=read_only)
         try:
-            connection = prepare(place, ledger, read_only=read_only)
+            connection = prepare(parsed, ledger, read_only=read_only)
         except BaseException:
             ledger.close()
             raise
-        opened = cls(place, connection, ledger, read_only=read_only)
+        opened = cls(parsed, connection, ledger, read_only=read_only)
         if not read_only:
             opened.commit()
         return opened
 
     @property
-    def location(self) -> str:
-        """Where the warehouse is, for `open` and for people; a password is left out (see `Place.credentials`)."""
-        return str(self._place)
-
-    @property
-    def place(self) -> Place:
-        """Where the warehouse is."""
-        return self._place
+    def location(self) -> Location:
+        """Where the warehouse is; as text it is what `open` takes, without the password."""
+        return self._location
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -78,14 +76,14 @@ class Warehouse:
         return self._connection
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> BatchLedger:
         """The ledger; for maintenance."""
         return self._ledger
 
     @property
-    def store(self) -> Store:
+    def files(self) -> FileStore:
         """The data files; for maintenance."""
-        return self._store
+        return self._files
 
     @property
     def committer(self) -> Committer:
@@ -124,7 +122,7 @@ class Warehouse:
 
         if not batch_id or not run_id:
             raise InvalidRows("a batch needs a batch_id and a run_id")
-        now = datetime.now(UTC)
+        now = utc_now()
         parts: list[tuple[str, int, memoryview]] = []
         for name, rows in tables.items():
             table = encoding.to_arrow(name, rows, run_id=run_id, batch_id=batch_id, now=now)
@@ -135,7 +133,7 @@ class Warehouse:
     def stage_parts(self, batch_id: str, parts: Sequence[tuple[str, int, memoryview]], *, run_id: str) -> None:
         """Make a batch of ready (table, rows, Parquet) durable."""
         with self._writing:
-            intent = stage_files(self._store, batch_id, run_id, parts)
+            intent = stage_files(self._files, self._keys.new_key(), batch_id, run_id, parts)
             self._ledger.add_intent(intent)
             self._staged.append(intent)
 
@@ -160,12 +158,16 @@ class Warehouse:
         return self._ledger.under(prefix)
 
     def rows(self, sql: str, parameters: Parameters = (), *, snapshot: int | None = None) -> list[dict[str, Any]]:
-        """The rows of a query over tables and views, without quarantined batches; up to `snapshot` when given."""
+        """The rows of a query over tables and views, without quarantined batches; up to `snapshot` when given.
+
+        Raises UnknownSnapshot, and WarehouseError when `sql` holds no statement.
+        """
         cursor = self._reader()
         if snapshot is not None:
+            self.check_snapshot(snapshot)
             cursor.execute(f"SET VARIABLE at_snapshot = {int(snapshot)}")
         try:
-            found = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+            found = _run(cursor, sql, parameters)
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
         finally:
@@ -185,14 +187,20 @@ class Warehouse:
 
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
         """The first column of the first row of a query; None when there is no row."""
-        cursor = self._reader()
-        found = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
-        row = found.fetchone()
+        row = _run(self._reader(), sql, parameters).fetchone()
         return None if row is None else row[0]
 
     def snapshot(self) -> int:
         """The newest snapshot."""
         return lake.current_snapshot(self._reader())
+
+    def check_snapshot(self, snapshot: int) -> None:
+        """Raise UnknownSnapshot unless `snapshot` is there or was there before it expired."""
+        newest = self.snapshot()
+        if not 0 <= snapshot <= newest:
+            raise UnknownSnapshot(
+                f"there is no snapshot {snapshot}: the warehouse at {self.location} has the snapshots 0 to {newest}"
+            )
 
     def follow(
         self, table: str, since: int, *, where: str = "", parameters: Sequence[Any] = ()
@@ -220,6 +228,18 @@ class Warehouse:
                 cursor.execute(statement)
             self._readers.cursor = cursor
         return cursor
+
+
+def utc_now() -> datetime:
+    """The time that a batch is stamped with; nothing is ordered by it (see `arrival` in `warehouse.schema`)."""
+    return datetime.now(UTC)
+
+
+def _run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters) -> duckdb.DuckDBPyConnection:
+    found: Any = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+    if found is None:  # what DuckDB says to a text without a statement
+        raise WarehouseError(f"there is no SQL statement to run in {sql!r}")
+    return found
 
 
 def _table_names(tree: Any) -> Iterator[str]:

@@ -13,17 +13,16 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse import lake
 from warehouse.intents import DataFile
-from warehouse.ledger import COMMIT_LOCK, Committed
+from warehouse.ledger import COMMIT_LOCK, CommittedBatch
 from warehouse.maintenance import KEEP_ORPHANS, LiveFile, live_files, orphans
-from warehouse.opening import opening_file, write_opening_file
+from warehouse.queries import query
 from warehouse.schema import TABLES
 from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IntegrityFinding:
     """Something that `verify` saw: a `problem` (data lost or wrong), `repaired`, or a `note` (harmless)."""
 
     level: Literal["problem", "repaired", "note"]
@@ -37,7 +36,7 @@ class Verification:
     files: int
     rows: int
     batches: int
-    findings: tuple[Finding, ...]
+    findings: tuple[IntegrityFinding, ...]
 
     @property
     def clean(self) -> bool:
@@ -48,11 +47,11 @@ class Verification:
 def verify(location: str | Path | None = None, *, repair: bool = False) -> Verification:
     """Check sizes, hashes and row counts of every file, and every batch's rows, against catalog and ledger.
 
-    With `repair`, waiting batches are committed, ledger entries that the data prove are added, a missing
-    `warehouse.sql` is written. Nothing is ever deleted. Works beside running writers.
+    With `repair`, waiting batches are committed and ledger entries that the data prove are added. Nothing is ever
+    deleted. Works beside running writers.
     """
     with Warehouse.open(location, read_only=not repair) as warehouse:
-        findings: list[Finding] = []
+        findings: list[IntegrityFinding] = []
         if repair:
             warehouse.commit()
         files = live_files(warehouse)
@@ -62,24 +61,24 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
         broken: set[str] = set()
         for file in files:
             faults = list(_faults(warehouse, file, hashes.get(file.path)))
-            findings += [Finding("problem", message) for message in faults]
+            findings += [IntegrityFinding("problem", message) for message in faults]
             if faults:
                 broken.add(file.table)
         findings += _check_batches(warehouse, ledger, broken, known, repair=repair)
-        findings += _check_rest(warehouse, repair=repair)
+        findings += _check_rest(warehouse)
         return Verification(len(files), sum(file.rows for file in files), len(ledger), tuple(findings))
 
 
 def _faults(warehouse: Warehouse, file: LiveFile, staged: DataFile | None) -> Iterator[str]:
-    name = f"{warehouse.place.data}{file.path}"
-    size = warehouse.store.size(file.path)
+    name = f"{warehouse.location.data}{file.path}"
+    size = warehouse.files.size(file.path)
     if size is None:
         yield f"{name} is missing: {file.rows} rows of table {file.table!r} are lost"
         return
     if size != file.bytes:
         yield f"{name} has {size} bytes, the catalog says {file.bytes}"
         return
-    content = warehouse.store.read(file.path)
+    content = warehouse.files.read(file.path)
     if staged is not None and hashlib.sha256(content).hexdigest() != staged.sha256:
         yield f"{name} differs from what was appended (its sha256 is not {staged.sha256[:16]}...)"
         return
@@ -93,8 +92,8 @@ def _faults(warehouse: Warehouse, file: LiveFile, staged: DataFile | None) -> It
 
 
 def _check_batches(
-    warehouse: Warehouse, ledger: dict[str, Committed], broken: set[str], known: int, *, repair: bool
-) -> Iterator[Finding]:
+    warehouse: Warehouse, ledger: dict[str, CommittedBatch], broken: set[str], known: int, *, repair: bool
+) -> Iterator[IntegrityFinding]:
     """Compare the rows of every batch up to snapshot `known`, the ledger's newest, with the ledger.
 
     Later ones are on their way into it. Tables with broken files cannot be counted.
@@ -102,11 +101,7 @@ def _check_batches(
     stored: Counter[tuple[str, str]] = Counter()
     where: dict[str, tuple[str, int]] = {}
     for table in TABLES.keys() - broken:
-        query = (
-            "SELECT batch_id, any_value(run_id) AS run_id, count(*) AS n, max(snapshot_id) AS snapshot "
-            f"FROM {lake.STORED}.{table} WHERE snapshot_id <= {known} GROUP BY batch_id"
-        )
-        for row in warehouse.rows(query):
+        for row in warehouse.rows(query(__name__, "rows_by_batch", table=table), [known]):
             stored[row["batch_id"], table] = int(row["n"])
             where[row["batch_id"]] = (row["run_id"], int(row["snapshot"]))
     expected: Counter[tuple[str, str]] = Counter()
@@ -117,7 +112,7 @@ def _check_batches(
     unlisted = {batch_id for batch_id, _ in stored if batch_id not in ledger}
     for batch_id, table in sorted(stored.keys() | expected.keys()):
         if batch_id not in unlisted and stored[batch_id, table] != expected[batch_id, table]:
-            yield Finding(
+            yield IntegrityFinding(
                 "problem",
                 f"batch {batch_id!r} has {stored[batch_id, table]} rows in table {table!r}, "
                 f"{expected[batch_id, table]} were appended",
@@ -133,9 +128,9 @@ def _unlisted(
     where: dict[str, tuple[str, int]],
     *,
     repair: bool,
-) -> Iterator[Finding]:
+) -> Iterator[IntegrityFinding]:
     if not repair:
-        yield Finding(
+        yield IntegrityFinding(
             "problem", f"{len(unlisted)} batches are not in the ledger, first {min(unlisted)!r}: verify with repair"
         )
         return
@@ -143,34 +138,26 @@ def _unlisted(
         warehouse.committer.reconcile()
         known = warehouse.ledger.snapshots(unlisted)
         rebuilt = [
-            Committed(batch_id, *where[batch_id], _counted(batch_id, stored))
+            CommittedBatch(batch_id, *where[batch_id], _counted(batch_id, stored))
             for batch_id in sorted(unlisted - known.keys())
         ]
         warehouse.ledger.record(rebuilt, warehouse.snapshot())
-    yield Finding("repaired", f"{len(unlisted)} batches were entered into the ledger again")
+    yield IntegrityFinding("repaired", f"{len(unlisted)} batches were entered into the ledger again")
 
 
 def _counted(batch_id: str, stored: Counter[tuple[str, str]]) -> tuple[DataFile, ...]:
     return tuple(DataFile(table, "", rows, 0, "") for (batch, table), rows in stored.items() if batch == batch_id)
 
 
-def _check_rest(warehouse: Warehouse, *, repair: bool) -> Iterator[Finding]:
+def _check_rest(warehouse: Warehouse) -> Iterator[IntegrityFinding]:
     waiting = warehouse.ledger.intents()
     if waiting:
-        yield Finding("note", f"{len(waiting)} batches are staged and become visible at the next commit")
+        yield IntegrityFinding("note", f"{len(waiting)} batches are staged and become visible at the next commit")
     left = orphans(warehouse, KEEP_ORPHANS)
     if left:
-        yield Finding("note", f"{len(left)} files of crashed writers wait for the next compaction, first {left[0]}")
-    folder = warehouse.place.folder
-    if folder is None:
-        return
-    opening = folder / "warehouse.sql"
-    if not opening.is_file() or opening.read_text(encoding="utf-8") != opening_file(warehouse.place):
-        if repair:
-            write_opening_file(warehouse.place)
-            yield Finding("repaired", "warehouse.sql was written again")
-        else:
-            yield Finding("note", "warehouse.sql is missing or old: verify with repair writes it again")
+        yield IntegrityFinding(
+            "note", f"{len(left)} files of crashed writers wait for the next compaction, first {left[0]}"
+        )
 
 
 LEAK_LETTERS: Final = 12
@@ -183,16 +170,4 @@ def leaks(location: str | Path | None = None) -> list[dict[str, Any]]:
     Outputs that are also in the problem's statement or its public tests are no leak, nor are very short ones.
     """
     with Warehouse.open(location, read_only=True) as warehouse:
-        return warehouse.rows(
-            """
-            SELECT DISTINCT prompt_id, problem_id, position
-            FROM prompts
-            JOIN tests USING (problem_id)
-            JOIN problems USING (problem_id)
-            WHERE hidden AND length(trim(expected)) >= ? AND contains(prompts.text, trim(expected))
-                AND NOT contains(coalesce(statement, ''), trim(expected))
-                AND NOT contains(CAST(coalesce(public_tests, []) AS VARCHAR), trim(expected))
-            ORDER BY ALL
-            """,
-            [LEAK_LETTERS],
-        )
+        return warehouse.rows(query(__name__, "leaks"), [LEAK_LETTERS])

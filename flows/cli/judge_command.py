@@ -102,7 +102,7 @@ def _find(problem_id: str, path: Path | None) -> Problem:
         found = [problem for problem in read_file(path) if problem.problem_id == problem_id]
     else:
         with Warehouse.open(warehouse_location(), read_only=True) as store:
-            newest = "SELECT * FROM problems WHERE problem_id = ? ORDER BY created_at DESC LIMIT 1"
+            newest = "SELECT * FROM problems WHERE problem_id = ? ORDER BY arrival DESC LIMIT 1"
             rows = store.rows(newest, [problem_id])
             tests = store.rows("SELECT * FROM tests WHERE problem_id = ?", [problem_id])
         found = problems_from_rows(rows, tests)

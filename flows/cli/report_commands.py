@@ -28,7 +28,7 @@ def report(
         names = list(dict.fromkeys(runs or [known.latest(store)]))
         histories = [run_history.read(store, home(), name) for name in names]
         folder = out or home() / "reports" / "+".join(names)
-        page, *pictures = reports.write(histories, store.location, folder)
+        page, *pictures = reports.write(histories, str(store.location), folder)
     print(page)
     print(f"{len(pictures)} figures beside it: {', '.join(path.name for path in pictures)}")
 

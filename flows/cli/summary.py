@@ -75,7 +75,7 @@ def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
 
 
 def _skipped(console: Console, store: Warehouse, run_id: str) -> None:
-    rows = store.rows("SELECT stage, status, manifest_json FROM stages WHERE run_id = ? ORDER BY created_at", [run_id])
+    rows = store.rows("SELECT stage, status, manifest_json FROM stages WHERE run_id = ? ORDER BY arrival", [run_id])
     for row in rows:
         reused = json.loads(row["manifest_json"]).get("reused")
         if row["status"] == "skipped":

@@ -25,7 +25,7 @@ def body(context: Context) -> ReportManifest:
     """Write the page and the figures into the run's folder."""
     history = run_history.read(context.warehouse, context.home, context.run_id)
     subtitle = context.manifest(EvaluateManifest).described
-    report = assemble([history], subtitle, context.warehouse.location)
+    report = assemble([history], subtitle, str(context.warehouse.location))
     *parts, settings = report.sections
     report = replace(report, sections=[*parts, *corpus_sections.sections(context), settings])
     page, *pictures = write_report(report, context.run_dir / "report")

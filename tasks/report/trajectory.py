@@ -29,7 +29,7 @@ ESTIMATES = query(__name__, "estimates")
 PROMPT_COUNTS = query(__name__, "prompt_counts")
 REFERENCE = query(__name__, "reference")
 POLICY = query(__name__, "policy")
-FOLDER = "SELECT path FROM policies WHERE policy_id = ? ORDER BY kind = 'reference' DESC, created_at LIMIT 1"
+FOLDER = "SELECT path FROM policies WHERE policy_id = ? ORDER BY kind = 'reference' DESC, arrival LIMIT 1"
 
 
 class CannotShow(Exception):

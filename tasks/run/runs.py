@@ -48,7 +48,7 @@ def create(store: Warehouse, config: RunConfig, *, origin: str) -> str:
 
 def load_config(store: Warehouse, run_id: str) -> RunConfig:
     """The resolved configuration `run_id` was created with. Raises UnknownRun."""
-    text = store.value("SELECT config_json FROM runs WHERE run_id = ? ORDER BY created_at DESC LIMIT 1", [run_id])
+    text = store.value("SELECT config_json FROM runs WHERE run_id = ? ORDER BY arrival DESC LIMIT 1", [run_id])
     if text is None:
         known = [str(row["run_id"]) for row in listing(store, limit=1000)]
         close = difflib.get_close_matches(run_id, known, n=1)

@@ -3,4 +3,4 @@
 SELECT manifest_json FROM stages
 WHERE stage = $stage AND status IN ('completed', 'skipped')
   AND ($key IS NULL OR key = $key) AND ($run_id IS NULL OR run_id = $run_id)
-ORDER BY created_at DESC LIMIT 1;
+ORDER BY arrival DESC LIMIT 1;

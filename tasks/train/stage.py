@@ -46,7 +46,7 @@ def body(context: Context) -> TrainManifest:
     job = make_job(context)
     job_file = job.write(job.run_dir / "job.json")
     beside = {"evaluator": evaluator_command(job_file)} if context.config.evaluate.during_training else {}
-    secrets = context.warehouse.place.credentials()
+    secrets = context.warehouse.location.credentials()
     supervisor.run_training(job_file, _relay(context), beside=beside, secrets=secrets)
     kept = published_weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     store = context.warehouse
@@ -90,7 +90,7 @@ def make_job(context: Context) -> TrainJob:
     prepared = context.manifest(PrepareManifest)
     return TrainJob(
         run_id=context.run_id,
-        warehouse=context.warehouse.location,
+        warehouse=str(context.warehouse.location),
         run_dir=context.run_dir / "train",
         reference=prepared.reference,
         config=context.config,

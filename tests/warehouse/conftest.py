@@ -112,24 +112,41 @@ KINDS = [
 ]
 
 
+@pytest.fixture(scope="session")
+def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse without a row. Copying it takes a hundredth of the time that making another one does."""
+    made = tmp_path_factory.mktemp("new") / "warehouse"
+    Warehouse.open(made).close()
+    return made
+
+
 @pytest.fixture(params=KINDS)
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new warehouse may be made, on every kind of storage in turn."""
+    """An empty warehouse, on every kind of storage in turn."""
     return locate(request, request.param, tmp_path)
 
 
-def locate(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> str:
+@pytest.fixture(params=KINDS)
+def unmade(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a warehouse may be made, on every kind of storage in turn."""
+    return locate(request, request.param, tmp_path, make=False)
+
+
+def locate(request: pytest.FixtureRequest, kind: str, tmp_path: Path, *, make: bool = True) -> str:
+    """An empty warehouse; in PostgreSQL, or when told not to `make` one, the first opening makes it."""
     name = f"w{uuid.uuid4().hex[:10]}"
     data = f"{request.getfixturevalue('bucket')}/{name}" if "s3" in kind else str(tmp_path / "data")
     if "postgres" in kind:
         return f"{request.getfixturevalue('postgres')}?schema={name}&data={data}"
+    if make:
+        shutil.copytree(request.getfixturevalue("new_warehouse"), tmp_path / "warehouse")
     return str(tmp_path / "warehouse") + (f"?data={data}" if "s3" in kind else "")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> str:
-    """Where a new warehouse may be made, in a folder."""
-    return str(tmp_path / "warehouse")
+def folder(new_warehouse: Path, tmp_path: Path) -> str:
+    """An empty warehouse in a folder."""
+    return str(shutil.copytree(new_warehouse, tmp_path / "warehouse"))
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.warehouse.conftest import trajectories
-from warehouse import Warehouse, intents
+from warehouse import Warehouse
+from warehouse.failpoints import failpoint_hooks
 from warehouse.maintenance import compact
 
 ROWS = 8
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["warehouse.encoding", "warehouse.exchange", "tests.warehouse.crashing"])
+CONTEXT.set_forkserver_preload(["warehouse.exchange", "tests.warehouse.preloading"])
 
 
 def batch_tables(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -32,7 +33,7 @@ def die_at(label: str) -> None:
         if reached == label:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    intents.watchers.append(watch)
+    failpoint_hooks.append(watch)
 
 
 def append_and_die(location: str, label: str) -> None:

@@ -21,12 +21,12 @@ from tests.warehouse.crashing import (
     torn_batches,
 )
 from warehouse import Warehouse
-from warehouse.intents import POINTS
+from warehouse.failpoints import FAILPOINTS
 from warehouse.verification import verify
 
 KILLED = -signal.SIGKILL
-WRITING = POINTS[: POINTS.index("lock-released") + 1]
-UPKEEP = POINTS[POINTS.index("merge-begun") :]
+WRITING = FAILPOINTS[: FAILPOINTS.index("lock-released") + 1]
+UPKEEP = FAILPOINTS[FAILPOINTS.index("merge-begun") :]
 BACKENDS = [
     pytest.param("folder", id="folder"),
     pytest.param("postgres", id="postgres", marks=pytest.mark.postgres),
@@ -65,7 +65,7 @@ def test_compactors_killed_at_every_point_lose_nothing(
             for _ in range(3):
                 store.append(f"{batches}", batch_tables(f"{batches}"), run_id="run")
                 batches += 1
-            store.store.write(f"stored/left by {label}.parquet", memoryview(b"left"), written=_pass, renamed=_pass)
+            store.files.write(f"stored/left by {label}.parquet", memoryview(b"left"), written=_pass, renamed=_pass)
             assert run_to_death(compact_and_die, location, label) == KILLED, label
             assert torn_batches(store) == [], label
             assert store.value("SELECT count(*) FROM trajectories") == batches * ROWS, label

@@ -1,14 +1,27 @@
 from __future__ import annotations
 
-import multiprocessing
 import threading
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import warehouse
 from tests.warehouse.conftest import trajectories, trajectory
-from warehouse import InvalidRows, NewerSchema, StorageLost, UnknownTable, Warehouse, WarehouseBusy, WarehouseMissing
+from tests.warehouse.crashing import process_of
+from warehouse import (
+    InvalidRows,
+    NewerSchema,
+    StorageLost,
+    UnknownSnapshot,
+    UnknownTable,
+    Warehouse,
+    WarehouseBusy,
+    WarehouseError,
+    WarehouseMissing,
+)
+from warehouse.exchange import export
 from warehouse.verification import verify
 
 
@@ -21,6 +34,35 @@ def test_an_appended_batch_is_read_back_with_its_provenance(store: Warehouse) ->
     assert rows[0]["tests_passed"] is None
     assert {(row["run_id"], row["batch_id"], row["snapshot_id"]) for row in rows} == {("run", "batch", snapshot)}
     assert rows[0]["created_at"].tzinfo is not None
+
+
+def test_rows_arrive_in_the_order_of_their_snapshots_whatever_the_clock_says(
+    store: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, hour in enumerate([12, 9, 10]):
+        monkeypatch.setattr("warehouse.store.utc_now", lambda hour=hour: datetime(2030, 1, 1, hour, tzinfo=UTC))
+        store.append(f"b{number}", {"trajectories": trajectories(2, f"{number}-")}, run_id="run")
+    by_clock = [
+        row["batch_id"] for row in store.rows("SELECT DISTINCT batch_id, created_at FROM trajectories ORDER BY 2")
+    ]
+    assert by_clock == ["b1", "b2", "b0"]
+    rows = store.rows("SELECT trajectory_id, arrival FROM trajectories ORDER BY arrival")
+    assert [row["trajectory_id"] for row in rows] == ["t0-0", "t0-1", "t1-0", "t1-1", "t2-0", "t2-1"]
+    assert len({row["arrival"] for row in rows}) == 6
+    assert store.value("SELECT arg_max(batch_id, arrival) FROM trajectories") == "b2"
+
+
+def test_batches_of_one_commit_arrive_in_the_order_in_which_a_process_staged_them(
+    store: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(10**18, 0, -(10**15)))
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+    for number in range(12):
+        store.stage(f"b{number}", {"trajectories": trajectories(2, f"{number}-")}, run_id="run")
+    store.commit()
+    assert store.value("SELECT count(DISTINCT snapshot_id) FROM trajectories") == 1
+    rows = store.rows("SELECT trajectory_id FROM trajectories ORDER BY arrival")
+    assert [row["trajectory_id"] for row in rows] == [f"t{number}-{row}" for number in range(12) for row in range(2)]
 
 
 def test_the_same_batch_id_is_appended_once(store: Warehouse) -> None:
@@ -221,19 +263,41 @@ def _append_some(location: str, writer: int, batches: int) -> None:
             store.append(f"rollout/{writer}/{number}", {"trajectories": rows}, run_id=f"run{writer}")
 
 
-def test_processes_that_create_and_append_at_once_lose_and_double_nothing(location: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_append_some, args=(location, writer, 6)) for writer in range(3)]
+def test_processes_that_create_and_append_at_once_lose_and_double_nothing(unmade: str) -> None:
+    writers = [process_of(_append_some, unmade, writer, 6) for writer in range(3)]
     for process in writers:
         process.start()
     for process in writers:
         process.join(120)
     assert [process.exitcode for process in writers] == [0, 0, 0]
-    with Warehouse.open(location) as store:
+    with Warehouse.open(unmade) as store:
         assert len(store.committed_under("rollout/")) == 18
         assert store.rows("SELECT count(*) AS n, count(DISTINCT trajectory_id) AS d FROM trajectories") == [
             {"n": 144, "d": 144}
         ]
-    checked = verify(location)
+    checked = verify(unmade)
     assert checked.clean
     assert checked.rows == 144
+
+
+@pytest.mark.parametrize("sql", ["", "   ", ";", "-- nothing"])
+def test_an_empty_statement_is_refused(folder: str, sql: str) -> None:
+    with Warehouse.open(folder) as store:
+        with pytest.raises(WarehouseError, match="there is no SQL statement to run"):
+            store.rows(sql)
+
+
+@pytest.mark.parametrize("snapshot", [-1, 999_999])
+def test_a_snapshot_that_never_was_is_refused_with_those_there_are(folder: str, tmp_path: Path, snapshot: int) -> None:
+    with Warehouse.open(folder) as store:
+        newest = store.append("b", {"trajectories": trajectories(1)}, run_id="run")
+        message = rf"no snapshot {snapshot}: the warehouse at .* has the snapshots 0 to {newest}"
+        with pytest.raises(UnknownSnapshot, match=message):
+            store.rows("SELECT 1", snapshot=snapshot)
+        with pytest.raises(UnknownSnapshot, match=message):
+            store.check_snapshot(snapshot)
+        store.check_snapshot(newest)
+        assert store.rows("SELECT count(*) AS n FROM trajectories", snapshot=0) == [{"n": 0}]
+    with pytest.raises(UnknownSnapshot, match=message):
+        export(folder, tmp_path / "out", "trajectories", snapshot=snapshot)
+    assert not (tmp_path / "out").exists()

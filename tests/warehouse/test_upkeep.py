@@ -17,10 +17,10 @@ import warehouse
 from tests.warehouse.conftest import trajectories
 from tests.warehouse.crashing import CONTEXT
 from warehouse import StorageFull, StorageLost, Warehouse, WarehouseBusy, lake, maintenance, migrations
-from warehouse.caretaker import Caretaker
+from warehouse.background_compaction import BackgroundCompaction
+from warehouse.location import parse_location
 from warehouse.maintenance import compact, live_files, merge_where_many, pinned_snapshots, sweep
 from warehouse.opening import open_ledger
-from warehouse.place import parse
 from warehouse.verification import verify
 
 NOW = timedelta(0)
@@ -75,10 +75,10 @@ def test_a_merge_leaves_large_files_as_they_are(folder: str, monkeypatch: pytest
         assert [file.rows for file in live_files(store)] == [3024]
 
 
-def test_a_caretaker_merges_beside_a_writer_and_says_what_keeps_it_from_it(folder: str) -> None:
+def test_background_compaction_merges_beside_a_writer_and_says_what_prevents_it(folder: str) -> None:
     told: list[str] = []
     with Warehouse.open(folder) as store:
-        with Caretaker(folder, tell=told.append, interval_s=0.05, many_files=3):
+        with BackgroundCompaction(folder, tell=told.append, interval_s=0.05, many_files=3):
             for number in range(60):
                 store.append(f"{number}", {"trajectories": trajectories(2, f"{number}-")}, run_id="run")
                 if number > 8 and len(live_files(store)) < 8:
@@ -88,7 +88,7 @@ def test_a_caretaker_merges_beside_a_writer_and_says_what_keeps_it_from_it(folde
         assert store.value("SELECT count(DISTINCT trajectory_id) FROM trajectories") == 2 * (number + 1)
         assert told == []
         store.ledger.put("schema_version", "99")
-        with Caretaker(folder, tell=told.append, interval_s=0.05):
+        with BackgroundCompaction(folder, tell=told.append, interval_s=0.05):
             waited = time.monotonic() + 30
             while not told and time.monotonic() < waited:
                 time.sleep(0.05)
@@ -108,7 +108,7 @@ def test_the_sweep_leaves_staged_and_live_files_and_young_orphans_alone(folder: 
     with Warehouse.open(folder) as store:
         fill(store, 1)
         store.stage("waiting", {"trajectories": trajectories(1, "w")}, run_id="run")
-        left = Path(store.place.data) / "stored" / "trajectories" / "left.parquet"
+        left = Path(store.location.data) / "stored" / "trajectories" / "left.parquet"
         left.write_bytes(b"x")
         assert sweep(store, timedelta(days=1)) == []
         os.utime(left, (time.time() - 90_000,) * 2)
@@ -121,7 +121,9 @@ def test_the_sweep_leaves_staged_and_live_files_and_young_orphans_alone(folder: 
 def test_verify_names_a_missing_a_changed_and_a_truncated_file(folder: str) -> None:
     with Warehouse.open(folder) as store:
         fill(store, 4)
-        paths = [Path(store.place.data) / file.path for file in sorted(live_files(store), key=lambda file: file.path)]
+        paths = [
+            Path(store.location.data) / file.path for file in sorted(live_files(store), key=lambda file: file.path)
+        ]
     paths[0].unlink()
     content = bytearray(paths[1].read_bytes())
     content[len(content) // 2] ^= 1
@@ -134,10 +136,9 @@ def test_verify_names_a_missing_a_changed_and_a_truncated_file(folder: str) -> N
     assert f"{paths[2].name} has 4 bytes, the catalog says" in found[2]
 
 
-def test_verify_rebuilds_a_lost_ledger_and_a_lost_opening_file(folder: str) -> None:
+def test_verify_rebuilds_a_lost_ledger(folder: str) -> None:
     with Warehouse.open(folder) as store:
         fill(store, 3)
-        (Path(folder) / "warehouse.sql").unlink()
         store.ledger._database.execute("DELETE FROM batches")  # type: ignore[attr-defined]
     broken = verify(folder)
     assert not broken.clean
@@ -149,10 +150,20 @@ def test_verify_rebuilds_a_lost_ledger_and_a_lost_opening_file(folder: str) -> N
         assert store.committed(["b0", "b1", "b2"]) == {"b0", "b1", "b2"}
 
 
+def test_a_lost_opening_file_is_written_again_by_the_next_opening(folder: str) -> None:
+    opening = Path(folder) / "warehouse.sql"
+    Warehouse.open(folder).close()
+    written = opening.read_text()
+    for read_only in (True, False):
+        opening.unlink()
+        Warehouse.open(folder, read_only=read_only).close()
+        assert opening.read_text() == written
+
+
 def test_an_intent_whose_data_are_gone_is_refused_without_blocking_others(folder: str) -> None:
     with Warehouse.open(folder) as one, Warehouse.open(folder) as two:
         one.stage("lost", {"trajectories": trajectories(1)}, run_id="run")
-        shutil.rmtree(Path(one.place.data) / "stored" / "trajectories")
+        shutil.rmtree(Path(one.location.data) / "stored" / "trajectories")
         two.stage("whole", {"run_events": [{"kind": "note"}]}, run_id="run")
         two.commit()
         assert two.committed(["whole", "lost"]) == {"whole"}
@@ -167,9 +178,9 @@ def test_an_older_schema_is_migrated_once_and_keeps_its_rows(folder: str) -> Non
     def add_colour(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"ALTER TABLE {lake.STORED}.trajectories ADD COLUMN IF NOT EXISTS colour VARCHAR")
 
-    place = parse(folder)
-    ledger = open_ledger(place, read_only=False)
-    connection = lake.connect(place, read_only=False)
+    parsed = parse_location(folder)
+    ledger = open_ledger(parsed, read_only=False)
+    connection = lake.connect(parsed, read_only=False)
     migrations.migrate(connection, 1, to=2, steps={1: add_colour})
     migrations.migrate(connection, 1, to=2, steps={1: add_colour})
     connection.close()
@@ -212,7 +223,7 @@ def test_a_full_disk_is_an_error_before_acknowledgement(folder: str, tmp_path: P
     assert "the batch was not acknowledged: free space and repeat" in report.read_text()
     with Warehouse.open(folder) as store:
         assert store.committed(["small", "big"]) == {"small"}
-        assert list(Path(store.place.data).rglob("*.tmp")) == []
+        assert list(Path(store.location.data).rglob("*.tmp")) == []
         store.append("big", {"trajectories": trajectories(2, "x")}, run_id="run")
     assert verify(folder).clean
 
@@ -300,3 +311,20 @@ def test_a_moved_warehouse_opens_where_it_is(folder: str, tmp_path: Path) -> Non
         assert store.value("SELECT sum(len(token_ids)) FROM trajectories") == 36
     assert warehouse.open(moved).execute("SELECT sum(len(token_ids)) FROM trajectories").fetchall() == [(36,)]
     assert verify(moved, repair=True).clean
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_copied_warehouse_opens_itself_and_not_the_original_once_it_was_opened(
+    folder: str, tmp_path: Path, read_only: bool
+) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 1)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    assert f"'{folder}/data/'" in (copy / "warehouse.sql").read_text()
+    Warehouse.open(copy, read_only=read_only).close()
+    written = (copy / "warehouse.sql").read_text()
+    assert folder not in written
+    assert f"ATTACH 'ducklake:sqlite:{copy}/catalog.sqlite' AS lake (DATA_PATH '{copy}/data/'" in written
+    assert verify(copy).findings == ()
+    assert f"'{folder}/data/'" in (Path(folder) / "warehouse.sql").read_text()

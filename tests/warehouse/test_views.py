@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from tasks.estimators import beta_interval, pass_at_k
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import TABLES, Warehouse
-from warehouse.lake import question_statements
+from warehouse.lake import view_statements
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +205,7 @@ def test_lineage_leads_back_to_the_reference(lake: Warehouse) -> None:
 
 def test_every_view_states_its_question_and_answers_on_an_empty_warehouse(folder: str) -> None:
     with Warehouse.open(folder) as store:
-        for question, statement in question_statements():
+        for question, statement in view_statements():
             assert question.endswith("?") or question.startswith("(internal)"), statement
         views = store.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")
         for row in views:
@@ -212,7 +214,46 @@ def test_every_view_states_its_question_and_answers_on_an_empty_warehouse(folder
 
 
 def test_no_view_reads_the_hidden_tests() -> None:
-    for _, statement in question_statements():
+    for _, statement in view_statements():
         words = statement.replace(",", " ").replace("(", " ").lower().split()
         assert "tests" not in words
         assert "expected" not in words
+
+
+def test_no_view_takes_the_clock_for_the_order_of_things() -> None:
+    for _, statement in view_statements():
+        assert not re.search(
+            r"ORDER BY[^)]*created_at|arg_m\w+\([^(),]*, *created_at|\b(min|max)\(created_at", statement
+        ), statement
+
+
+def test_views_show_what_arrived_first_after_the_clock_was_set_back(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = {"policy_id": "p", "problem_id": "p0", "sample": 0, "token_ids": [1]}
+    with Warehouse.open(folder) as store:
+        for hour, run in ((12, "first"), (9, "second")):
+            monkeypatch.setattr("warehouse.store.utc_now", lambda hour=hour: datetime(2030, 1, 1, hour, tzinfo=UTC))
+            tables = {
+                "trajectories": [trajectory(run, normal_hash="new", text=run)],
+                "eval_samples": [sample | {"reward": 0.0 if run == "first" else -1.0}],
+                "policies": [{"policy_id": "p", "kind": "final", "path": run}],
+            }
+            store.append(run, tables, run_id=run)
+        (found,) = store.rows("SELECT * FROM new_solutions")
+        assert (found["first_run"], found["text"], found["first_at"].hour) == ("first", "first", 12)
+        assert store.rows("SELECT trajectory_id FROM correct_offline") == [{"trajectory_id": "tfirst"}]
+        assert store.value("SELECT pass_at_k FROM pass_at_k WHERE k = 1") == 1.0
+        assert store.value("SELECT ancestor_path FROM lineage") == "first"
+
+
+def test_a_program_that_two_runs_judged_at_once_has_one_known_verdict_and_both_costs(folder: str) -> None:
+    verdict = {"program_hash": "p", "suite_hash": "s", "sandbox_version": "1", "verdict": "accepted", "cpu_s": 0.5}
+    with Warehouse.open(folder) as one, Warehouse.open(folder) as two:
+        one.stage("one", {"verdicts": [verdict | {"verdict": "infra"}]}, run_id="one")
+        two.stage("two", {"verdicts": [verdict]}, run_id="two")
+        one.stage("again", {"verdicts": [verdict, verdict | {"sandbox_version": "2"}]}, run_id="one")
+        one.commit()
+        found = two.rows("SELECT run_id, sandbox_version, verdict FROM known_verdicts ORDER BY sandbox_version")
+        assert [tuple(row.values()) for row in found] == [("two", "1", "accepted"), ("one", "2", "accepted")]
+        assert two.value("SELECT sum(cpu_s) FROM verdicts") == 2.0

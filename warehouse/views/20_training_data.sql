@@ -2,13 +2,13 @@
 CREATE OR REPLACE VIEW correct_offline AS
 WITH ranked AS (
     SELECT trajectory_id, problem_id, prompt_id, source, policy_start AS policy, temperature, normal_hash, token_ids,
-           run_id, created_at, snapshot_id,
-           row_number() OVER (PARTITION BY problem_id, source, normal_hash ORDER BY created_at, trajectory_id) AS copy
+           run_id, created_at, snapshot_id, arrival,
+           row_number() OVER (PARTITION BY problem_id, source, normal_hash ORDER BY arrival) AS copy
     FROM trajectories
     WHERE reward = 0 AND source <> 'pivotal_rollout'
 )
 SELECT * EXCLUDE (copy),
-       row_number() OVER (PARTITION BY problem_id, source ORDER BY created_at, trajectory_id) AS place
+       row_number() OVER (PARTITION BY problem_id, source ORDER BY arrival) AS place
 FROM ranked
 WHERE copy = 1
 QUALIFY place <= 32;
@@ -21,7 +21,7 @@ WITH uses AS (
     GROUP BY trajectory_id
 )
 SELECT trajectory_id, problem_id, source, policy_start AS policy, step, reward, len(token_ids) AS response_tokens,
-       coalesce(uses.uses, 0) AS uses, run_id, created_at, snapshot_id
+       coalesce(uses.uses, 0) AS uses, run_id, created_at, snapshot_id, arrival
 FROM trajectories
 LEFT JOIN uses USING (trajectory_id)
 WHERE reward IS NOT NULL;

@@ -5,7 +5,7 @@ WITH counts AS (
     FROM (
         SELECT DISTINCT ON (policy_id, problem_set, sampling, problem_id, suite_hash, sample, seed) *
         FROM eval_samples
-        ORDER BY created_at
+        ORDER BY arrival
     )
     GROUP BY policy_id, step, problem_set, sampling, problem_id
 ),

@@ -21,7 +21,7 @@ CREATE OR REPLACE VIEW lineage AS
 WITH RECURSIVE known AS (
     SELECT DISTINCT ON (policy_id) policy_id, kind, step, parent_policy_id, path, run_id
     FROM policies
-    ORDER BY created_at
+    ORDER BY arrival
 ),
 ancestry AS (
     SELECT policy_id, policy_id AS ancestor, parent_policy_id AS next, 0 AS generation FROM known
@@ -42,3 +42,10 @@ FROM ancestry
 JOIN known ON known.policy_id = ancestor
 LEFT JOIN trained ON trained.run_id = known.run_id AND known.kind <> 'reference'
 ORDER BY ancestry.policy_id, generation;
+
+-- Which verdict is known for each program and suite: the first of each version of the judge that arrived, none of them infra?
+CREATE OR REPLACE VIEW known_verdicts AS
+SELECT program_hash, suite_hash, sandbox_version, verdict, tests_passed, tests_total, run_id, arrival
+FROM verdicts
+WHERE verdict <> 'infra'
+QUALIFY row_number() OVER (PARTITION BY program_hash, suite_hash, sandbox_version ORDER BY arrival) = 1;

@@ -70,7 +70,7 @@ def test_the_history_counts_what_the_warehouse_holds(finished: Lab) -> None:
 def test_runs_side_by_side_are_one_page(finished: Lab, tmp_path: Path) -> None:
     with finished.store() as store:
         histories = [run_history.read(store, finished.home, "micro-1")] * 2
-        page, *pictures = report.write(histories, store.location, tmp_path)
+        page, *pictures = report.write(histories, str(store.location), tmp_path)
     assert "Runs micro-1, micro-1" in page.read_text(encoding="utf-8")
     assert "side_by_side.png" in [path.name for path in pictures]
 

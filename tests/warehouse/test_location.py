@@ -10,7 +10,7 @@ import pytest
 
 from tests.warehouse.conftest import GUARDED, trajectories, trajectory
 from warehouse import StorageLost, UnsafeStorage, Warehouse, WarehouseError
-from warehouse.place import file_system, parse, refuse_network_folder
+from warehouse.location import file_system, parse_location, refuse_network_folder
 from warehouse.postgres_ledger import PostgresLedger
 
 PASSWORD = "it's a s@fe/pass word"
@@ -27,7 +27,7 @@ PASSWORD = "it's a s@fe/pass word"
 )
 def test_impossible_locations_are_refused(location: str, message: str) -> None:
     with pytest.raises(WarehouseError, match=message):
-        parse(location)
+        parse_location(location)
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_impossible_locations_are_refused(location: str, message: str) -> None:
         "postgresql:///db?host=/run/postgresql&data=s3://bucket/x",
     ],
 )
-def test_a_shown_location_names_the_same_place(location: str) -> None:
-    place = parse(location)
-    assert parse(str(place)) == place
+def test_a_shown_location_is_read_back_the_same(location: str) -> None:
+    parsed = parse_location(location)
+    assert parse_location(str(parsed)) == parsed
 
 
 @pytest.mark.parametrize("location", ["postgresql://u:secret@h/d", "postgresql://h/d?user=u&password=secret"])
 def test_no_refusal_of_a_location_shows_its_password(location: str) -> None:
     for wrong in (location, f"{location}{'&' if '?' in location else '?'}data=/x&schema=a-b"):
         with pytest.raises(WarehouseError) as refusal:
-            parse(wrong)
+            parse_location(wrong)
         assert "secret" not in str(refusal.value)
 
 
@@ -88,7 +88,7 @@ def test_a_password_opens_the_warehouse_and_is_shown_nowhere(guarded: str) -> No
     with Warehouse.open(guarded) as store:
         store.append("b", {"trajectories": trajectories(3)}, run_id="run")
         assert store.value("SELECT count(*) FROM trajectories") == 3
-        shown = [store.location, repr(store.place), str(store.rows("FROM duckdb_databases()"))]
+        shown = [str(store.location), repr(store.location), str(store.rows("FROM duckdb_databases()"))]
         shown += [str(store.rows("FROM duckdb_secrets()")), str(store.rows("FROM duckdb_settings()"))]
     assert not any(PASSWORD in text or quote(PASSWORD, safe="") in text for text in shown)
 
@@ -97,7 +97,7 @@ def test_a_password_opens_the_warehouse_and_is_shown_nowhere(guarded: str) -> No
 def test_another_process_opens_the_shown_location_with_the_credentials_in_its_environment(guarded: str) -> None:
     with Warehouse.open(guarded) as store:
         store.append("b", {"trajectories": trajectories(3)}, run_id="run")
-        location, credentials = store.location, store.place.credentials()
+        location, credentials = str(store.location), store.location.credentials()
     program = (
         "import sys; from warehouse import Warehouse\n"
         "with Warehouse.open(sys.argv[1]) as store: print(store.value('SELECT count(*) FROM trajectories'))"

@@ -15,7 +15,7 @@ from warehouse.store import Warehouse
 INTERVAL_S: Final = 120.0
 
 
-class Caretaker:
+class BackgroundCompaction:
     """A thread that looks for small files every `interval_s` and merges them; a context manager.
 
     It begins after the first interval, so that short work pays nothing. Whatever keeps it from merging is handed to
@@ -35,7 +35,7 @@ class Caretaker:
         self._interval_s = interval_s
         self._many_files = many_files
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="caretaker", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="background-compaction", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -30,8 +30,8 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A parsed location. `folder` is set for a SQLite catalog, `postgres` (an address without password) else."""
+class Location:
+    """A location in its parts. `folder` is set for a SQLite catalog, `postgres` (an address without password) else."""
 
     folder: Path | None
     postgres: str | None
@@ -47,7 +47,7 @@ class Place:
         return self.data.startswith("s3://")
 
     def __str__(self) -> str:
-        """The location that `parse` reads back, without the password."""
+        """The location that `parse_location` reads back, without the password."""
         if self.postgres is None:
             usual = _data(f"{self.folder}/data")
             return (
@@ -61,18 +61,18 @@ class Place:
         return {} if self.password is None else {"PGPASSWORD": self.password}
 
 
-def parse(location: str | Path | None) -> Place:
-    """The place that a location (None: $SPO_WAREHOUSE, else ./.spo/warehouse) names; raises WarehouseError."""
-    text = os.fspath(location) if location is not None else os.environ.get("SPO_WAREHOUSE") or DEFAULT
+def parse_location(text: str | Path | None) -> Location:
+    """The location that `text` (None: $SPO_WAREHOUSE, else ./.spo/warehouse) describes; raises WarehouseError."""
+    text = os.fspath(text) if text is not None else os.environ.get("SPO_WAREHOUSE") or DEFAULT
     if text.startswith(("postgresql://", "postgres://")):
         return _postgres(text)
     path, _, query = text.partition("?")
     settings = _settings(query, {"data"}, text)
     folder = Path(path).expanduser().resolve()
-    return Place(folder, None, "main", _data(settings.get("data") or str(folder / "data")))
+    return Location(folder, None, "main", _data(settings.get("data") or str(folder / "data")))
 
 
-def _postgres(text: str) -> Place:
+def _postgres(text: str) -> Location:
     parts = urlsplit(text)
     user, at, host = parts.netloc.rpartition("@")
     name, colon, secret = user.partition(":")
@@ -88,7 +88,7 @@ def _postgres(text: str) -> Place:
     if not schema.isidentifier():
         raise WarehouseError(f"the schema {schema!r} of {server!r} is not a plain name")
     address = f"{server}?{urlencode(settings)}" if settings else server
-    return Place(None, address, schema, _data(data), password)
+    return Location(None, address, schema, _data(data), password)
 
 
 def _settings(query: str, known: set[str], text: str) -> dict[str, str]:

@@ -1,0 +1,20 @@
+-- name: view_of_table
+-- Which rows does a table show: those up to the chosen snapshot, without quarantined batches?
+CREATE OR REPLACE VIEW "{table}" AS
+SELECT *, snapshot_id, rowid AS arrival
+FROM stored."{table}"
+WHERE batch_id NOT IN (SELECT bad_batch_id FROM stored.quarantine)
+  AND (getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot'));
+
+-- name: view_of_quarantine
+-- Which batches are left out, as of the chosen snapshot?
+CREATE OR REPLACE VIEW quarantine AS
+SELECT *, snapshot_id, rowid AS arrival
+FROM stored.quarantine
+WHERE getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot');
+
+-- name: commit_messages
+-- Which commits after a snapshot carry a message with their batches? (Asked of the catalog's own database.)
+SELECT snapshot_id, commit_extra_info
+FROM {schema}.ducklake_snapshot_changes
+WHERE snapshot_id > {snapshot} AND commit_extra_info IS NOT NULL;

@@ -1,0 +1,12 @@
+-- name: tables
+-- What is remembered beside the catalog: single values, and one row per committed batch.
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batches (
+    batch_id TEXT PRIMARY KEY, run_id TEXT NOT NULL, snapshot INTEGER NOT NULL, files TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- name: batches_under
+-- Which batch ids begin with this prefix? The two comparisons let the index find them; `last` sorts after all of them.
+SELECT batch_id
+FROM batches
+WHERE batch_id >= :prefix AND batch_id < :last AND substr(batch_id, 1, length(:prefix)) = :prefix;

@@ -1,0 +1,20 @@
+-- name: live_files
+-- Which Parquet files does the newest snapshot have?
+SELECT t.table_name AS name, f.path AS path, f.path_is_relative AS near, f.record_count AS rows,
+       f.file_size_bytes AS bytes, s.path AS schema_path, t.path AS table_path
+FROM {metadata}.ducklake_data_file AS f
+JOIN {metadata}.ducklake_table AS t USING (table_id)
+JOIN {metadata}.ducklake_schema AS s USING (schema_id)
+WHERE f.end_snapshot IS NULL AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL;
+
+-- name: pinned_snapshots
+-- Which snapshots do runs and stages refer to?
+SELECT snapshot AS pinned FROM runs WHERE snapshot IS NOT NULL
+UNION SELECT snapshot_in FROM stages WHERE snapshot_in IS NOT NULL
+UNION SELECT snapshot_out FROM stages WHERE snapshot_out IS NOT NULL;
+
+-- name: merge
+-- Merge files of a table that are smaller than a size into one larger file.
+CALL ducklake_merge_adjacent_files(
+    'lake', ?, schema => 'stored', max_file_size => {smaller_than}, max_compacted_files => 1
+);

@@ -1,0 +1,19 @@
+-- name: tables
+-- What is remembered beside the catalog: single values, committed batches, waiting and refused intents, lock holders.
+CREATE TABLE IF NOT EXISTS {s}.warehouse_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS {s}.warehouse_batches (
+    batch_id TEXT COLLATE "C" PRIMARY KEY, run_id TEXT NOT NULL, snapshot BIGINT NOT NULL, files TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS {s}.warehouse_intents (key TEXT COLLATE "C" PRIMARY KEY, intent TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS {s}.warehouse_refused (key TEXT PRIMARY KEY, intent TEXT NOT NULL, reason TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS {s}.warehouse_holders (name TEXT PRIMARY KEY, holder TEXT NOT NULL);
+
+-- name: put
+-- Remember a single value in the place of an earlier one.
+INSERT INTO {s}.warehouse_meta VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value;
+
+-- name: name_holder
+-- Remember who holds a lock, for the message of whoever waits for it.
+INSERT INTO {s}.warehouse_holders VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET holder = EXCLUDED.holder;
