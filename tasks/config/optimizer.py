@@ -1,0 +1,52 @@
+"""How training changes weights, and what stops it: AdamW, low-rank adapters, guards."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.config.base import Fraction, PositiveInt, Section
+
+
+class OptimizerConfig(Section):
+    """AdamW with warm-up, then a constant rate (5)."""
+
+    learning_rate: float = 6e-8
+    """Rate after warm-up (5)."""
+    warmup_steps: int = Field(default=200, ge=0)
+    """Steps over which the rate rises linearly from its first fraction (5)."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW's decay rates; the paper gives none."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """AdamW's weight decay; the paper gives none."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this norm; the paper gives none."""
+
+
+class AdapterConfig(Section):
+    """Low-rank adapters (LoRA, Hu et al. 2021; not in the paper)."""
+
+    rank: PositiveInt = 16
+    """Rank of an adapter."""
+    alpha: PositiveInt = 32
+    """Scale: an adapter's product is multiplied by alpha / rank."""
+    modules: tuple[str, ...] = ("all-linear",)
+    """Names of the linear layers that get one; `all-linear`: all but the output head."""
+
+
+class GuardConfig(Section):
+    """What stops a run or warns before it is spoilt."""
+
+    canary_interval: PositiveInt = 50
+    """Optimizer steps between two checks that stored reference log-probabilities still come out the same."""
+    max_logprob_drift: float = Field(default=1e-3, gt=0)
+    """Largest difference per token (nats) between a stored and a fresh reference log-probability, in float32."""
+    warn_grad_norm_ratio: float = Field(default=10.0, gt=1)
+    """Warn when the gradient norm of five steps exceeds this many times what it was (medians)."""
+    warn_pull_above: Fraction = 0.75
+    """Warn when, over five steps, more of the pull at the policy than this comes from failures with y_T above 0."""
+    warn_clipped_fraction: Fraction = 0.5
+    """Warn when, over five steps, this share of the failures has y_T above 0: they all push with the largest slope."""
+    warn_stop_fraction: Fraction = 0.5
+    """Warn when, over five steps, fewer online responses than this end with the end token."""
+    warn_length_ratio: float = Field(default=1.5, gt=1)
+    """Warn when online responses get this many times longer or shorter within fifty steps."""

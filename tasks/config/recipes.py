@@ -1,0 +1,105 @@
+"""Recipes: TOML files, each written over its base and under the overrides given at submission, read as a RunConfig.
+
+Order of precedence: the defaults of the models < the recipe's base < the recipe < the overrides.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tasks.config.base import InvalidConfig, UnknownRecipe
+from tasks.config.submission_schema import VALUES, overrides_schema
+from tasks.config.tree import RunConfig
+
+
+def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Path) -> RunConfig:
+    """The resolved configuration of `recipe` (a name in `folder`, or a path to a TOML file).
+
+    A recipe with `base = "other"` starts from that recipe and changes what it names. `overrides` is a tree of the same
+    shape, in which dotted names are allowed too: `{"train.steps": 40}`.
+    Raises UnknownRecipe or InvalidConfig; the message names every offending field.
+    """
+    path = _path(recipe, folder)
+    tree = _read(path, folder)
+    tree.setdefault("recipe", path.stem)
+    merge(tree, overrides or {})
+    return validate(tree, origin=str(path))
+
+
+def _path(recipe: str, folder: Path) -> Path:
+    path = Path(recipe) if recipe.endswith(".toml") else folder / f"{recipe}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.toml")))
+        close = difflib.get_close_matches(recipe, known.split(", "), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UnknownRecipe(f"no recipe {recipe!r} ({path} does not exist); {hint}Known recipes: {known}")
+    return path
+
+
+def _read(path: Path, folder: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The recipe's tree, written over that of the recipe it names as `base`, if any."""
+    if path in above:
+        raise InvalidConfig(f"{path} is its own base, by way of {', '.join(map(str, above))}")
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{path}: not valid TOML: {error}") from error
+    base = tree.pop("base", None)
+    if base is None:
+        return tree
+    whole = _read(_path(str(base), folder), folder, (*above, path))
+    merge(whole, tree)
+    return whole
+
+
+def validate(tree: Mapping[str, Any], origin: str = "configuration") -> RunConfig:
+    """`tree` as a RunConfig; raises InvalidConfig with one line per offending field."""
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(str(part) for part in e['loc']) or '(whole)'}: {_reason(e)}" for e in error.errors()]
+        raise InvalidConfig(f"{origin} has {len(lines)} invalid field(s):\n" + "\n".join(lines)) from None
+
+
+def _reason(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        *section, name = error["loc"]
+        known = _fields(section)
+        close = difflib.get_close_matches(str(name), known, n=1)
+        return "no such field" + (f"; did you mean {close[0]!r}?" if close else "") + f" (fields: {', '.join(known)})"
+    given = "" if isinstance(error["input"], dict) else f", got {error['input']!r}"
+    return str(error["msg"]).removeprefix("Value error, ") + ("" if error["type"] == "value_error" else given)
+
+
+def _fields(section: Sequence[str | int]) -> list[str]:
+    """Names of the fields of a section, by its path in the tree."""
+    node: Any = overrides_schema()
+    for part in section:
+        node = node["items"] if isinstance(part, int) else node.get("properties", {}).get(part, node.get(VALUES))
+    return sorted(node["properties"])
+
+
+def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Write `overrides` over `tree`, section by section; a list or a value replaces what was there."""
+    for dotted, value in overrides.items():
+        *parents, leaf = dotted.split(".")
+        node = tree
+        for parent in parents:
+            node = _section(node, parent, dotted)
+        if isinstance(value, Mapping):
+            merge(_section(node, leaf, dotted), value)
+        else:
+            node[leaf] = value
+
+
+def _section(node: dict[str, Any], name: str, dotted: str) -> dict[str, Any]:
+    child = node.setdefault(name, {})
+    if not isinstance(child, dict):
+        raise InvalidConfig(f"override {dotted!r}: {name!r} is a value, not a section")
+    return child

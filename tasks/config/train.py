@@ -1,0 +1,167 @@
+"""The section `train`."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from tasks.config.base import BehaviourConfig, PositiveInt, Section
+from tasks.config.objectives import PPOConfig, SourceConfig, SourceName
+from tasks.config.optimizer import AdapterConfig, GuardConfig, OptimizerConfig
+
+PAPER_BETA = 1 / math.log(100_000)
+
+
+def half_online() -> dict[SourceName, SourceConfig]:
+    """Half of every batch from the present policy, half from the offline corpus (5)."""
+    return {"online": SourceConfig(share=0.5), "offline": SourceConfig(share=0.5)}
+
+
+class TrainConfig(Section):
+    """Training by SPO (sections 3 and 5) or PPO (3.1.4)."""
+
+    algorithm: Literal["spo", "ppo"] = "spo"
+    """`ppo` trains on the source `online` alone, sampled at temperature 1 and top-p 1; objectives are not read."""
+    beta: float = PAPER_BETA
+    """Temperature of the soft objective, in reward units (5)."""
+    clip_epsilon: float = Field(default=0.1, gt=0)
+    """Bound on the distance of a clipped prediction from 0, in nats (3.1.1; the paper gives none). A failure's slope
+    is at most 1/(e^epsilon - 1); purely online training wants 0.7, where that is 1 (docs/training.md)."""
+    sigmoid_scale: float = Field(default=1.0, gt=0)
+    """Factor on log units inside the sigmoid of advantage regression (3.1.1)."""
+    ratio_clip: float = Field(default=0.2, gt=0)
+    """Clipping of the probability ratio in policy-gradient losses (3.1.4)."""
+    ppo: PPOConfig = PPOConfig()
+    reward: Literal["binary", "fractional"] = "binary"
+    """`fractional`: r = share of tests passed - 1 (extension); training problems are then judged by every test."""
+    steps: PositiveInt = 100_000
+    batch_size: PositiveInt = 128
+    """Sequences of one optimizer step, over all processes."""
+    micro_batch_tokens: PositiveInt = 4096
+    """Most tokens in one packed forward pass; a longer sequence gets one of its own."""
+    packing: Literal["packed", "padded"] = "packed"
+    """`packed`: sequences end to end in one row, attention within each. `padded`: right-padded rows with a mask,
+    for models whose attention is more than causal attention within a sequence."""
+    logprob_chunk_tokens: PositiveInt = 1024
+    """Response tokens whose logits exist at once."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    deterministic: bool = True
+    """Refuse kernels whose results vary from call to call; exact resume needs it."""
+    sources: dict[SourceName, SourceConfig] = Field(default_factory=half_online)
+    behaviour: BehaviourConfig = BehaviourConfig()
+    """How online responses are drawn (5)."""
+    reference_refresh_interval: int = Field(default=0, ge=0)
+    """Steps between two nominations of the policy as the new reference (6); 0: the reference stays what it was."""
+    reference_refresh_samples: PositiveInt = 50
+    """Judged responses of the nominee per problem before it becomes the reference; its soft values come from them."""
+    model_update_interval: PositiveInt = 10
+    """Optimizer steps between two publications of weights to the rollout workers (3.2, 5)."""
+    rollout_workers: int = Field(default=1, ge=0)
+    worker_launcher: tuple[str, ...] = ()
+    """Command before each worker's own that starts it elsewhere, `{index}` standing for its number, e.g.
+    ("srun", "--ntasks=1", "--gpus=1"). It must pass standard input and output on and end its worker when it ends."""
+    rollout_batch: PositiveInt = 32
+    """Responses a worker samples, judges and appends at a time."""
+    responses_per_prompt: PositiveInt = 4
+    max_batches_ahead: int = Field(default=2, ge=0)
+    """Optimizer batches that may wait untrained; workers pause where their next rollout batches could exceed it, but
+    never while less than one optimizer batch waits. 0 is strict alternation: sample a batch with the newest weights,
+    train on it, publish, sample the next."""
+    hand_over: Literal["disk", "memory"] = "disk"
+    """Where published weights pass to the workers: the run's folder, or shared memory (`/dev/shm`) on one machine."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    lora: AdapterConfig | None = None
+    """Train low-rank adapters instead of all weights; the reference is then the same model with adapters off. Needs the
+    package peft; not with ZeRO stage 3."""
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    """What DeepSpeed divides over the processes: nothing, optimizer state, gradients too, weights too. With bfloat16
+    stage 0 is stage 1: float32 weights and gradients are kept beside the bfloat16 ones."""
+    processes: PositiveInt = 1
+    """Trainer processes on this machine (one per GPU); `hosts` replaces it."""
+    hosts: tuple[str, ...] = ()
+    """Machines that train together, as the lines of a hostfile: `name slots=8`. The first is the one the flow runs on;
+    all share SPO_HOME (docs/scaling.md). Empty: this machine alone."""
+    remote_shell: tuple[str, ...] = ("ssh", "-oBatchMode=yes")
+    """How processes are started on the other hosts; the host and the command are appended. Empty: all of them here."""
+    rendezvous_port: PositiveInt = 29500
+    """Port of the first host at which the processes of all hosts meet."""
+    checkpoint_interval: PositiveInt = 20
+    keep_checkpoints: PositiveInt = 2
+    snapshot_interval: PositiveInt = 20
+    """Optimizer steps between weights kept for evaluation (the learning curve)."""
+    guards: GuardConfig = GuardConfig()
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
+    """Where metrics go besides the warehouse. TensorBoard files are always written; the others need their packages."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> TrainConfig:
+        total = sum(source.share for source in self.sources.values())
+        if not math.isclose(total, 1.0, abs_tol=1e-9):
+            raise ValueError(f"the sources' shares must add up to 1, they add up to {total:g}")
+        for name, source in self.sources.items():
+            count = source.share * self.batch_size
+            if not math.isclose(count, round(count), abs_tol=1e-9):
+                raise ValueError(
+                    f"batch_size {self.batch_size} cannot be divided: source {name!r} with share "
+                    f"{source.share:g} would get {count:g} sequences"
+                )
+        for name, source in self.sources.items():
+            if name != "pivotal" and any(objective.kind == "monte_carlo" for objective in source.objectives):
+                raise ValueError(f"source {name!r} has no token values: objective 'monte_carlo' belongs to 'pivotal'")
+            if self.reward == "fractional" and source.share and any(o.kind == "monte_carlo" for o in source.objectives):
+                raise ValueError(
+                    "objective 'monte_carlo' knows successes only: it cannot be used with fractional rewards"
+                )
+        online = self.sources.get("online")
+        if online is not None and online.share > 0 and self.rollout_workers == 0:
+            raise ValueError("the source 'online' needs rollout_workers > 0")
+        if self.lora is not None and self.zero_stage == 3:
+            raise ValueError("lora cannot be sharded by ZeRO stage 3: set zero_stage to 0, 1 or 2")
+        if self.max_batches_ahead == 0 and self.model_update_interval > 1:
+            raise ValueError("max_batches_ahead 0 needs model_update_interval 1: every batch has weights of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _refresh_possible(self) -> TrainConfig:
+        if not self.reference_refresh_interval:
+            return self
+        online = self.sources.get("online")
+        needs = {
+            "algorithm = 'spo'": self.algorithm == "spo",
+            "no lora (its reference is the model without adapters)": self.lora is None,
+            "reward = 'binary'": self.reward == "binary",
+            "a share for the source 'online'": online is not None and online.share > 0,
+            "no share for pivotal sources (their targets belong to the first reference)": not any(
+                source.share > 0 and name.startswith("pivotal") for name, source in self.sources.items()
+            ),
+            "behaviour.temperature = [1.0, 1.0] and top_p = 1.0 (its soft values come from online samples)": (
+                self.behaviour.temperature == (1.0, 1.0) and self.behaviour.top_p == 1
+            ),
+            "behaviour.weights = 'latest'": self.behaviour.weights == "latest",
+            "max_batches_ahead above 0 (workers stay with the nominee for many steps)": self.max_batches_ahead > 0,
+            "a multiple of model_update_interval": self.reference_refresh_interval % self.model_update_interval == 0,
+        }
+        missing = [need for need, met in needs.items() if not met]
+        if missing:
+            raise ValueError(f"reference_refresh_interval needs {'; '.join(missing)}")
+        return self
+
+    @model_validator(mode="after")
+    def _policy_gradient_possible(self) -> TrainConfig:
+        kinds = {o.kind for source in self.sources.values() if source.share > 0 for o in source.objectives}
+        exact = self.behaviour.temperature == (1.0, 1.0) and self.behaviour.top_p == 1
+        if (self.algorithm == "ppo" or "policy_gradient" in kinds) and not exact:
+            raise ValueError(
+                "policy gradients need responses drawn from the policy itself: "
+                "set behaviour.temperature = [1.0, 1.0] and behaviour.top_p = 1.0"
+            )
+        if self.algorithm == "spo":
+            return self
+        if any(source.share > 0 and name != "online" for name, source in self.sources.items()):
+            raise ValueError("algorithm 'ppo' learns from its own samples: give the source 'online' the share 1.0")
+        if self.batch_size % self.ppo.minibatches:
+            raise ValueError(f"batch_size {self.batch_size} is no multiple of ppo.minibatches {self.ppo.minibatches}")
+        return self
