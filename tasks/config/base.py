@@ -38,9 +38,13 @@ class BehaviourConfig(Section):
     """How responses are drawn: whose weights, which temperature, which nucleus."""
 
     weights: Literal["latest", "reference"] = "latest"
+    """`latest`: the newest weights that training has published. `reference`: those of pi_0."""
     temperature: tuple[float, float] = (0.1, 0.8)
-    """Drawn uniformly per response from [low, high]; equal bounds fix it."""
+    """Drawn uniformly per response from [low, high]; equal bounds fix it. Low temperatures repeat the same few answers,
+    high ones break programs (paper: 0.1 to 0.8 online, 0.4 in evaluation)."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Nucleus: tokens are drawn from the likeliest ones that together have this probability (paper: 0.95); 1 is the
+    whole vocabulary."""
 
     @model_validator(mode="after")
     def _ordered(self) -> BehaviourConfig:

@@ -8,17 +8,24 @@ from pydantic import Field, model_validator
 
 from tasks.config.base import Fraction, PositiveInt, Section
 
+SourceName = Literal["online", "offline", "pivotal", "pivotal_rollouts"]
+
 
 class ObjectiveConfig(Section):
     """One objective of a data source (3.1.2, 3.1.3)."""
 
     kind: Literal["terminal", "reverse_q", "advantage", "monte_carlo", "policy_gradient"] = "terminal"
-    """`policy_gradient` (section 6) is PPO's clipped loss with the cumulative value as baseline; it takes no `loss`
-    and needs responses sampled at temperature 1, top-p 1."""
+    """`terminal`: Q-regression at the last token, the paper's main objective. `reverse_q`: at every token, towards
+    reverse-Q targets. `advantage`: advantage regression. `monte_carlo`: at the tokens a pivotal search has visited;
+    for the source `pivotal` alone. `policy_gradient` (section 6): PPO's clipped loss with the cumulative value as
+    baseline; it needs responses sampled at temperature 1, top-p 1."""
     loss: Literal["cross_entropy", "squared", "sigmoid"] = "cross_entropy"
+    """`cross_entropy`: between success probabilities (paper's main comparison). `squared`: between rewards. `sigmoid`
+    belongs to `advantage`. `policy_gradient` takes none."""
     weight: float = 1.0
+    """Factor on the objective where a source has several."""
     reduction: Literal["mean", "sum"] = "mean"
-    """Over tokens, for `reverse_q` and `monte_carlo`."""
+    """Over tokens, for `reverse_q` and `monte_carlo`. `sum` lets long responses count for more."""
 
     @model_validator(mode="after")
     def _loss_fits(self) -> ObjectiveConfig:
@@ -31,10 +38,9 @@ class SourceConfig(Section):
     """One source of training data: its share of every batch and its objectives."""
 
     share: Fraction
+    """Share of every batch; the shares of all sources add up to 1 (paper: 0.5 online, 0.5 offline)."""
     objectives: tuple[ObjectiveConfig, ...] = (ObjectiveConfig(),)
-
-
-SourceName = Literal["online", "offline", "pivotal", "pivotal_rollouts"]
+    """Objectives of its sequences; their weighted sum is minimised."""
 
 
 class PPOConfig(Section):
@@ -44,13 +50,13 @@ class PPOConfig(Section):
     """
 
     epochs: PositiveInt = 1
-    """Passes over a batch."""
+    """Passes over a batch. Many passes learn more from a sample, until the policy has left what sampled it."""
     minibatches: PositiveInt = 4
     """Optimizer updates of one pass; each takes an equal part of the batch."""
     discount: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Discount per token; 1 keeps the objective of Eq. 1."""
     trace: Fraction = 0.95
-    """Trace decay of the generalised advantages."""
+    """Trace decay of the generalised advantages: 0 trusts the value model, 1 the outcome alone."""
     normalize_advantages: bool = True
     """Shift and scale the batch's advantages to mean 0 and deviation 1 over tokens."""
     value_coefficient: float = Field(default=0.5, gt=0)
@@ -58,4 +64,4 @@ class PPOConfig(Section):
     value_clip: float = Field(default=0.2, gt=0)
     """Distance that a value may move within a batch before its loss stops rewarding it, in reward units."""
     value_learning_rate: float | None = Field(default=None, gt=0)
-    """Rate of the value model; None: the policy's."""
+    """Learning rate of the value model; None: the policy's."""

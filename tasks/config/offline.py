@@ -13,19 +13,23 @@ class Q0Config(Section):
     """Estimation of the prompts' soft values from samples of pi_0 at temperature 1, top-p 1 (3.1.3)."""
 
     samples: PositiveInt = 800
-    """Samples per prompt, counting those of earlier runs (5)."""
+    """Samples per prompt, counting those of earlier runs (paper: 800). The error of a soft value is about
+    sqrt((1 - S) / (n S)) nats for a chance of success S: few samples misplace the hard prompts."""
     problems_per_shard: PositiveInt = 8
     """Problems in one unit of work: what a crash can cost."""
     adaptive: bool = False
-    """Give the same total of samples to the prompts whose soft value is least certain (tasks/q0/allocation.py)."""
+    """Give the same total of samples to the prompts whose soft value is least certain (tasks/q0/allocation.py). The
+    paper samples all prompts alike."""
     narrow_nats: float = Field(default=0.2, gt=0)
     """`adaptive`: a prompt is left alone once the 95% interval of its soft value is this narrow, in nats."""
     zero_top_up: int = Field(default=0, ge=0)
     """Prompts without one success get further samples, up to this many in all; 0: none."""
     zero_successes: Literal["keep", "drop"] = "drop"
-    """Prompts that stay without one success: `drop` them from training, or `keep` them with `prior`."""
+    """Prompts that stay without one success: `drop` them from training, or `keep` them with `prior`. The paper does not
+    say."""
     prior: float = 0.5
-    """Pseudo-successes added to kept prompts without a success (Jeffreys); half a success in n + 1 samples."""
+    """Pseudo-successes added to kept prompts without a success (Jeffreys); half a success in n + 1 samples. The smaller
+    it is, the lower the soft value that such a prompt starts from."""
     count_rollouts: bool = True
     """Use what other runs' rollout workers drew from pi_0 in Q0's way, too. Off where runs are compared: a later run's
     samples would change what an earlier one is trained on when it is resumed."""
@@ -35,20 +39,23 @@ class OtherModelConfig(Section):
     """Another, larger model whose chain-of-thought samples join the corpus (5)."""
 
     name: str
-    """What its samples are called in the warehouse."""
+    """What its samples are called in the warehouse; another name asks it everything again."""
     endpoint: str | None = None
     """Base address of an OpenAI-compatible server, e.g. `http://localhost:8000/v1`; None: `model` is sampled here, by
     the run's kind of engine."""
     model: str
-    """With `endpoint`: the model's name there. Without: a hub name or checkpoint folder."""
+    """With `endpoint`: the model's name there. Without: a hub name or checkpoint folder. The paper asks a Llama of 70 B
+    parameters (5)."""
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable that holds the endpoint's key; an endpoint on this machine needs none."""
     samples: PositiveInt = 4
     """Samples per training problem, counting those of earlier runs."""
     temperature: float = Field(default=0.7, ge=0)
+    """Sampling temperature; 0 always gives the likeliest answer, so that several samples are one."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Nucleus that answers are drawn from: 1 is the whole vocabulary."""
     max_tokens: PositiveInt = 2048
-    """Length limit of its answers, in its own tokens."""
+    """Length limit of its answers, in its own tokens; longer answers are cut off and count as failures."""
     prompt: str = (
         "Solve this problem. Think step by step first: what is asked, which method is fast enough, which cases are "
         "easy to miss. Then write the complete Python 3 program in one ```python block; {style}."
@@ -57,15 +64,16 @@ class OtherModelConfig(Section):
     keep: Literal["text", "program"] = "text"
     """What the policy is to learn: the whole answer, or only the program in it."""
     requests: PositiveInt = 8
-    """Requests to the endpoint at a time."""
+    """Requests to the endpoint at a time; more than it can take are refused or time out there."""
 
 
 class CorpusConfig(Section):
     """The offline corpus (section 5)."""
 
     reference_samples: int = Field(default=20, ge=0)
-    """Samples of pi_0 per training problem at `behaviour`, on top of what Q0 drew."""
+    """Samples of pi_0 per training problem at `behaviour`, on top of what Q0 drew; the paper gives no number."""
     behaviour: BehaviourConfig = BehaviourConfig(weights="reference", temperature=(0.1, 1.0), top_p=0.95)
+    """How pi_0 is sampled for the corpus (paper: at a random temperature, whose range it does not give)."""
     sources: tuple[Literal["reference", "human", "prior_spo", "prior_ppo", "other_model", "pivotal_rollout"], ...] = (
         "reference",
         "human",
@@ -73,21 +81,25 @@ class CorpusConfig(Section):
         "prior_ppo",
         "other_model",
     )
-    """`prior_*`: online trajectories of earlier runs. `pivotal_rollout`: what their pivotal searches rolled out; not
-    among the defaults, since the paper's corpus has none (as a source of training of its own: `train.sources`)."""
+    """What may join it. `reference`: samples of pi_0. `human`: the problems' known programs. `prior_*`: online
+    trajectories of earlier runs. `other_model`: answers of `other_models`. `pivotal_rollout`: what pivotal searches of
+    earlier runs rolled out; not among the defaults, since the paper's corpus has none (as a source of training of its
+    own: `train.sources`)."""
     other_models: tuple[OtherModelConfig, ...] = ()
     """Models to sample; answers are judged, and told to the policy in its own tokens."""
     files: tuple[str, ...] = ()
-    """JSON Lines or Parquet files of responses or programs from elsewhere (docs/corpus.md)."""
+    """JSON Lines or Parquet files of responses or programs from elsewhere (docs/corpus.md). A relative path starts at
+    the folder of whoever submits."""
     correct_only: bool = True
     """Keep correct responses only, as the paper does."""
     max_tokens: PositiveInt | None = None
-    """Longest response to keep; None: `engine.max_response_tokens`, which is the limit for responses from elsewhere."""
+    """Tokens of the longest response to keep; None: `engine.max_response_tokens`, which is the limit for responses from
+    elsewhere."""
     near_duplicates: Fraction = 0.8
     """Of two programs for one problem whose five-token shingles have at least this Jaccard similarity one is kept;
-    1: only exact copies (same syntax tree) are left out."""
+    1: only exact copies (same syntax tree) are left out. The paper removes duplicates and says no more."""
     per_problem: PositiveInt = 32
-    """Most trajectories kept per problem, so that easy problems do not flood."""
+    """Most trajectories kept per problem, so that easy problems do not flood; the paper gives no number."""
     reference_logprobs: bool = True
     """Compute log pi_0 of what training will draw here, once, instead of while training."""
 
@@ -101,21 +113,23 @@ class PivotalConfig(Section):
     """`bisection`: test the ends of each interval, as published. `change_points`: weigh all counts along a trajectory
     together, which finds more from the same rollouts (docs/pivotal.md)."""
     rollouts: PositiveInt = 10
-    """Rollouts per node (5.1)."""
+    """Rollouts per node (paper: 10). Ten of them place a chance of success within about 0.3."""
     min_difference: Fraction = 0.2
-    """Success probabilities must differ by at least this at a pivotal token, or at the ends of an interval to split."""
+    """Success probabilities must differ by at least this at a pivotal token, or at the ends of an interval to split;
+    the paper does not give it."""
     confidence: Fraction = 0.8
     """`bisection`: the difference must be significant at this two-sided level. `change_points`: probability that a
     token called pivotal is."""
     explore: Fraction = 0.2
-    """`change_points`: intervals are split where S jumps with at least this probability."""
+    """`change_points`: intervals are split where S jumps with at least this probability. Lower finds more and costs
+    more rollouts."""
     max_nodes: PositiveInt = 32
     """Budget per trajectory, in nodes of `rollouts` rollouts."""
     looks: tuple[PositiveInt, ...] = ()
     """Rollouts of a node at each look, increasing, e.g. (5, 10, 20): doubtful nodes get more. Empty: `rollouts` (and,
     for `change_points`, twice and four times as many)."""
     line_ends: bool = False
-    """Prefer to split where a line ends."""
+    """Prefer to split where a line ends, so that pivotal tokens are found near statements."""
 
     @model_validator(mode="after")
     def _looks_increase(self) -> PivotalConfig:

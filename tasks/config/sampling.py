@@ -10,60 +10,84 @@ from tasks.config.base import Fraction, PositiveInt, Section
 
 
 class PretrainConfig(Section):
-    """How the miniature reference policy is made; used only by `reference.model = "miniature"`."""
+    """How the miniature reference policy is made; used only by `reference.model = "miniature"`.
+
+    The paper starts from a published model instead, so none of these values is the paper's.
+    """
 
     steps: PositiveInt = 300
+    """Optimizer steps. Too few leave a policy that writes no valid Python, and then nothing can be learnt from it."""
     sequences_per_step: PositiveInt = 96
+    """Generated problems with a program each in one optimizer step."""
     learning_rate: float = 3e-3
+    """Highest learning rate of AdamW; it rises and falls along a cosine. Too high a rate ends in a loss of nan."""
     hidden_size: PositiveInt = 96
+    """Width of the network, an even multiple of `heads`."""
     layers: PositiveInt = 4
+    """Number of transformer layers."""
     heads: PositiveInt = 4
+    """Attention heads of a layer."""
     vocabulary: PositiveInt = 512
+    """Tokens of the tokenizer that is trained for it: at least 260, for 256 bytes and 4 marks."""
     mistake_rate: Fraction = 0.65
-    """Probability that a systematically confused operation is written wrongly."""
+    """Probability that a systematically confused operation is written wrongly. 0 leaves nothing to learn, 1 no success
+    to learn from."""
     seed: int = 0
+    """Seed of weights and training pairs: another one makes another reference policy."""
 
 
 class ReferenceConfig(Section):
     """The reference policy pi_0, which also initialises pi_theta (section 2.1)."""
 
     model: str = "miniature"
-    """`miniature`, a hub name such as `HuggingFaceTB/SmolLM2-135M-Instruct`, or a local checkpoint folder."""
+    """`miniature`, a hub name such as `HuggingFaceTB/SmolLM2-135M-Instruct`, or a local checkpoint folder. The paper
+    takes Llama 3.1 8B Instruct (5)."""
     gguf_file: str | None = None
-    """File inside `model` when the checkpoint is a GGUF."""
+    """File inside `model` when the checkpoint is a GGUF; it is converted once. None: an ordinary checkpoint."""
     revision: str | None = None
-    """Hub revision (a commit); recorded with the policy."""
+    """Hub revision (a commit); recorded with the policy. None: the newest."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    """Numbers that weights are computed with, in training and sampling. `bfloat16` takes half the memory and is meant
+    for GPUs; engines and trainer then agree less closely on log-probabilities."""
     template: str = "auto"
     """Prompt template: `chat` (the tokenizer's chat template), `few_shot` (worked examples as comments,
     for base and very small models), or `auto` (`chat` when the tokenizer has a chat template)."""
     pretrain: PretrainConfig = PretrainConfig()
+    """How the miniature reference policy is made; for no other model."""
 
 
 class SandboxConfig(Section):
     """Where and how programs are judged."""
 
     backend: Literal["auto", "embedded", "docker"] = "auto"
-    """`auto` is `embedded`; nothing falls back to less than it says."""
+    """`embedded`: confined processes of this machine. `docker`: the same inside a container without network. `auto` is
+    `embedded`; nothing falls back to less than it says."""
     workers: PositiveInt = 2
-    """Sandbox workers per judging process."""
+    """Sandbox workers per judging process; more than there are free CPU cores makes verdicts slower, not other ones."""
     cpu_limit_s: float | None = None
-    """CPU seconds a test may take; None: the problem's own limit."""
+    """CPU seconds a test may take; None: the problem's own limit. Too small a limit fails right programs, and every
+    endless loop costs it three times. It is part of a verdict's identity: another limit judges everything again."""
     memory_limit_mb: int | None = None
-    """Memory a test may take; None: the problem's own limit."""
+    """Memory (MiB) a test may take, some 15 of them for the interpreter; None: the problem's own limit. It is part of
+    a verdict's identity, too."""
     mode: Literal["test", "batch"] = "test"
+    """`test`: every test in a process of its own. `batch`: several tests in one process, faster where tests are many
+    and short; what is in doubt is decided again alone."""
 
 
 class EngineConfig(Section):
     """What samples token sequences."""
 
     kind: Literal["transformers", "vllm", "scripted"] = "transformers"
+    """`transformers`: the project's own decoder on a CPU or GPU. `vllm`: for large models on a GPU (paper: a
+    throughput-optimised engine, 3.2). `scripted`: written responses instead of a model, for tests and dry runs."""
     max_batch: PositiveInt = 256
-    """Most sequences decoded at once; bounds memory."""
+    """Most sequences decoded at once; bounds memory, and too few leave the machine idle."""
     threads: PositiveInt = 1
-    """Threads of one engine process on a CPU."""
+    """CPU threads of one engine process; every rollout worker has an engine of its own."""
     max_response_tokens: PositiveInt = 96
-    """Length limit of a response; a response cut off here is a failure."""
+    """Length limit of a response, in tokens; a response cut off here is a failure. Soft values belong to one limit:
+    another one samples Q0 anew."""
     vllm: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Further arguments of `vllm.LLM`, e.g. `gpu_memory_utilization`, `tensor_parallel_size`, `max_model_len`."""
 
@@ -79,6 +103,6 @@ class ShardsConfig(Section):
     tasks: PositiveInt = 8
     """Most tasks the shards are divided into; about the number of engines the cluster has room for."""
     cpus: float = Field(default=1.0, ge=0)
-    """CPUs that a task reserves on its node."""
+    """CPUs that a task reserves on its node; too few let Ray put more engines on a node than it can feed."""
     gpus: float = Field(default=0.0, ge=0)
-    """GPUs that a task reserves on its node: 1 for one vLLM engine per GPU."""
+    """GPUs that a task reserves on its node: 1 for one vLLM engine per GPU, 0 on nodes without one."""

@@ -23,49 +23,60 @@ class TrainConfig(Section):
     """Training by SPO (sections 3 and 5) or PPO (3.1.4)."""
 
     algorithm: Literal["spo", "ppo"] = "spo"
-    """`ppo` trains on the source `online` alone, sampled at temperature 1 and top-p 1; objectives are not read."""
+    """`spo`: the paper's method. `ppo`: its baseline (3.1.4), which trains on the source `online` alone, sampled at
+    temperature 1 and top-p 1; objectives and `clip_epsilon` are not read then."""
     beta: float = PAPER_BETA
-    """Temperature of the soft objective, in reward units (5)."""
+    """Temperature of the soft objective, in reward units (paper: 1 / ln 100000 = 0.0869). A failure is then worth
+    -1 / beta nats: the smaller beta, the further the best policy is from the reference."""
     clip_epsilon: float = Field(default=0.1, gt=0)
     """Bound on the distance of a clipped prediction from 0, in nats (3.1.1; the paper gives none). A failure's slope
     is at most 1/(e^epsilon - 1); purely online training wants 0.7, where that is 1 (docs/training.md)."""
     sigmoid_scale: float = Field(default=1.0, gt=0)
-    """Factor on log units inside the sigmoid of advantage regression (3.1.1)."""
+    """Factor on log units inside the sigmoid of advantage regression (3.1.1); the paper gives none."""
     ratio_clip: float = Field(default=0.2, gt=0)
-    """Clipping of the probability ratio in policy-gradient losses (3.1.4)."""
+    """Clipping of the probability ratio in policy-gradient losses (3.1.4); the paper gives none."""
     ppo: PPOConfig = PPOConfig()
+    """Settings of `algorithm = "ppo"`; not for `spo`."""
     reward: Literal["binary", "fractional"] = "binary"
     """`fractional`: r = share of tests passed - 1 (extension); training problems are then judged by every test."""
     steps: PositiveInt = 100_000
+    """Optimizer steps of the run (paper: 100,000)."""
     batch_size: PositiveInt = 128
-    """Sequences of one optimizer step, over all processes."""
+    """Sequences of one optimizer step, over all processes (paper: 128). Every source's share of it must be a whole
+    number."""
     micro_batch_tokens: PositiveInt = 4096
-    """Most tokens in one packed forward pass; a longer sequence gets one of its own."""
+    """Most tokens in one packed forward pass; a longer sequence gets one of its own. It bounds memory and does not
+    change results."""
     packing: Literal["packed", "padded"] = "packed"
     """`packed`: sequences end to end in one row, attention within each. `padded`: right-padded rows with a mask,
     for models whose attention is more than causal attention within a sequence."""
     logprob_chunk_tokens: PositiveInt = 1024
-    """Response tokens whose logits exist at once."""
+    """Response tokens whose logits exist at once: bounds memory where the vocabulary is large."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     deterministic: bool = True
     """Refuse kernels whose results vary from call to call; exact resume needs it."""
     sources: dict[SourceName, SourceConfig] = Field(default_factory=half_online)
+    """Where the sequences of a batch come from. `online`: the rollout workers. `offline`: the corpus. `pivotal`: the
+    trajectories that the pivotal search went through, with its token values. `pivotal_rollouts`: what it rolled out."""
     behaviour: BehaviourConfig = BehaviourConfig()
-    """How online responses are drawn (5)."""
+    """How online responses are drawn (paper: temperature 0.1 to 0.8, top-p 0.95)."""
     reference_refresh_interval: int = Field(default=0, ge=0)
     """Steps between two nominations of the policy as the new reference (6); 0: the reference stays what it was."""
     reference_refresh_samples: PositiveInt = 50
     """Judged responses of the nominee per problem before it becomes the reference; its soft values come from them."""
     model_update_interval: PositiveInt = 10
-    """Optimizer steps between two publications of weights to the rollout workers (3.2, 5)."""
+    """Optimizer steps between two publications of weights to the rollout workers (paper: 10)."""
     rollout_workers: int = Field(default=1, ge=0)
+    """Processes that sample and judge online responses beside the trainer; each has an engine and a sandbox of its own.
+    With too few the trainer waits for data."""
     worker_launcher: tuple[str, ...] = ()
     """Command before each worker's own that starts it elsewhere, `{index}` standing for its number, e.g.
     ("srun", "--ntasks=1", "--gpus=1"). It must pass standard input and output on and end its worker when it ends."""
     rollout_batch: PositiveInt = 32
     """Responses a worker samples, judges and appends at a time."""
     responses_per_prompt: PositiveInt = 4
+    """Responses to one prompt in a rollout batch; the paper gives no number."""
     max_batches_ahead: int = Field(default=2, ge=0)
     """Optimizer batches that may wait untrained; workers pause where their next rollout batches could exceed it, but
     never while less than one optimizer batch waits. 0 is strict alternation: sample a batch with the newest weights,
@@ -73,6 +84,7 @@ class TrainConfig(Section):
     hand_over: Literal["disk", "memory"] = "disk"
     """Where published weights pass to the workers: the run's folder, or shared memory (`/dev/shm`) on one machine."""
     optimizer: OptimizerConfig = OptimizerConfig()
+    """Learning rate, warm-up, decay and clipping of AdamW."""
     lora: AdapterConfig | None = None
     """Train low-rank adapters instead of all weights; the reference is then the same model with adapters off. Needs the
     package peft; not with ZeRO stage 3."""
@@ -89,10 +101,13 @@ class TrainConfig(Section):
     rendezvous_port: PositiveInt = 29500
     """Port of the first host at which the processes of all hosts meet."""
     checkpoint_interval: PositiveInt = 20
+    """Optimizer steps between two checkpoints: what a crash can cost."""
     keep_checkpoints: PositiveInt = 2
+    """Newest checkpoints kept; each holds the weights and AdamW's state."""
     snapshot_interval: PositiveInt = 20
     """Optimizer steps between weights kept for evaluation (the learning curve)."""
     guards: GuardConfig = GuardConfig()
+    """Checks that stop the run or warn."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
     """Where metrics go besides the warehouse. TensorBoard files are always written; the others need their packages."""
 
