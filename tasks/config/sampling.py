@@ -53,7 +53,7 @@ class ReferenceConfig(Section):
     """Prompt template: `chat` (the tokenizer's chat template), `few_shot` (worked examples as comments,
     for base and very small models), or `auto` (`chat` when the tokenizer has a chat template)."""
     pretrain: PretrainConfig = PretrainConfig()
-    """How the miniature reference policy is made; for no other model."""
+    """Not read for any other model."""
 
 
 class SandboxConfig(Section):

@@ -36,7 +36,7 @@ class TrainConfig(Section):
     ratio_clip: float = Field(default=0.2, gt=0)
     """Clipping of the probability ratio in policy-gradient losses (3.1.4); the paper gives none."""
     ppo: PPOConfig = PPOConfig()
-    """Settings of `algorithm = "ppo"`; not for `spo`."""
+    """Not read by `spo`."""
     reward: Literal["binary", "fractional"] = "binary"
     """`fractional`: r = share of tests passed - 1 (extension); training problems are then judged by every test."""
     steps: PositiveInt = 100_000
@@ -84,7 +84,7 @@ class TrainConfig(Section):
     hand_over: Literal["disk", "memory"] = "disk"
     """Where published weights pass to the workers: the run's folder, or shared memory (`/dev/shm`) on one machine."""
     optimizer: OptimizerConfig = OptimizerConfig()
-    """Learning rate, warm-up, decay and clipping of AdamW."""
+    """It moves the policy; the value model of PPO has a rate of its own."""
     lora: AdapterConfig | None = None
     """Train low-rank adapters instead of all weights; the reference is then the same model with adapters off. Needs the
     package peft; not with ZeRO stage 3."""
@@ -107,7 +107,7 @@ class TrainConfig(Section):
     snapshot_interval: PositiveInt = 20
     """Optimizer steps between weights kept for evaluation (the learning curve)."""
     guards: GuardConfig = GuardConfig()
-    """Checks that stop the run or warn."""
+    """The trainer looks at them after every step."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
     """Where metrics go besides the warehouse. TensorBoard files are always written; the others need their packages."""
 

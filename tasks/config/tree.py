@@ -44,22 +44,22 @@ class RunConfig(Section):
     """Seed of training: the order of the data, the prompts that are drawn, the responses to them. Compare runs over
     several seeds."""
     problems: ProblemsConfig = ProblemsConfig()
-    """Problems to train and to evaluate on."""
+    """Read by the stage `prepare`."""
     reference: ReferenceConfig = ReferenceConfig()
-    """The reference policy pi_0."""
+    """Made or fetched by the stage `prepare`."""
     sandbox: SandboxConfig = SandboxConfig()
-    """How programs are judged."""
+    """For every stage that judges programs."""
     engine: EngineConfig = EngineConfig()
-    """What samples responses."""
+    """For every stage that samples responses."""
     q0: Q0Config = Q0Config()
-    """Soft values of the prompts."""
+    """Read by the stage `q0`."""
     shards: ShardsConfig = ShardsConfig()
-    """Where Q0's samples are drawn."""
+    """Read by the stage `q0`."""
     corpus: CorpusConfig = CorpusConfig()
-    """The offline corpus."""
+    """Read by the stage `corpus`."""
     pivotal: PivotalConfig = PivotalConfig()
-    """The search for pivotal tokens."""
+    """Read by the stage `pivotal`."""
     train: TrainConfig = TrainConfig()
-    """Training of the policy."""
+    """Read by the stage `train`."""
     evaluate: EvaluateConfig = EvaluateConfig()
-    """Evaluation by pass@k."""
+    """Read by the stage `evaluate`."""
