@@ -127,9 +127,13 @@ def _ranges(node: Mapping[str, Any]) -> Iterator[str]:
     for option in (*node.get("anyOf", ()), *node.get("prefixItems", ()), *([node["items"]] if "items" in node else ())):
         yield from _ranges(option)
     if {"minimum", "maximum"} <= set(node):
-        yield f"{node['minimum']:g} to {node['maximum']:g}"
+        yield f"{_figure(node['minimum'])} to {_figure(node['maximum'])}"
         return
     words = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
-    found = [f"{sign} {node[word]:g}" for word, sign in words.items() if word in node]
+    found = [f"{sign} {_figure(node[word])}" for word, sign in words.items() if word in node]
     if found:
         yield ", ".join(found)
+
+
+def _figure(number: float) -> str:
+    return f"{int(number):,}" if number == int(number) else f"{number:g}"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tasks.config.base import Fraction, PositiveInt, Section
+from tasks.config.base import Factor, Fraction, PositiveFraction, PositiveInt, Section
 
 SourceName = Literal["online", "offline", "pivotal", "pivotal_rollouts"]
 
@@ -22,7 +22,7 @@ class ObjectiveConfig(Section):
     loss: Literal["cross_entropy", "squared", "sigmoid"] = "cross_entropy"
     """`cross_entropy`: between success probabilities (paper's main comparison). `squared`: between rewards. `sigmoid`
     belongs to `advantage`. `policy_gradient` takes none."""
-    weight: float = 1.0
+    weight: Factor = 1.0
     """Factor on the objective where a source has several."""
     reduction: Literal["mean", "sum"] = "mean"
     """Over tokens, for `reverse_q` and `monte_carlo`. `sum` lets long responses count for more."""
@@ -31,6 +31,10 @@ class ObjectiveConfig(Section):
     def _loss_fits(self) -> ObjectiveConfig:
         if (self.kind == "advantage") != (self.loss == "sigmoid"):
             raise ValueError(f"objective {self.kind!r} cannot use loss {self.loss!r}: sigmoid belongs to advantage")
+        if self.kind == "policy_gradient":
+            self.refuse_ignored("loss", reason="objective 'policy_gradient' is a loss of its own")
+        if self.kind not in {"reverse_q", "monte_carlo"}:
+            self.refuse_ignored("reduction", reason=f"objective {self.kind!r} has one term per sequence")
         return self
 
 
@@ -39,7 +43,7 @@ class SourceConfig(Section):
 
     share: Fraction
     """Share of every batch; the shares of all sources add up to 1 (paper: 0.5 online, 0.5 offline)."""
-    objectives: tuple[ObjectiveConfig, ...] = (ObjectiveConfig(),)
+    objectives: Annotated[tuple[ObjectiveConfig, ...], Field(min_length=1)] = (ObjectiveConfig(),)
     """Objectives of its sequences; their weighted sum is minimised."""
 
 
@@ -49,19 +53,19 @@ class PPOConfig(Section):
     `train.ratio_clip` clips its ratio and `train.beta` weighs its KL penalty. The paper gives none of these values.
     """
 
-    epochs: PositiveInt = 1
+    epochs: Annotated[int, Field(ge=1, le=1000)] = 1
     """Passes over a batch. Many passes learn more from a sample, until the policy has left what sampled it."""
     minibatches: PositiveInt = 4
     """Optimizer updates of one pass; each takes an equal part of the batch."""
-    discount: Annotated[float, Field(gt=0, le=1)] = 1.0
+    discount: PositiveFraction = 1.0
     """Discount per token; 1 keeps the objective of Eq. 1."""
     trace: Fraction = 0.95
     """Trace decay of the generalised advantages: 0 trusts the value model, 1 the outcome alone."""
     normalize_advantages: bool = True
     """Shift and scale the batch's advantages to mean 0 and deviation 1 over tokens."""
-    value_coefficient: float = Field(default=0.5, gt=0)
+    value_coefficient: Factor = 0.5
     """Weight of the value loss; values are in reward units."""
-    value_clip: float = Field(default=0.2, gt=0)
+    value_clip: Factor = 0.2
     """Distance that a value may move within a batch before its loss stops rewarding it, in reward units."""
-    value_learning_rate: float | None = Field(default=None, gt=0)
+    value_learning_rate: PositiveFraction | None = None
     """Learning rate of the value model; None: the policy's."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from tasks.config.base import PositiveInt, Section
+from tasks.config.base import Count, PositiveInt, Section, Seed
 
 
 class ProblemFiles(Section):
@@ -32,12 +32,17 @@ class ProblemFiles(Section):
 
     @model_validator(mode="after")
     def _place_fits_source(self) -> Self:
+        hub_settings = ("hub_split", "hub_config", "hub_revision")
         if self.source == "miniature":
+            reason = "source 'miniature' generates its problems and reads none; set `source`, e.g. to 'jsonl'"
+            self.refuse_ignored("path", "hub", *hub_settings, reason=reason)
             return self
         if bool(self.path) == bool(self.hub):
             raise ValueError(f"source {self.source!r} needs `path`, or `hub` with the name of a data set")
         if self.hub and self.source in {"jsonl", "kattis"}:
             raise ValueError(f"source {self.source!r} is read from `path`, not from the hub")
+        if self.path:
+            self.refuse_ignored(*hub_settings, reason="the problems are read from `path`, not from the hub")
         return self
 
 
@@ -57,10 +62,10 @@ class ProblemsConfig(ProblemFiles):
     train: PositiveInt = 48
     """Number of training problems (miniature), or the most to take from the file (paper: all 13,328 of CodeContests).
     Few problems are learnt by heart."""
-    evaluation: int = Field(default=32, ge=0)
+    evaluation: Count = 32
     """Number of evaluation problems, disjoint from the training problems; 0 where nothing is to be evaluated. Few
     problems make wide intervals around pass@k. Sets in `evaluation_sets` take its place."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the generator and of the split: another one trains and evaluates on other problems."""
     max_prompt_tokens: PositiveInt = 512
     """Tokens of the longest prompt; problems with a longer one are left out, counted and reported."""
@@ -71,4 +76,7 @@ class ProblemsConfig(ProblemFiles):
             raise ValueError("source 'miniature' makes its own evaluation problems; leave evaluation_sets out")
         if any(one.source == "miniature" for one in self.evaluation_sets):
             raise ValueError("an evaluation set is read from files or the hub, not 'miniature'")
+        if self.evaluation_sets:
+            reason = "the problems of `evaluation_sets` are evaluated on; `most` bounds each set"
+            self.refuse_ignored("evaluation", reason=reason)
         return self

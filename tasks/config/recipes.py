@@ -9,12 +9,12 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import ValidationError
 
-from tasks.config.base import InvalidConfig, UnknownRecipe
-from tasks.config.submission_schema import VALUES, overrides_schema
+from tasks.config.base import InvalidConfig, Section, UnknownRecipe
+from tasks.config.fields import sections_in
 from tasks.config.tree import RunConfig
 
 
@@ -22,14 +22,15 @@ def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Pat
     """The resolved configuration of `recipe` (a name in `folder`, or a path to a TOML file).
 
     A recipe with `base = "other"` starts from that recipe and changes what it names. `overrides` is a tree of the same
-    shape, in which dotted names are allowed too: `{"train.steps": 40}`.
+    shape, in which dotted names are allowed too: `{"train.steps": 40}`; None takes back what the recipe says, so that
+    the default holds.
     Raises UnknownRecipe or InvalidConfig; the message names every offending field.
     """
     path = _path(recipe, folder)
     tree = _read(path, folder)
     tree.setdefault("recipe", path.stem)
     merge(tree, overrides or {})
-    return validate(tree, origin=str(path))
+    return validate(_without_nulls(tree), origin=str(path))
 
 
 def _path(recipe: str, folder: Path) -> Path:
@@ -77,12 +78,16 @@ def _reason(error: Any) -> str:
     return str(error["msg"]).removeprefix("Value error, ") + ("" if error["type"] == "value_error" else given)
 
 
-def _fields(section: Sequence[str | int]) -> list[str]:
-    """Names of the fields of a section, by its path in the tree."""
-    node: Any = overrides_schema()
-    for part in section:
-        node = node["items"] if isinstance(part, int) else node.get("properties", {}).get(part, node.get(VALUES))
-    return sorted(node["properties"])
+def _fields(location: Sequence[str | int]) -> list[str]:
+    """Names of the fields of a section, by its place in the tree, e.g. ("problems", "evaluation_sets", 0)."""
+    model: type[Section] = RunConfig
+    parts = list(location)
+    while parts:
+        annotation: Any = model.model_fields[str(parts.pop(0))].annotation
+        (model,) = sections_in(annotation)
+        if get_origin(annotation) in {tuple, dict}:
+            parts.pop(0)
+    return sorted(model.model_fields)
 
 
 def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
@@ -98,8 +103,13 @@ def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
             node[leaf] = value
 
 
+def _without_nulls(tree: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: _without_nulls(value) if isinstance(value, Mapping) else value for name, value in tree.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _section(node: dict[str, Any], name: str, dotted: str) -> dict[str, Any]:
-    child = node.setdefault(name, {})
+    child = node[name] = {} if node.get(name) is None else node[name]
     if not isinstance(child, dict):
         raise InvalidConfig(f"override {dotted!r}: {name!r} is a value, not a section")
     return child

@@ -6,9 +6,11 @@ Unknown fields are refused by name. `RunConfig.model_dump_json()` is stored with
 
 from __future__ import annotations
 
-from pydantic import model_validator
+from typing import Annotated
 
-from tasks.config.base import BehaviourConfig, PositiveInt, Section
+from pydantic import Field, model_validator
+
+from tasks.config.base import BehaviourConfig, PositiveInt, Section, Seed
 from tasks.config.offline import CorpusConfig, PivotalConfig, Q0Config
 from tasks.config.problems import ProblemsConfig
 from tasks.config.sampling import EngineConfig, ReferenceConfig, SandboxConfig, ShardsConfig
@@ -20,7 +22,7 @@ class EvaluateConfig(Section):
 
     samples: PositiveInt = 20
     """Samples per evaluation problem and policy (paper: 20)."""
-    ks: tuple[PositiveInt, ...] = (1, 5, 10)
+    ks: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (1, 5, 10)
     """The k of pass@k, each at most `samples` (paper: 1 and 10)."""
     during_training: bool = False
     """Evaluate the weights kept every `train.snapshot_interval` steps in a process beside training, at low priority;
@@ -30,6 +32,9 @@ class EvaluateConfig(Section):
 
     @model_validator(mode="after")
     def _k_at_most_n(self) -> EvaluateConfig:
+        if len(set(self.ks)) < len(self.ks):
+            raise ValueError(f"ks names one k twice: {self.ks}")
+        self.behaviour.refuse_ignored("weights", reason="the reference and every kept policy are evaluated")
         if max(self.ks) > self.samples:
             raise ValueError(f"pass@{max(self.ks)} cannot be estimated from {self.samples} samples: k must be <= n")
         return self
@@ -40,7 +45,7 @@ class RunConfig(Section):
 
     recipe: str = "tiny"
     """Name of the recipe; runs are numbered under it: `tiny-1`, `tiny-2`. A recipe file gives its own name."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of training: the order of the data, the prompts that are drawn, the responses to them. Compare runs over
     several seeds."""
     problems: ProblemsConfig = ProblemsConfig()
@@ -63,3 +68,34 @@ class RunConfig(Section):
     """Read by the stage `train`."""
     evaluate: EvaluateConfig = EvaluateConfig()
     """Read by the stage `evaluate`."""
+
+    @model_validator(mode="after")
+    def _corpus_is_there(self) -> RunConfig:
+        """What learns from the corpus has one."""
+        if self.corpus.sources:
+            return self
+        offline = self.train.sources.get("offline")
+        if self.train.algorithm == "spo" and offline is not None and offline.share > 0:
+            raise ValueError("corpus.sources is empty: the source 'offline' of training would have no trajectory")
+        if self.pivotal.trajectories:
+            raise ValueError(
+                "corpus.sources is empty: there would be no trajectory to search; set pivotal.trajectories to 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _engine_holds_a_sequence(self) -> RunConfig:
+        room = self.engine.vllm.get("max_model_len")
+        longest = self.problems.max_prompt_tokens + self.engine.max_response_tokens
+        if isinstance(room, int) and room < longest:
+            raise ValueError(
+                f"engine.vllm.max_model_len {room} is less than problems.max_prompt_tokens + "
+                f"engine.max_response_tokens = {longest}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _something_is_evaluated(self) -> RunConfig:
+        if self.evaluate.during_training and not (self.problems.evaluation or self.problems.evaluation_sets):
+            raise ValueError("evaluate.during_training needs evaluation problems, and problems.evaluation is 0")
+        return self

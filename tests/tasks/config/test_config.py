@@ -34,6 +34,9 @@ def test_overrides_win_over_the_recipe_and_the_recipe_over_the_defaults() -> Non
     [
         ({"train": {"stepz": 3}}, ["train.stepz", "no such field", "did you mean 'steps'?", "batch_size, behaviour"]),
         ({"train.algorithm": "spoo"}, ["train.algorithm", "'spo' or 'ppo'", "got 'spoo'"]),
+        ({"train": {"lora": {"rankk": 3}}}, ["train.lora.rankk", "did you mean 'rank'?"]),
+        ({"train": {"sources": {"online": {"sharee": 1}}}}, ["train.sources.online.sharee", "did you mean 'share'?"]),
+        ({"corpus.other_models": [{"nam": "x"}]}, ["corpus.other_models.0.nam", "did you mean 'name'?"]),
         ({"nonsense": 1}, ["nonsense", "no such field"]),
         ({"train.batch_size": 63}, ["train", "63", "cannot be divided"]),
         ({"evaluate": {"samples": 5}}, ["evaluate", "pass@10", "5 samples"]),
@@ -95,7 +98,10 @@ def test_the_submission_schema_names_every_section_and_requires_none() -> None:
         ({"overrides": {"trane": {}}}, ["overrides", "'trane'", "'train'"]),
         ({"overrides": {"train": {"algorithm": "spoo"}}}, ["overrides.train.algorithm", "'spoo'", "['spo', 'ppo']"]),
         ({"overrides": {"train": {"steps": "many"}}}, ["overrides.train.steps", "'many'", "'integer'"]),
-        ({"overrides": {"train": {"steps": 0}}}, ["overrides.train.steps", "minimum of 0"]),
+        ({"overrides": {"train": {"steps": 0}}}, ["overrides.train.steps", "minimum of 1"]),
+        ({"overrides": {"sandbox": {"cpu_limit_s": "long"}}}, ["overrides.sandbox.cpu_limit_s", "'long'", "'number'"]),
+        ({"overrides": {"train": {"sources": {"online": {"s": 1}}}}}, ["train.sources.online", "'s'", "'share'"]),
+        ({"overrides": {"train": {"lora": {"rankk": 3}}}}, ["overrides.train.lora", "'rankk'", "'rank'"]),
         ({"overrides": {"corpus": {"sources": ["humans"]}}}, ["overrides.corpus.sources[0]", "'humans'", "'human'"]),
         ({"force": ["trian"]}, ["force[0]", "'trian'", "'train'"]),
         ({"recipe": "huge"}, ["recipe", "'huge'", "tiny"]),
@@ -118,6 +124,8 @@ def test_prefect_refuses_wrong_parameters_with_their_name_and_what_is_allowed(
         {"recipe": "mine/other.toml", "overrides": {"q0": {"samples": 10}, "sandbox": {"cpu_limit_s": None}}},
         {"overrides": {"train": {"sources": {"online": {"share": 1.0}}, "behaviour": {"temperature": [1, 1]}}}},
         {"force": ["train", "report"], "pin": 12, "run": "tiny-3"},
+        {"overrides": {"engine": {"vllm": None}, "train": {"steps": None, "sources": {"pivotal": None}, "lora": None}}},
+        {"overrides": {"engine": {"vllm": {"max_model_len": 2048}}, "problems": None, "q0": {"adaptive": None}}},
     ],
 )
 def test_prefect_takes_what_the_configuration_takes(parameters: dict[str, Any]) -> None:

@@ -30,9 +30,11 @@ def row(path: str, name: str) -> list[str]:
 
 
 def test_a_row_says_type_default_bounds_and_meaning() -> None:
-    assert row("[train]", "steps")[:4] == ["`steps`", "whole number", "`100000`", "> 0"]
+    assert row("[train]", "steps")[:4] == ["`steps`", "whole number", "`100000`", "1 to 1,000,000,000"]
     assert row("[train]", "algorithm")[1:3] == ["`spo`, `ppo`", '`"spo"`']
-    assert row("[pivotal]", "confidence")[1:4] == ["number", "`0.8`", "0 to 1"]
+    assert row("[pivotal]", "confidence")[1:4] == ["number", "`0.8`", "> 0, < 1"]
+    assert row("[corpus]", "near_duplicates")[1:4] == ["number", "`0.8`", "0 to 1"]
+    assert row("[train.optimizer]", "betas")[1:4] == ["[number, number]", "`[0.9, 0.95]`", ">= 0, < 1"]
     assert row("[sandbox]", "cpu_limit_s")[1:3] == ["number or none", "`none`"]
     assert row("[[corpus.other_models]]", "model")[2] == "`(needed)`"
 
