@@ -31,10 +31,7 @@ def run(
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
     """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
-    from tasks import config as configuration
-
-    tree = overrides(set_)
-    configuration.load(recipe, tree, folder=RECIPES)
+    tree = submitted(recipe, set_)
     _start_server()
     name = str(Path(recipe).absolute()) if recipe.endswith(".toml") else recipe
     parameters = {"recipe": name, "overrides": tree, "pin": pin}
@@ -88,7 +85,20 @@ def plan(
     """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
     from flows.cli import status as standing
 
-    standing.show_plan(console, recipe, overrides(set_), of)
+    standing.show_plan(console, recipe, overrides(set_) if of else submitted(recipe, set_), of)
+
+
+def submitted(recipe: str, settings: list[str]) -> dict[str, Any]:
+    """The overrides that `--set` options describe, and the paths of the recipe and of theirs from this folder on.
+
+    Raises ConfigError when the recipe and they make no possible configuration.
+    """
+    from tasks import config as configuration
+
+    tree = overrides(settings)
+    config = configuration.load(recipe, tree, folder=RECIPES)
+    configuration.merge(tree, configuration.absolute_paths(config, Path.cwd()))
+    return tree
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:

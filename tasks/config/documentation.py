@@ -20,6 +20,10 @@ there, sections are merged; an override of `null` takes back what the recipe say
 names, impossible values and settings that would be ignored are refused at submission, with the field's name. Numbers in
 brackets are sections of the paper (Cohen et al. 2025).
 
+Relative paths, those of a recipe file included, start at the folder in which `spo run`, `spo plan` or `spo study` is
+given; what reaches a worker is absolute. `prefect deployment run` cannot know that folder: give it absolute paths, for
+relative ones start where `spo up` was given.
+
 A default of `none` means that the line is left out. `[[name]]` is a list of sections. `NAME` stands for a name of the
 section's own: `[train.sources.online]`.
 """

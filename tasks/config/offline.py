@@ -124,8 +124,8 @@ class CorpusConfig(Section):
     other_models: tuple[OtherModelConfig, ...] = ()
     """Models to sample; answers are judged, and told to the policy in its own tokens."""
     files: tuple[str, ...] = ()
-    """JSON Lines or Parquet files of responses or programs from elsewhere (docs/corpus.md). A relative path starts at
-    the folder of whoever submits."""
+    """JSON Lines or Parquet files of responses or programs from elsewhere (docs/corpus.md). Relative paths start at
+    the folder of `spo run`."""
     correct_only: bool = True
     """Keep correct responses only, as the paper does."""
     max_tokens: PositiveInt | None = None

@@ -20,7 +20,7 @@ class ProblemFiles(Section):
     (docs/problems.md). The paper trains on CodeContests (5)."""
     path: str | None = None
     """What to read: a `.jsonl`, `.jsonl.gz` or `.parquet` file, a folder of such files, or a pattern such as
-    `data/train-*.parquet`; `kattis`: a folder of packages. A relative path starts at the folder of whoever submits."""
+    `data/train-*.parquet`; `kattis`: a folder of packages. Relative paths start at the folder of `spo run`."""
     hub: str | None = None
     """Data set on the Hugging Face hub to read instead of `path`, e.g. `deepmind/code_contests`."""
     hub_split: str = "train"

@@ -21,9 +21,9 @@ from tasks.config.tree import RunConfig
 def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Path) -> RunConfig:
     """The resolved configuration of `recipe` (a name in `folder`, or a path to a TOML file).
 
-    A recipe with `base = "other"` starts from that recipe and changes what it names. `overrides` is a tree of the same
-    shape, in which dotted names are allowed too: `{"train.steps": 40}`; None takes back what the recipe says, so that
-    the default holds.
+    A recipe with `base = "other"` starts from that recipe, or from a file beside it, and changes what it names.
+    `overrides` is a tree of the same shape, in which dotted names are allowed too: `{"train.steps": 40}`; None takes
+    back what the recipe says, so that the default holds.
     Raises UnknownRecipe or InvalidConfig; the message names every offending field.
     """
     path = _path(recipe, folder)
@@ -54,7 +54,8 @@ def _read(path: Path, folder: Path, above: tuple[Path, ...] = ()) -> dict[str, A
     base = tree.pop("base", None)
     if base is None:
         return tree
-    whole = _read(_path(str(base), folder), folder, (*above, path))
+    beside = str(path.parent / str(base)) if str(base).endswith(".toml") else str(base)
+    whole = _read(_path(beside, folder), folder, (*above, path))
     merge(whole, tree)
     return whole
 
@@ -88,6 +89,50 @@ def _fields(location: Sequence[str | int]) -> list[str]:
         if get_origin(annotation) in {tuple, dict}:
             parts.pop(0)
     return sorted(model.model_fields)
+
+
+def absolute(config: RunConfig, folder: Path) -> RunConfig:
+    """The configuration with the paths in it starting at `folder`, so that it means the same wherever it is read."""
+    tree = config.model_dump(mode="json")
+    merge(tree, absolute_paths(config, folder))
+    return validate(tree)
+
+
+def absolute_paths(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """The overrides that make the paths in `config` absolute, `folder` being where relative ones start.
+
+    A model is a path where such a folder is there, and a name on the hub otherwise. Nothing for what is absolute.
+    """
+    problems, corpus = config.problems, config.corpus
+    found: dict[str, tuple[Any, Any]] = {
+        "reference.model": (config.reference.model, _model(config.reference.model, folder)),
+        "problems.path": (problems.path, _from(folder, problems.path)),
+        "problems.evaluation_sets": (
+            [_own(one) for one in problems.evaluation_sets],
+            [_own(one, path=_from(folder, one.path)) for one in problems.evaluation_sets],
+        ),
+        "corpus.files": (list(corpus.files), [_from(folder, path) for path in corpus.files]),
+        "corpus.other_models": (
+            [_own(one) for one in corpus.other_models],
+            [_own(one, model=one.model if one.endpoint else _model(one.model, folder)) for one in corpus.other_models],
+        ),
+    }
+    return {name: after for name, (before, after) in found.items() if before != after}
+
+
+def _own(section: Section, **changes: str | None) -> dict[str, Any]:
+    """What the section says otherwise than by default, with changes."""
+    said = section.model_dump(mode="json", exclude_defaults=True)
+    return said | {name: value for name, value in changes.items() if value is not None}
+
+
+def _from(folder: Path, path: str | None) -> str | None:
+    return str((folder / Path(path).expanduser()).absolute()) if path else None
+
+
+def _model(name: str, folder: Path) -> str | None:
+    found = folder / Path(name).expanduser()
+    return str(found.absolute()) if name != "miniature" and found.is_dir() else name
 
 
 def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:

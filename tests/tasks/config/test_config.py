@@ -72,6 +72,13 @@ def test_a_recipe_starts_from_its_base_and_changes_what_it_names(tmp_path: Path)
     assert (loaded.recipe, loaded.seed, loaded.train.steps, loaded.train.batch_size) == ("second", 5, 9, 64)
 
 
+def test_a_base_given_as_a_file_lies_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "first.toml").write_text("seed = 5\n", encoding="utf-8")
+    (tmp_path / "second.toml").write_text('base = "first.toml"\n', encoding="utf-8")
+    monkeypatch.chdir("/")
+    assert config.load(str(tmp_path / "second.toml"), folder=RECIPES).seed == 5
+
+
 def test_a_base_that_leads_back_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('base = "b"', encoding="utf-8")
     (tmp_path / "b.toml").write_text('base = "a"', encoding="utf-8")
