@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -32,6 +33,7 @@ def run(
 ) -> None:
     """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
     tree = submitted(recipe, set_)
+    check_files(recipe, tree)
     _start_server()
     name = str(Path(recipe).absolute()) if recipe.endswith(".toml") else recipe
     parameters = {"recipe": name, "overrides": tree, "pin": pin}
@@ -85,7 +87,10 @@ def plan(
     """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
     from flows.cli import status as standing
 
-    standing.show_plan(console, recipe, overrides(set_) if of else submitted(recipe, set_), of)
+    tree = overrides(set_) if of else submitted(recipe, set_)
+    if not of:
+        check_files(recipe, tree)
+    standing.show_plan(console, recipe, tree, of)
 
 
 def submitted(recipe: str, settings: list[str]) -> dict[str, Any]:
@@ -99,6 +104,18 @@ def submitted(recipe: str, settings: list[str]) -> dict[str, Any]:
     config = configuration.load(recipe, tree, folder=RECIPES)
     configuration.merge(tree, configuration.absolute_paths(config, Path.cwd()))
     return tree
+
+
+def check_files(recipe: str, tree: dict[str, Any]) -> None:
+    """Raise InvalidProblem or MissingModel for a file of the run that is missing or cannot be understood.
+
+    With PREFECT_API_URL the worker may be on another machine, whose files are not here to be looked at.
+    """
+    from tasks import config as configuration
+    from tasks import input_files
+
+    if not os.environ.get("PREFECT_API_URL"):
+        input_files.check_files(configuration.load(recipe, tree, folder=RECIPES))
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:
