@@ -19,18 +19,17 @@ import os
 import shutil
 import statistics
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from flows.pipeline import MODULES
 from flows.settings import RECIPES
 from tasks import config
 from tasks.estimators import mean_interval
 from tasks.run import runs
 from tasks.run.stage import Context, run_stage
+from tasks.stages import STAGES
 from tasks.train import stage as training
 from tasks.train import supervisor
 from warehouse import Warehouse
@@ -107,7 +106,7 @@ def started(home: Path, origin: str, changes: dict[str, Any]) -> Context:
     with Warehouse.open(home / "warehouse") as store:
         context = Context(runs.create(store, loaded, origin=origin), loaded, store, home)
         for stage in BEFORE:
-            run_stage(import_module(MODULES.get(stage, f"tasks.{stage}.stage")).STAGE, context)
+            run_stage(STAGES[stage], context)
     return context
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from tasks.estimators import beta_interval, difference_p_value
 from tasks.run import prompt_set, runs
+from tasks.run.manifests import PivotalManifest
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
@@ -45,7 +46,7 @@ def main() -> None:
     with Warehouse.open(options.home / "warehouse", read_only=True) as store:
         run_id = options.run or runs.latest(store)
         context = Context(run_id, runs.load_config(store, run_id), store, options.home)
-        stored = store.rows(STORED, [context.manifest("pivotal")["search_id"]])
+        stored = store.rows(STORED, [context.manifest(PivotalManifest).search_id])
         chosen = random.Random(0).sample(stored, min(options.positions, len(stored)))
         again = estimate(context, chosen, options.rollouts)
     print(f"run {run_id}: {len(chosen)} of {len(stored)} positions, {options.rollouts} new rollouts each")

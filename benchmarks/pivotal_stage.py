@@ -14,7 +14,6 @@ import argparse
 import shutil
 import tempfile
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tasks.run import prompt_set, runs
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context, run_stage
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
+from tasks.stages import STAGES
 from warehouse import Warehouse
 
 RECIPES = Path(__file__).parent.parent / "flows" / "recipes"
@@ -69,7 +69,7 @@ def prepare(home: Path, overrides: dict[str, Any]) -> None:
         run_id = runs.create(store, config.load("tiny", overrides, folder=RECIPES), origin="benchmark")
         context = Context(run_id, runs.load_config(store, run_id), store, home)
         for stage in ("prepare", "q0", "corpus"):
-            run_stage(import_module(f"tasks.{stage}.stage").STAGE, context)
+            run_stage(STAGES[stage], context)
 
 
 def search(home: Path, most: int, *, at_once: bool) -> tuple[float, float, int, int]:

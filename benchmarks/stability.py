@@ -29,8 +29,9 @@ from flows.settings import RECIPES
 from tasks import config as configs
 from tasks.prepare import stage as prepare
 from tasks.q0 import stage as q0
-from tasks.run import runs
-from tasks.run.sampling import open_sampler, sampling
+from tasks.run import prompt_set, runs
+from tasks.run.manifests import PrepareManifest
+from tasks.run.sampling import counts_filter, open_sampler
 from tasks.run.stage import Context, run_stage
 from tasks.sampling.sampler import Sampler
 from tasks.scoring.example import Example
@@ -39,7 +40,7 @@ from tasks.scoring.policy import Policy, load_policy
 from tasks.scoring.reference import Reference
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
-from tasks.train.shared.job import CountsFilter, TrainJob
+from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.guards import CollapseWatch
@@ -184,8 +185,8 @@ def trial(context: Context, train: dict[str, Any], seed: int) -> Iterator[Trial]
     tree["train"] |= {"sources": {}, "micro_batch_tokens": 1 << 20}
     configs.merge(tree, {"train": train, "seed": seed})
     loaded = configs.validate(tree)
-    manifest = context.manifest("prepare")
-    folder = Path(manifest["reference"])
+    manifest = context.manifest(PrepareManifest)
+    folder = manifest.reference
     with tempfile.TemporaryDirectory() as scratch:
         job = TrainJob(
             run_id="stability",
@@ -193,13 +194,9 @@ def trial(context: Context, train: dict[str, Any], seed: int) -> Iterator[Trial]
             run_dir=Path(scratch),
             reference=folder,
             config=loaded,
-            counts=CountsFilter(
-                reference=manifest["policy_id"],
-                sampling=sampling(context),
-                template_id=manifest["template_id"],
-            ),
-            problems_batch=manifest["problems_batch"],
-            prompts_batch=manifest["prompts_batch"],
+            counts=counts_filter(context, prompt_set.load(context, "train")),
+            problems_batch=manifest.problems_batch,
+            prompts_batch=manifest.prompts_batch,
         )
         policy = load_policy(folder, job.train, "float32", trained=True)
         reference = Reference(load_policy(folder, job.train, "float32", trained=False))

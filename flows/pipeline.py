@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -24,21 +23,20 @@ from prefect.states import Completed
 from pydantic import WithJsonSchema
 
 from flows import artifacts
-from flows.progress import Board, Log, OneLine, Publisher
-from flows.ray_shards import spread_of
+from flows.progress import Log, NestedProgress, ProgressTable, Publisher
+from flows.ray_shards import executor_of
 from flows.retries import RETRY_DELAYS_S, worth_retrying
-from flows.settings import RECIPES, STAGES, home, recipe_names, warehouse_location, warehouse_shown
+from flows.settings import RECIPES, home, recipe_names, warehouse_location, warehouse_shown
 from tasks import config as configuration
+from tasks.run.stage_names import STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
-    from tasks.run.stage import Stage, StageResult
+    from tasks.run.stage import StageResult
 
-MODULES: dict[str, str] = {}
 RETRIES = {"q0": 3, "pivotal": 3, "evaluate": 3, "corpus": 2, "train": 2}
 
 Overrides = Annotated[dict[str, Any], WithJsonSchema(configuration.overrides_schema())]
 Recipe = Annotated[str, WithJsonSchema({"type": "string", "pattern": rf"^({'|'.join(recipe_names())}|.+\.toml)$"})]
-StageName = Literal["prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report"]
 
 
 def _flow_run_name() -> str:
@@ -61,9 +59,9 @@ def full_pipeline(
     run: continue this run with its stored configuration, instead of creating one.
     overrides: fields of the recipe to change, e.g. {"train": {"steps": 40}}.
     force: stages to run even if they are done.
-    pin: snapshot of the warehouse at which inputs are read.
+    pin: snapshot of the warehouse after which nothing of other runs is read, now and whenever the run is continued.
     """
-    _run(STAGES, run_id=_run_id(recipe, run, overrides), force=force, pin=pin)
+    _run(STAGE_NAMES, run_id=_run_id(recipe, run, overrides), force=force, pin=pin)
 
 
 def _stage_flow(stage: StageName) -> Any:
@@ -75,7 +73,7 @@ def _stage_flow(stage: StageName) -> Any:
         pin: int | None = None,
     ) -> None:
         """One stage of the newest run, of `run`, or of a new run of `recipe` (whatever it needs must be done)."""
-        needed: Sequence[str] = ("prepare", stage) if recipe and not run else (stage,)
+        needed: Sequence[StageName] = ("prepare", stage) if recipe and not run else (stage,)
         run_id = _run_id(recipe, run, overrides) if recipe or run else _newest()
         _run(needed, run_id=run_id, force=[stage] if force else [], pin=pin)
 
@@ -118,13 +116,31 @@ def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
     return configuration.absolute(config, Path(os.environ.get("SPO_ROOT", ".")))
 
 
-def _run(stages: Sequence[str], *, run_id: str, force: Iterable[str], pin: int | None) -> None:
-    board = Board(stages, Publisher(get_run_context().flow_run.id, f"run {run_id}"), Log())  # type: ignore[union-attr]
-    execute_stages(stages, run_id, board, force=force, pin=pin)
+def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName], pin: int | None) -> None:
+    _settle(run_id, force, pin)
+    board = ProgressTable(stages, Publisher(get_run_context().flow_run.id, f"run {run_id}"), Log())  # type: ignore[union-attr]
+    execute_stages(stages, run_id, board, force=force)
+
+
+def _settle(run_id: str, force: Iterable[StageName], pin: int | None) -> None:
+    """Pin the run where that is asked for, and refuse at once what may not be done anew. Raises TrainingHasBegun."""
+    from tasks.run import provenance
+    from tasks.run.stage import refuse_to_redo
+    from warehouse import Warehouse
+
+    with closing(Warehouse.open(warehouse_location())) as store:
+        if pin is not None:
+            provenance.pin(store, run_id, pin)
+        for stage in force:
+            refuse_to_redo(store, run_id, stage)
 
 
 def execute_stages(
-    stages: Sequence[str], run_id: str, board: Board | OneLine, *, force: Iterable[str] = (), pin: int | None = None
+    stages: Sequence[StageName],
+    run_id: str,
+    board: ProgressTable | NestedProgress,
+    *,
+    force: Iterable[StageName] = (),
 ) -> None:
     """The stages of a run in order, each as a Prefect task of the current flow run, shown on `board`."""
     log = get_run_logger()
@@ -132,15 +148,15 @@ def execute_stages(
     for stage in stages:
         board.start(stage)
         try:
-            state: State[Any] = _task(stage)(stage, run_id, board, stage in force, pin, return_state=True)
-            result: StageResult = state.result()
+            state: State[Any] = _task(stage)(stage, run_id, board, stage in force, return_state=True)
+            result: StageResult[Any] = state.result()
         except BaseException as error:
             board.end(stage, "failed", f"{type(error).__name__}: {error}"[:500])
             log.error("stage %s failed; resume with:\n  %s", stage, "\n  ".join(resume_commands(run_id, stage)))
             raise
         if not result.skipped:
             artifacts.publish(stage, run_id, result.manifest)
-        summary = str(result.manifest.get("summary", ""))
+        summary = result.manifest.summary
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
     _tidy(log)
 
@@ -163,7 +179,7 @@ def resume_commands(run_id: str, stage: str) -> list[str]:
     return [f"spo resume {run_id}", f"prefect deployment run spo/full-pipeline -p run={run_id} --watch", *alone]
 
 
-def _task(stage: str) -> Any:
+def _task(stage: StageName) -> Any:
     retries = RETRIES.get(stage, 0)
     return task(
         name=stage,
@@ -176,13 +192,13 @@ def _task(stage: str) -> Any:
     )(_execute)
 
 
-def _execute(stage: str, run_id: str, board: Board | OneLine, force: bool, pin: int | None) -> Any:
-    from tasks.run import runs
+def _execute(stage: StageName, run_id: str, board: ProgressTable | NestedProgress, force: bool) -> Any:
+    from tasks.run import provenance, runs
     from tasks.run.stage import Context, run_stage
+    from tasks.stages import STAGES
     from warehouse import Warehouse
     from warehouse.caretaker import Caretaker
 
-    definition: Stage = import_module(MODULES.get(stage, f"tasks.{stage}.stage")).STAGE
     caretaker = Caretaker(warehouse_location(), tell=get_run_logger().warning)
     with closing(Warehouse.open(warehouse_location())) as store, caretaker:
         config = runs.load_config(store, run_id)
@@ -192,8 +208,8 @@ def _execute(stage: str, run_id: str, board: Board | OneLine, force: bool, pin: 
             store,
             home(),
             progress=lambda done, total, unit, note: board.progress(stage, done, total, unit, note),
-            pin=pin,
-            spread=spread_of(config.shards),
+            pin=provenance.pinned(store, run_id),
+            executor=executor_of(config.shards),
         )
-        result = run_stage(definition, context, force=force)
+        result = run_stage(STAGES[stage], context, force=force)
     return Completed(name="Skipped", data=result) if result.skipped else result

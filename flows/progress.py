@@ -27,7 +27,7 @@ ARTIFACT_KEY = "spo-stages"
 
 
 @dataclass(slots=True)
-class Line:
+class StageRow:
     """One stage's line."""
 
     stage: str
@@ -41,11 +41,11 @@ class Line:
     note: str = ""
 
 
-class Board:
+class ProgressTable:
     """The lines of a run or study; publishing is throttled, and a server that does not answer never stops a stage."""
 
     def __init__(self, stages: Sequence[str], publish: Publisher, log: Log) -> None:
-        self.lines = {stage: Line(stage) for stage in stages}
+        self.lines = {stage: StageRow(stage) for stage in stages}
         self._publish, self.log = publish, log
         self._published = self._logged = 0.0
         self._started: dict[str, float] = {}
@@ -96,7 +96,7 @@ class Board:
             self._publish([_row(line) for line in self.lines.values()])
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: StageRow) -> dict[str, Any]:
     """The line as a row of the table, with figures that a person can read."""
     return asdict(line) | {
         "rate": float(f"{line.rate:.3g}"),
@@ -105,10 +105,10 @@ def _row(line: Line) -> dict[str, Any]:
     }
 
 
-class OneLine:
+class NestedProgress:
     """The board of a whole run as a single line of another board: shows the stage that is under way."""
 
-    def __init__(self, board: Board, line: str) -> None:
+    def __init__(self, board: ProgressTable, line: str) -> None:
         self._board, self._line = board, line
 
     def start(self, stage: str) -> None:
@@ -212,7 +212,7 @@ def shard(note: str) -> str | None:
     return note if re.match(r"(shard|wave|step) \d+", note) else None
 
 
-def describe(line: Line) -> str:
+def describe(line: StageRow) -> str:
     """One log line: `q0: 800/6400 samples, 53.1/s, 1 min 45 s left`."""
     rate = f", {line.rate:.1f}/s" if line.rate else ""
     left = "" if line.remaining_s is None else f", {duration(line.remaining_s)} left"

@@ -17,20 +17,20 @@ from flows.settings import home, warehouse_location
 from tasks.config import ConfigError, ShardsConfig
 
 if TYPE_CHECKING:
-    from tasks.run.stage import Context, Draw, Part, Spread
+    from tasks.run.stage import Context, Executor, Work, WorkerFactory
 
 
 class RayMissing(ConfigError):
     """The recipe asks for Ray, which is not installed."""
 
 
-def spread_of(settings: ShardsConfig) -> Spread:
-    """The spread that the recipe asks for. Raises RayMissing."""
+def executor_of(settings: ShardsConfig) -> Executor:
+    """What does a stage's work as the recipe asks. Raises RayMissing."""
     if settings.runner == "ray":
         return _on_ray(settings)
-    from tasks.run.stage import here
+    from tasks.run.stage import run_locally
 
-    return here
+    return run_locally
 
 
 def divided(work: Mapping[str, int], most: int) -> list[dict[str, int]]:
@@ -45,18 +45,18 @@ def divided(work: Mapping[str, int], most: int) -> list[dict[str, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """What a part needs to know on another machine; it is pickled."""
+class RemoteTask:
+    """What a worker on another machine needs to know; it is pickled."""
 
-    part: Part
+    worker: WorkerFactory
     run_id: str
     warehouse: str
     home: str
     pin: int | None
 
 
-@task(name="part", task_run_name="{number} of {count}", persist_result=False, cache_policy=NO_CACHE)
-def do_part(errand: Errand, work: dict[str, int], number: int, count: int) -> int:
+@task(name="shards", task_run_name="{number} of {count}", persist_result=False, cache_policy=NO_CACHE)
+def do_remotely(remote: RemoteTask, work: dict[str, int], number: int, count: int) -> int:
     """Do `work` on the node that this runs on.
 
     It is not retried by itself: the amounts are those that were missing when the stage began. The stage is, and then
@@ -69,11 +69,11 @@ def do_part(errand: Errand, work: dict[str, int], number: int, count: int) -> in
     from warehouse import Warehouse
 
     node = ray.get_runtime_context().get_node_id()
-    get_run_logger().info("part %d of %d, %d units on node %s", number, count, len(work), node)
-    with Warehouse.open(errand.warehouse) as store:
-        config = runs.load_config(store, errand.run_id)
-        context = Context(errand.run_id, config, store, Path(errand.home), pin=errand.pin)
-        with errand.part(context) as draw:
+    get_run_logger().info("shards %d of %d, %d units on node %s", number, count, len(work), node)
+    with Warehouse.open(remote.warehouse) as store:
+        config = runs.load_config(store, remote.run_id)
+        context = Context(remote.run_id, config, store, Path(remote.home), pin=remote.pin)
+        with remote.worker(context) as draw:
             return draw(work, 0)
 
 
@@ -88,13 +88,13 @@ def _report(samples: int, number: int, parts: int) -> None:
     _REPORT.get()(samples, number, parts)
 
 
-@flow(name="spo-shards", flow_run_name="shards of {errand.run_id}", validate_parameters=False, persist_result=False)
-def fan_out(errand: Errand, parts: list[dict[str, int]], options: dict[str, float]) -> int:
+@flow(name="spo-shards", flow_run_name="shards of {remote.run_id}", validate_parameters=False, persist_result=False)
+def fan_out(remote: RemoteTask, parts: list[dict[str, int]], options: dict[str, float]) -> int:
     """Samples drawn by all parts, each a Prefect task with `options` (CPUs, GPUs) of the cluster."""
     from prefect_ray.context import remote_options
 
     with remote_options(**options):
-        futures = [do_part.submit(errand, work, number, len(parts)) for number, work in enumerate(parts, start=1)]
+        futures = [do_remotely.submit(remote, work, number, len(parts)) for number, work in enumerate(parts, start=1)]
     drawn = 0
     for number, future in enumerate(futures, start=1):
         done: int = future.result()
@@ -103,15 +103,15 @@ def fan_out(errand: Errand, parts: list[dict[str, int]], options: dict[str, floa
     return drawn
 
 
-def _on_ray(settings: ShardsConfig) -> Spread:
+def _on_ray(settings: ShardsConfig) -> Executor:
     try:
         from prefect_ray import RayTaskRunner
     except ImportError as error:
         raise RayMissing(f'shards.runner = "ray" needs `pip install .[ray]` ({error}); or set it to "here"') from error
 
     @contextmanager
-    def spread(part: Part, context: Context) -> Generator[Draw]:
-        errand = Errand(part, context.run_id, warehouse_location(), str(home()), context.pin)
+    def executor(worker: WorkerFactory, context: Context) -> Generator[Work]:
+        remote = RemoteTask(worker, context.run_id, warehouse_location(), str(home()), context.pin)
         options = {"num_cpus": settings.cpus, "num_gpus": settings.gpus}
         runner: Any = RayTaskRunner(address=settings.address)
 
@@ -124,10 +124,10 @@ def _on_ray(settings: ShardsConfig) -> Spread:
 
             reset = _REPORT.set(report)
             try:
-                return fan_out.with_options(task_runner=runner)(errand, divided(work, settings.tasks), options)
+                return fan_out.with_options(task_runner=runner)(remote, divided(work, settings.tasks), options)
             finally:
                 _REPORT.reset(reset)
 
         yield draw
 
-    return spread
+    return executor

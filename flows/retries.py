@@ -14,7 +14,7 @@ BUGS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, Impo
 
 def worth_retrying(_task: Any, _run: Any, state: State[Any]) -> bool:
     """Whether a task that ended in `state` could succeed if it were run again."""
-    from tasks.run.stage import StageError
+    from tasks.run.errors import StageError
     from tasks.train.shared.errors import Refused
 
     error = state.result(raise_on_failure=False)

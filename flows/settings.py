@@ -15,7 +15,6 @@ from pathlib import Path
 RECIPES = Path(__file__).parent / "recipes"
 POOL = "spo"
 """Work pool of every deployment."""
-STAGES = ("prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report")
 
 
 def home() -> Path:

@@ -15,11 +15,12 @@ from prefect import flow
 from prefect.context import get_run_context
 
 from flows.pipeline import execute_stages
-from flows.progress import Board, Log, OneLine, Publisher
-from flows.settings import STAGES, home, warehouse_location
+from flows.progress import Log, NestedProgress, ProgressTable, Publisher
+from flows.settings import home, warehouse_location
 from flows.study_config import Study, load, origin
 from tasks import config as configuration
 from tasks.config import InvalidConfig
+from tasks.run.stage_names import STAGE_NAMES
 
 
 @flow(name="spo", flow_run_name="study-{study}", validate_parameters=True)
@@ -39,7 +40,7 @@ def study(
         raise InvalidConfig(f"study {study!r} has no arm {unknown[0]!r}; it has {', '.join(definition.arms)}")
     work = [(arm, seed) for seed in definition.seed_numbers(seeds) for arm in chosen]
     lines = [f"{arm} {seed}" for arm, seed in work]
-    board = Board([*lines, "compare"], Publisher(get_run_context().flow_run.id, f"study {study}"), Log())  # type: ignore[union-attr]
+    board = ProgressTable([*lines, "compare"], Publisher(get_run_context().flow_run.id, f"study {study}"), Log())  # type: ignore[union-attr]
     found: dict[str, dict[int, str]] = {arm: {} for arm in chosen}
     stopped: dict[str, list[int]] = {arm: [] for arm in chosen}
     failed: list[str] = []
@@ -69,13 +70,13 @@ def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
         return runs.create(store, config, origin=origin(name, arm, config))
 
 
-def _one(board: Board, line: str, run_id: str) -> Literal["done", "stopped", "failed"]:
+def _one(board: ProgressTable, line: str, run_id: str) -> Literal["done", "stopped", "failed"]:
     """How the run ended: training that its guards stopped is a result; what failed leaves the others their turn."""
     from tasks.train.shared.errors import StoppedByGuards, TrainerError
 
     board.start(line)
     try:
-        execute_stages(STAGES[:-1], run_id, OneLine(board, line))
+        execute_stages([name for name in STAGE_NAMES if name != "report"], run_id, NestedProgress(board, line))
     except TrainerError as error:
         board.end(line, "failed", f"{run_id}: {type(error).__name__}: {error}"[:300])
         return "stopped" if isinstance(error, StoppedByGuards) else "failed"
@@ -88,7 +89,7 @@ def _compare(
     name: str,
     found: Mapping[str, Mapping[int, str]],
     stopped: Mapping[str, Sequence[int]],
-    board: Board,
+    board: ProgressTable,
 ) -> None:
     from tasks.report import study as study_report
     from warehouse import Warehouse

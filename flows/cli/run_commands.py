@@ -11,9 +11,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from flows.settings import RECIPES, STAGES, api_url, home, warehouse_location
+from flows.settings import RECIPES, api_url, home, warehouse_location
+from tasks.run.stage_names import STAGE_NAMES
 
-StageName = StrEnum("StageName", list(STAGES))
+Stage = StrEnum("Stage", list(STAGE_NAMES))
 Settings = Annotated[list[str], typer.Option("--set", "-s", help="Override, e.g. train.steps=40.")]
 Pin = Annotated[int | None, typer.Option(help="Snapshot at which inputs are read.")]
 console = Console()
@@ -26,8 +27,8 @@ class RunEnded(Exception):
 def run(
     recipe: Annotated[str, typer.Argument(help="Recipe name or TOML file.")] = "tiny",
     set_: Settings = [],  # noqa: B006
-    stage: Annotated[StageName | None, typer.Option(help="Run one stage only (what it needs must be done).")] = None,
-    force: Annotated[list[StageName], typer.Option(help="Stage to run even if it is done.")] = [],  # noqa: B006
+    stage: Annotated[Stage | None, typer.Option(help="Run one stage only (what it needs must be done).")] = None,
+    force: Annotated[list[Stage], typer.Option(help="Stage to run even if it is done.")] = [],  # noqa: B006
     pin: Pin = None,
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
@@ -46,9 +47,9 @@ def run(
 def resume(
     run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run to continue; the newest one.")] = None,
     from_: Annotated[
-        StageName | None, typer.Option("--from", help="Run this stage and all later ones, even if they are done.")
+        Stage | None, typer.Option("--from", help="Run this stage and all later ones, even if they are done.")
     ] = None,
-    only: Annotated[StageName | None, typer.Option(help="Run this stage alone.")] = None,
+    only: Annotated[Stage | None, typer.Option(help="Run this stage alone.")] = None,
     pin: Pin = None,
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
@@ -62,7 +63,7 @@ def resume(
     _start_server()
     parameters: dict[str, Any] = {"run": run_id, "pin": pin}
     if only is None:
-        parameters["force"] = [] if from_ is None else list(STAGES[STAGES.index(from_) :])
+        parameters["force"] = [] if from_ is None else list(STAGE_NAMES[STAGE_NAMES.index(from_) :])
     else:
         parameters["force"] = from_ == only
     _watch(f"spo/{only or 'full-pipeline'}", parameters, run_id)
@@ -74,9 +75,9 @@ def status(
     run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run to look at; the newest one.")] = None,
 ) -> None:
     """What runs now, with rates and times left, and which stages of a run are fresh, stale or missing."""
-    from flows.cli import status as standing
+    from flows.cli import status as shown
 
-    standing.show_status(console, run_id)
+    shown.show_status(console, run_id)
 
 
 def plan(
@@ -85,12 +86,12 @@ def plan(
     of: Annotated[str | None, typer.Option("--run", help="Plan the rest of this run instead.")] = None,
 ) -> None:
     """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
-    from flows.cli import status as standing
+    from flows.cli import status as shown
 
     tree = overrides(set_) if of else submitted(recipe, set_)
     if not of:
         check_files(recipe, tree)
-    standing.show_plan(console, recipe, tree, of)
+    shown.show_plan(console, recipe, tree, of)
 
 
 def submitted(recipe: str, settings: list[str]) -> dict[str, Any]:

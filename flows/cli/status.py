@@ -15,7 +15,7 @@ from flows.server import embedded
 from flows.settings import RECIPES, api_url, home, warehouse_location
 from tasks import config as configuration
 from tasks import plan
-from tasks.plan import Standing, Work
+from tasks.plan import PlannedStage, StageStatus
 from tasks.run import runs
 from warehouse import Warehouse, WarehouseMissing
 
@@ -36,13 +36,13 @@ def show_status(console: Console, run_id: str | None) -> None:
             console.print("Runs       none yet; `spo run` starts one", highlight=False)
             return
         run_id = run_id or runs.latest(store)
-        found = plan.standings(store, run_id, home())
+        found = plan.statuses(store, run_id, home())
     console.print(_stages(run_id, found, running.get(run_id, {})))
-    if any(standing.state != "fresh" for standing in found) and run_id not in running:
+    if any(status.state != "fresh" for status in found) and run_id not in running:
         console.print(f"continue with: spo resume {run_id}", highlight=False)
 
 
-def _show_server(console: Console) -> dict[str, dict[str, watch.Line]]:
+def _show_server(console: Console) -> dict[str, dict[str, watch.StageRow]]:
     """Print what is under way; the lines of every run under way by run and stage."""
     alive = embedded.running()
     if not embedded.usable():
@@ -58,17 +58,17 @@ def _show_server(console: Console) -> dict[str, dict[str, watch.Line]]:
     return {run.run_id: {line.stage: line for line in run.lines} for run in under_way if run.run_id}
 
 
-def _stages(run_id: str, found: list[Standing], lines: dict[str, watch.Line]) -> Table:
+def _stages(run_id: str, found: list[StageStatus], lines: dict[str, watch.StageRow]) -> Table:
     table = Table(title=f"Run {run_id}", title_justify="left", box=None, pad_edge=False, header_style="bold")
     for heading, side in (("stage", "left"), ("state", "left"), ("ended", "right"), ("took", "right"), ("", "left")):
         table.add_column(heading, justify=side)  # type: ignore[arg-type]
-    for standing in found:
-        live = lines.get(standing.stage)
-        state = "running" if live is not None and live.state == "running" else standing.state
-        record: dict[str, Any] = standing.record or {}
+    for status in found:
+        live = lines.get(status.stage)
+        state = "running" if live is not None and live.state == "running" else status.state
+        record: dict[str, Any] = status.record or {}
         took = duration(record["seconds"]) if record.get("status") == "completed" else ""
         ended = f"{duration((datetime.now(UTC) - record['created_at']).total_seconds())} ago" if record else ""
-        table.add_row(standing.stage, f"[{COLOURS[state]}]{state}[/]", ended, took, standing.note.split("\n")[0])
+        table.add_row(status.stage, f"[{COLOURS[state]}]{state}[/]", ended, took, status.note.split("\n")[0])
     return table
 
 
@@ -96,7 +96,7 @@ def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: 
     console.print(f"about {duration(total)}, judged by earlier runs{rest}", highlight=False)
 
 
-def _work(title: str, work: list[Work]) -> Table:
+def _work(title: str, work: list[PlannedStage]) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("stage")
     table.add_column("to do", justify="right")

@@ -6,18 +6,18 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from flows.settings import api_url, home, warehouse_location, warehouse_shown
 from tasks.run import runs
+from tasks.run.manifests import EvaluateManifest, ReportManifest
 from tasks.run.stage import finished
 from warehouse import Warehouse
+from warehouse.queries import query
 
-QUESTION = """SELECT problem_id, n, k, round(k / n, 3) AS share, round(q_value(k / n, 1 / ln(100000)), 3) AS q0
-FROM q0 ORDER BY share LIMIT 5"""
+QUESTION = query(__name__, "question")
 
 
 def show(console: Console, run_id: str | None = None) -> None:
@@ -25,12 +25,12 @@ def show(console: Console, run_id: str | None = None) -> None:
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         run_id = run_id or runs.latest(store)
         console.print(f"\n[bold]Result of run {run_id}[/]", highlight=False)
-        _pass_at_k(console, finished(store, "evaluate", run_id=run_id))
+        _pass_at_k(console, finished(store, EvaluateManifest, run_id=run_id))
         _skipped(console, store, run_id)
         answer = store.rows(QUESTION)
     report = None
     with Warehouse.open(warehouse_location(), read_only=True) as store:
-        report = finished(store, "report", run_id=run_id)
+        report = finished(store, ReportManifest, run_id=run_id)
     console.print(f"\nWarehouse  {warehouse_shown()}", highlight=False)
     console.print("Question   the five training prompts that the reference policy finds hardest, in SQL:")
     console.print(f'  {_command()} sql "{" ".join(QUESTION.split())}"', highlight=False, soft_wrap=True)
@@ -41,8 +41,8 @@ def show(console: Console, run_id: str | None = None) -> None:
         table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
     console.print(table)
     if report is not None:
-        console.print(f"\nReport     {report['page']}", highlight=False, soft_wrap=True)
-        console.print(f"Picture    {report['learning_curve']}", highlight=False, soft_wrap=True)
+        console.print(f"\nReport     {report.page}", highlight=False, soft_wrap=True)
+        console.print(f"Picture    {report.pictures['learning_curve']}", highlight=False, soft_wrap=True)
     console.print(f"Run files  {home() / 'runs' / run_id}", highlight=False, soft_wrap=True)
     console.print(f"Prefect    {api_url().removesuffix('/api')}  (stop it with `make down`)", highlight=False)
 
@@ -53,7 +53,7 @@ def _command() -> str:
     return os.path.relpath(called) if called.name == "spo" else "spo"
 
 
-def _pass_at_k(console: Console, manifest: dict[str, Any] | None) -> None:
+def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
     if manifest is None:
         console.print("no evaluation in this run")
         return
@@ -61,17 +61,17 @@ def _pass_at_k(console: Console, manifest: dict[str, Any] | None) -> None:
     table.add_column("")
     for heading in ("before", "after", "difference", "95% interval"):
         table.add_column(heading, justify="right")
-    for name, row in sorted(manifest["comparison"].items(), key=lambda item: int(item[0].removeprefix("pass@"))):
-        low, high = row["interval"]
+    for name, row in sorted(manifest.comparison.items(), key=lambda item: int(item[0].removeprefix("pass@"))):
+        low, high = row.interval
         table.add_row(
             name,
-            f"{100 * row['before']:.1f}%",
-            f"{100 * row['after']:.1f}%",
-            f"{100 * row['difference']:+.1f}",
+            f"{100 * row.before:.1f}%",
+            f"{100 * row.after:.1f}%",
+            f"{100 * row.difference:+.1f}",
             f"{100 * low:+.1f} .. {100 * high:+.1f}",
         )
     console.print(table)
-    console.print(manifest["described"], highlight=False)
+    console.print(manifest.described, highlight=False)
 
 
 def _skipped(console: Console, store: Warehouse, run_id: str) -> None:

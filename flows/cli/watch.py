@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from flows.progress import ARTIFACT_KEY, Line, describe, duration
+from flows.progress import ARTIFACT_KEY, StageRow, describe, duration
 from flows.server.embedded import environment
 
 POLL_S = 1.0
@@ -71,14 +71,16 @@ def watch(flow_run_id: UUID, console: Console) -> str:
         raise
 
 
-def _look(client: Any, flow_run_id: UUID) -> tuple[str, str, list[Line]]:
+def _look(client: Any, flow_run_id: UUID) -> tuple[str, str, list[StageRow]]:
     """State type, state name and stage table."""
     run = client.read_flow_run(flow_run_id)
     state = "PENDING" if run.state is None else str(run.state.type.value)
     return state, run.state_name or state, read_lines(client, flow_run_id)
 
 
-def _patiently(look: Callable[[], tuple[str, str, list[Line]]], flow_run_id: UUID) -> tuple[str, str, list[Line]]:
+def _patiently(
+    look: Callable[[], tuple[str, str, list[StageRow]]], flow_run_id: UUID
+) -> tuple[str, str, list[StageRow]]:
     import httpx
 
     deadline = time.monotonic() + PATIENCE_S
@@ -95,10 +97,10 @@ def _patiently(look: Callable[[], tuple[str, str, list[Line]]], flow_run_id: UUI
             time.sleep(POLL_S)
 
 
-def read_lines(client: Any, flow_run_id: UUID) -> list[Line]:
+def read_lines(client: Any, flow_run_id: UUID) -> list[StageRow]:
     """The stage table of a flow run, empty before its first stage."""
     table = _table_of(client, flow_run_id)
-    return [] if table is None else [Line(**line) for line in json.loads(table.data)]
+    return [] if table is None else [StageRow(**line) for line in json.loads(table.data)]
 
 
 def _table_of(client: Any, flow_run_id: UUID) -> Any:
@@ -120,7 +122,7 @@ class Active:
     """Run of the pipeline that it works on; empty before its first stage, and for studies."""
     name: str
     state: str
-    lines: list[Line]
+    lines: list[StageRow]
 
 
 def active() -> list[Active]:
@@ -140,13 +142,13 @@ def active() -> list[Active]:
         runs: list[Active] = []
         for run in sorted(found, key=lambda run: str(run.created)):
             table = _table_of(client, run.id)
-            lines = [] if table is None else [Line(**line) for line in json.loads(table.data)]
+            lines = [] if table is None else [StageRow(**line) for line in json.loads(table.data)]
             title = "" if table is None else table.description or ""
             runs.append(Active(title.removeprefix("run "), run.name, run.state_name or "", lines))
         return runs
 
 
-def render(lines: list[Line], title: str) -> Table:
+def render(lines: list[StageRow], title: str) -> Table:
     """The stage table for a terminal."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for heading, side in (("", "left"), ("stage", "left"), ("progress", "right"), ("rate", "right")):
@@ -167,7 +169,7 @@ def render(lines: list[Line], title: str) -> Table:
     return table
 
 
-def _print_changes(console: Console, lines: list[Line], shown: dict[str, str]) -> None:
+def _print_changes(console: Console, lines: list[StageRow], shown: dict[str, str]) -> None:
     """For pipes and logs: one line whenever a stage changes state, and every tenth of its way."""
     for line in lines:
         tenth = 10 * line.done // line.total if line.total else 0

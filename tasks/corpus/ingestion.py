@@ -88,6 +88,8 @@ class Ingestion:
         self._template = template_for(context.config.reference, self._tokenizer)
         self._known = KnownVerdicts(context.warehouse)
         self._limit = context.config.engine.max_response_tokens
+        self.batches: set[str] = set()
+        """Batches of everything taken in so far, also of what was stored before."""
 
     def run(self, kind: str, items: Iterable[Foreign], progress: Callable[[int, int], None]) -> Ingested:
         """Judge and store what is not in the warehouse yet, some problems at a time; each such unit is one batch.
@@ -110,6 +112,7 @@ class Ingestion:
         places = [(prompt.prompt_id, prompt.problem.suite_hash) for prompt in prompts]
         unit = hashlib.sha256(repr([self._limit, places, items]).encode("utf-8", "surrogatepass")).hexdigest()[:24]
         batch = f"import/{kind}/{unit}"
+        self.batches.add(batch)
         if self._context.warehouse.committed([batch]):
             return Ingested()
         drafts = self._new([self._draft(item, prompt) for item, prompt in zip(items, prompts, strict=True)])

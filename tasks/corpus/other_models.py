@@ -20,7 +20,7 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.protocol import Completion, Request
 from tasks.problems.problem import Problem
-from tasks.run.stage import StageError
+from tasks.run.errors import StageError
 
 TIMEOUT_S = 600.0
 ATTEMPTS = 5

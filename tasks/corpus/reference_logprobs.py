@@ -11,17 +11,10 @@ from typing import Any
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import counts
 from tasks.run.stage import Context
+from warehouse.queries import query
 
-STORED = """
--- Which of these trajectories have reference log-probabilities under this fingerprint?
-SELECT DISTINCT trajectory_id FROM reference_logprobs
-WHERE fingerprint = ? AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))
-"""
-RESPONSES = """
--- The responses to score.
-SELECT trajectory_id, problem_id, any_value(token_ids) AS token_ids FROM trajectories
-WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY trajectory_id, problem_id ORDER BY trajectory_id
-"""
+STORED = query(__name__, "stored")
+RESPONSES = query(__name__, "responses")
 SEQUENCES_PER_BATCH = 512
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines.randomness import derived_seed
 from tasks.problems.programs import extract_program
 from tasks.run import prompt_set, runs
+from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
-from tasks.run.stage import Context, Stage
+from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.sampler import sampling_label, tables
+from warehouse.queries import query
 
-SELECTION = (Path(__file__).parent / "selection.sql").read_text(encoding="utf-8")
-OTHER_PROMPTS = (Path(__file__).parent / "retokenized.sql").read_text(encoding="utf-8")
+SELECTION = query(__name__, "selection")
+OTHER_PROMPTS = query(__name__, "retokenized")
 PYTHON = {"python", "python3", "py"}
 PROBLEMS_PER_BATCH = 16
 PROBLEMS_PER_SELECTION = 256
@@ -38,47 +41,36 @@ FROM_RUNS = {"online", "pivotal_rollout"}
 FROM_ELSEWHERE = {"prior_spo", "prior_ppo", "other_model"}
 """Sources of responses that somebody imported."""
 
-EARLIER = """
--- Which responses of other runs could join this run's corpus?
-SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
-WHERE list_contains(?, source) AND run_id <> ? AND (list_contains(?, prompt_id) OR list_contains(?, suite_hash))
-"""
-DRAWN = """
--- How many samples of the reference policy were drawn for the corpus, per problem?
-SELECT problem_id, count(*) AS n FROM trajectories
-WHERE starts_with(batch_id, ?) AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id
-"""
-ANSWERED = """
--- How many answers of another model are there, per problem?
-SELECT problem_id, count(DISTINCT seed) AS n FROM trajectories
-WHERE engine = ? AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id
-"""
+EARLIER = query(__name__, "earlier")
+DRAWN = query(__name__, "drawn")
+ANSWERED = query(__name__, "answered")
 
 
 def inputs(context: Context) -> dict[str, Any]:
     """Prompts and reference; Q0's samples; what earlier runs brought; the files' content; who computes log pi_0."""
-    manifest = context.manifest("prepare")
+    manifest = context.manifest(PrepareManifest)
     prompts = prompt_set.load(context, "train")
     sources = sorted(FROM_ELSEWHERE | (FROM_RUNS & {"online", *context.config.corpus.sources}))
-    earlier = context.warehouse.rows(
-        EARLIER, [sources, context.run_id, prompts.prompt_ids, prompts.suites], snapshot=context.pin
-    )
+    wanted = {"sources": sources, "run_id": context.run_id, "pin": context.pin}
+    wanted |= {"prompt_ids": prompts.prompt_ids, "suite_hashes": prompts.suites}
+    (earlier,) = context.warehouse.rows(EARLIER, wanted)
     return {
-        "prompts_batch": manifest["prompts_batch"],
-        "policy_id": manifest["policy_id"],
+        "prompts_batch": manifest.prompts_batch,
+        "policy_id": manifest.policy_id,
         "q0_samples": context.config.q0.samples,
         "max_response_tokens": context.config.engine.max_response_tokens,
-        "earlier": [earlier[0]["n"], earlier[0]["content"]],
+        "earlier": [earlier["n"], earlier["content"]],
         "files": [files.content_hash(Path(path)) for path in context.config.corpus.files],
         "scored": reference_logprobs.identity(context, prompts),
     }
 
 
-def body(context: Context) -> dict[str, Any]:
+def body(context: Context) -> CorpusManifest:
     """Collect what is missing, select, and compute log pi_0 of what training will draw."""
     prompts = prompt_set.load(context, "train")
-    added, left_out = collect(context, prompts)
-    members, flow = select(context, prompts)
+    collected = collect(context, prompts)
+    added, left_out = collected.added, collected.left_out
+    members, flow = select(context, prompts, collected.batches)
     corpus_id = hashlib.sha256("\n".join(row["trajectory_id"] for row in members).encode()).hexdigest()[:24]
     rows = [row | {"corpus_id": corpus_id} for row in members]
     context.warehouse.append(f"corpus/{corpus_id}", {"corpus": rows}, run_id=context.run_id)
@@ -86,21 +78,44 @@ def body(context: Context) -> dict[str, Any]:
     per_source = Counter(row["source"] for row in members)
     covered = len({row["problem_id"] for row in members})
     mix = ", ".join(f"{count} {source}" for source, count in sorted(per_source.items()))
-    return {
-        "rows": sum(added.values()) + len(members),
-        "corpus_id": corpus_id,
-        "added": added,
-        "per_source": dict(per_source),
-        "flow": flow,
-        "left_out": left_out,
-        "scored": scored,
-        "reused": "" if any(added.values()) else "every sample and verdict of earlier runs",
-        "summary": f"{len(members)} trajectories of {covered} problems ({mix or 'none'})",
-    }
+    return CorpusManifest(
+        rows=sum(added.values()) + len(members),
+        corpus_id=corpus_id,
+        added=added,
+        per_source=dict(per_source),
+        flow=flow,
+        left_out=left_out,
+        scored=scored,
+        reused="" if any(added.values()) else "every sample and verdict of earlier runs",
+        summary=f"{len(members)} trajectories of {covered} problems ({mix or 'none'})",
+    )
 
 
-def collect(context: Context, prompts: PromptSet) -> tuple[dict[str, int], dict[str, int]]:
-    """Responses added per kind, and what could not be taken in, counted by reason."""
+def amount(outlook: Outlook) -> Amount:
+    """The samples of pi_0 that the corpus lacks; what comes from elsewhere is known when it is read."""
+    config, context = outlook.config, outlook.context
+    each = config.corpus.reference_samples if "reference" in config.corpus.sources else 0
+    if context is None:
+        return Amount(config.problems.train * each, "samples", "and the known programs")
+    prompts = prompt_set.load(context, "train")
+    drawn = sum(drawn_for_corpus(context, prompts).values())
+    return Amount(max(0, each * len(prompts.prompts) - drawn), "samples", f"{drawn} known, and the known programs")
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a run's corpus took in before the selection."""
+
+    added: dict[str, int]
+    """Kind -> responses that are new in the warehouse."""
+    left_out: dict[str, int]
+    """Reason -> responses that could not be taken in."""
+    batches: list[str]
+    """Batches of what was taken in, those that another run had stored among them."""
+
+
+def collect(context: Context, prompts: PromptSet) -> Collected:
+    """Sample and take in what the recipe asks for and the warehouse lacks."""
     config, added, left_out = context.config, {"reference": 0}, Counter[str]()
     wanted = config.corpus.sources
     if "reference" in wanted:
@@ -123,16 +138,29 @@ def collect(context: Context, prompts: PromptSet) -> tuple[dict[str, int], dict[
         items = _retokenized(context, prompts)
         _say_retokenized(context, len(items), "of runs with another tokenizer or template")
         added["retokenized"] = _ingest(context, ingestion, "retokenized", items).added
-    return added, dict(left_out)
+    return Collected(added, dict(left_out), sorted(ingestion.batches))
+
+
+def drawn_for_corpus(context: Context, prompts: PromptSet) -> Counter[str]:
+    """Samples of pi_0 that were drawn for the corpus so far, by problem; they were judged by the present tests."""
+    rows = context.warehouse.rows(DRAWN, [_prefix(context, prompts), prompts.prompt_ids, prompts.suites])
+    return Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
+
+
+def _label(context: Context) -> str:
+    return sampling_label(context.config.corpus.behaviour, context.config.engine.max_response_tokens)
+
+
+def _prefix(context: Context, prompts: PromptSet) -> str:
+    """Prefix of the batches of pi_0's samples for the corpus."""
+    return f"corpus/reference/{prompts.policy_id}/{_label(context)}/"
 
 
 def sample_reference(context: Context, prompts: PromptSet) -> int:
     """Samples of pi_0 at the corpus's behaviour, topped up to `reference_samples`; their number."""
     config = context.config.corpus
-    label = sampling_label(config.behaviour, context.config.engine.max_response_tokens)
-    prefix = f"corpus/reference/{prompts.policy_id}/{label}/"
-    rows = context.warehouse.rows(DRAWN, [prefix, prompts.prompt_ids, prompts.suites])
-    drawn = Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
+    label, prefix = _label(context), _prefix(context, prompts)
+    drawn = drawn_for_corpus(context, prompts)
     missing = {p: config.reference_samples - drawn[p] for p in prompts.prompts if drawn[p] < config.reference_samples}
     total, done = sum(missing.values()), 0
     if missing:
@@ -229,7 +257,9 @@ def _say_retokenized(context: Context, number: int, whose: str) -> None:
         runs.note(context.warehouse, context.run_id, stage="corpus", kind="retokenized", message=message)
 
 
-def select(context: Context, prompts: PromptSet) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
+def select(
+    context: Context, prompts: PromptSet, ingested: Sequence[str]
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
     """Members of the corpus (trajectory_id, problem_id, source), and per source what became of its responses."""
     config = context.config.corpus
     flow: dict[str, Counter[str]] = {}
@@ -237,7 +267,7 @@ def select(context: Context, prompts: PromptSet) -> tuple[list[dict[str, Any]], 
     for ids in in_shards(sorted(prompts.prompts), PROBLEMS_PER_SELECTION):
         candidates: dict[str, list[Candidate]] = {}
         source_of: dict[str, str] = {}
-        for row in context.warehouse.rows(SELECTION, _parameters(context, prompts, ids)):
+        for row in context.warehouse.rows(SELECTION, _parameters(context, prompts, ids) | {"ingested": list(ingested)}):
             fates = flow.setdefault(row["source"], Counter())
             fates["came in"] += 1
             fates["judged"] += row["reward"] is not None
@@ -281,4 +311,6 @@ def _progress(context: Context, start: int, total: int, unit: str, note: str) ->
     return lambda done, _: context.progress(start + done, total, unit, note)
 
 
-STAGE = Stage(name="corpus", version=2, sections=("corpus", "sandbox"), inputs=inputs, body=body)
+STAGE = Stage(
+    manifest=CorpusManifest, amount=amount, version=2, sections=("corpus", "sandbox"), inputs=inputs, body=body
+)

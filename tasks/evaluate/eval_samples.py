@@ -17,18 +17,14 @@ from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Context
 from tasks.sampling.sampler import Assignment, Judged, Sampler, eval_sample_row, sampling_label
+from warehouse.queries import query
 
 PROBLEMS_PER_BATCH = 32
 
 Scores: TypeAlias = dict[str, dict[str, Counts]]
 """Samples and successes per problem, per problem set."""
 
-COUNTS = """
--- Scored samples and successes of a policy per problem; unscored samples (infrastructure) do not count.
-SELECT problem_id, count(reward) AS n, count(*) FILTER (reward = 0) AS k FROM eval_samples
-WHERE policy_id = ? AND sampling = ? AND list_contains(?, suite_hash) AND list_contains(?, prompt_id)
-GROUP BY problem_id
-"""
+COUNTS = query(__name__, "counts")
 
 
 @dataclass(frozen=True, slots=True)

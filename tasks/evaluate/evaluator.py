@@ -25,9 +25,10 @@ from tasks.estimators import average_pass_at_k
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import Candidate
 from tasks.run import prompt_set, runs
+from tasks.run.errors import StageError
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import open_sampler
-from tasks.run.stage import Context, StageError
+from tasks.run.stage import Context
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, TrainerError
 from tasks.train.shared.job import TrainJob

@@ -7,40 +7,39 @@ Samples are kept in `eval_samples` per policy; a policy that has enough of them 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from tasks.estimators import average_paired_difference, average_pass_at_k
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import Candidate, Scores
 from tasks.run import prompt_set
+from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, PassAtK, PrepareManifest, TrainManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import open_sampler
-from tasks.run.stage import Context, Stage
+from tasks.run.stage import Amount, Context, Outlook, Stage
 
 
 def inputs(context: Context) -> dict[str, Any]:
     """The evaluated policies and how they are sampled."""
-    manifest = context.manifest("prepare")
+    manifest = context.manifest(PrepareManifest)
     return {
         "policies": [[c.policy_id, c.step] for c in candidates(context)],
-        "prompts_batch": manifest["prompts_batch"],
+        "prompts_batch": manifest.prompts_batch,
         "max_response_tokens": context.config.engine.max_response_tokens,
     }
 
 
 def candidates(context: Context) -> list[Candidate]:
     """The reference policy, then this run's kept weights by step."""
-    prepared = context.manifest("prepare")
-    trained = context.manifest("train")
+    prepared = context.manifest(PrepareManifest)
+    trained = context.manifest(TrainManifest)
     return [
-        Candidate(prepared["policy_id"], Path(prepared["reference"]), 0),
-        *(Candidate(kept["policy_id"], Path(kept["path"]), kept["step"]) for kept in trained["policies"]),
+        Candidate(prepared.policy_id, prepared.reference, 0),
+        *(Candidate(kept.policy_id, kept.path, kept.step) for kept in trained.policies),
     ]
 
 
-def body(context: Context) -> dict[str, Any]:
+def body(context: Context) -> EvaluateManifest:
     """Sample what is missing, then compare the last policy with the first."""
     prompts = prompt_set.load(context, "evaluation")
     policies = candidates(context)
@@ -63,53 +62,76 @@ def _sample(context: Context, prompts: PromptSet, todo: list[Candidate], total: 
             done += eval_samples.sample_missing(context, prompts, candidate, sampler, progress=progress)
 
 
-def _manifest(context: Context, prompts: PromptSet, policies: list[Candidate], sampled: int) -> dict[str, Any]:
+def _manifest(context: Context, prompts: PromptSet, policies: list[Candidate], sampled: int) -> EvaluateManifest:
     config, label = context.config.evaluate, eval_samples.label_of(context)
     scores = [eval_samples.by_set(prompts, eval_samples.counts(context, prompts, c.policy_id)) for c in policies]
-    curve = [
-        {"step": candidate.step, "policy_id": candidate.policy_id} | point
+    curve = tuple(
+        CurvePoint(step=candidate.step, policy_id=candidate.policy_id, **point.model_dump())
         for candidate, found in zip(policies, scores, strict=True)
         for point in curve_points(found, config.ks)
-    ]
+    )
     comparison = {f"pass@{k}": _change(scores[0], scores[-1], k) for k in config.ks}
     known = len(policies) * len(prompts.prompts) * config.samples - sampled
     largest = f"pass@{max(config.ks)}"
     change = comparison[largest]
     sets = f" of {len(scores[0])} sets" if len(scores[0]) > 1 else ""
-    return {
-        "rows": sampled,
-        "sampling": label,
-        "curve": curve,
-        "sets": {name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
-        "comparison": comparison,
-        "described": f"{len(prompts.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
-        "reused": f"{known} samples of earlier evaluations" if known else "",
-        "summary": f"{largest} {100 * change['before']:.1f}% -> {100 * change['after']:.1f}%, {sampled} new samples",
-    }
+    return EvaluateManifest(
+        rows=sampled,
+        sampling=label,
+        curve=curve,
+        sets={name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
+        comparison=comparison,
+        described=f"{len(prompts.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
+        reused=f"{known} samples of earlier evaluations" if known else "",
+        summary=f"{largest} {100 * change.before:.1f}% -> {100 * change.after:.1f}%, {sampled} new samples",
+    )
 
 
-def curve_points(scores: Scores, ks: Sequence[int]) -> list[dict[str, Any]]:
+def amount(outlook: Outlook) -> Amount:
+    """The samples that the reference policy and the policies to be kept lack."""
+    config, context = outlook.config, outlook.context
+    steps, every = config.train.steps, config.train.snapshot_interval
+    policies = 1 + steps // every + (steps % every > 0)
+    if context is None:
+        total = policies * config.problems.evaluation * config.evaluate.samples
+        return Amount(total, "samples", f"{policies} policies")
+    prompts = prompt_set.load(context, "evaluation")
+    known = eval_samples.counts(context, prompts, prompts.policy_id)
+    there = sum(min(n, config.evaluate.samples) for n, _ in known.values())
+    total = policies * len(prompts.prompts) * config.evaluate.samples
+    return Amount(total - there, "samples", f"{policies} policies, {there} samples of the reference known")
+
+
+def curve_points(scores: Scores, ks: Sequence[int]) -> tuple[PassAtK, ...]:
     """pass@k with its interval for each k, averaged over the problem sets."""
     found = {name: list(counts.values()) for name, counts in scores.items()}
     estimates = [(k, average_pass_at_k(found, k)) for k in ks]
-    return [{"k": k, "value": e.value, "low": e.low, "high": e.high} for k, e in estimates]
+    return tuple(PassAtK(k=k, value=e.value, low=e.low, high=e.high) for k, e in estimates)
 
 
-def _change(before: Scores, after: Scores, k: int) -> dict[str, Any]:
+def _change(before: Scores, after: Scores, k: int) -> Change:
     difference = average_paired_difference(before, after, k)
     first, last = (
         average_pass_at_k({name: list(found.values()) for name, found in scores.items()}, k).value
         for scores in (before, after)
     )
-    counts = {name: value for name, value in asdict(difference).items() if name in ("better", "worse", "equal")}
-    return {
-        "before": first,
-        "after": last,
-        "difference": difference.difference,
-        "interval": [difference.low, difference.high],
-        "p_value": difference.p_value,
-        **counts,
-    }
+    return Change(
+        before=first,
+        after=last,
+        difference=difference.difference,
+        interval=(difference.low, difference.high),
+        p_value=difference.p_value,
+        better=difference.better,
+        worse=difference.worse,
+        equal=difference.equal,
+    )
 
 
-STAGE = Stage(name="evaluate", version=2, sections=("evaluate", "sandbox"), inputs=inputs, body=body)
+STAGE = Stage(
+    manifest=EvaluateManifest,
+    version=2,
+    sections=("evaluate", "sandbox"),
+    inputs=inputs,
+    body=body,
+    amount=amount,
+)

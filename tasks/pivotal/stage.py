@@ -16,11 +16,13 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.estimators import difference_p_value
 from tasks.pivotal.search import Ledger, Node, Outcome, Rule, Search, examine, wavefront
 from tasks.run import prompt_set
+from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
-from tasks.run.stage import Context, Stage
+from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Assignment, Sampler, tables
+from warehouse.queries import query
 
 WAVE = "wave/"
 """`search_id` of counts; they add up per prefix."""
@@ -42,36 +44,25 @@ class Plan:
     tokens: Tokens
 
 
-SELECTION = """
--- Correct trajectories to search: those of the corpus, problems taking turns.
-SELECT c.trajectory_id, t.problem_id, t.token_ids
-FROM (
-    SELECT trajectory_id, problem_id,
-           row_number() OVER (PARTITION BY problem_id ORDER BY md5(trajectory_id)) AS turn
-    FROM corpus WHERE corpus_id = $corpus_id
-) c JOIN trajectories t USING (trajectory_id)
-WHERE t.reward = 0 AND len(t.token_ids) > 2 AND list_contains($problem_ids, t.problem_id)
-QUALIFY row_number() OVER (PARTITION BY c.trajectory_id) = 1
-ORDER BY c.turn, md5(c.trajectory_id)
-LIMIT $limit
-"""
+SELECTION = query(__name__, "selection")
+STORED = query(__name__, "stored")
 
 
 def inputs(context: Context) -> dict[str, Any]:
     """The corpus and the reference policy's sampling."""
     return {
-        "corpus_id": context.manifest("corpus")["corpus_id"],
-        "prompts_batch": context.manifest("prepare")["prompts_batch"],
-        "policy_id": context.manifest("prepare")["policy_id"],
+        "corpus_id": context.manifest(CorpusManifest).corpus_id,
+        "prompts_batch": context.manifest(PrepareManifest).prompts_batch,
+        "policy_id": context.manifest(PrepareManifest).policy_id,
         "sampling": sampling(context),
     }
 
 
-def body(context: Context) -> dict[str, Any]:
+def body(context: Context) -> PivotalManifest:
     """Search until no prefix is wanted, then write down what each trajectory's positions are worth."""
     config = context.config.pivotal
     if config.trajectories == 0:
-        return {"rows": 0, "search_id": None, "summary": "left out (pivotal.trajectories = 0)"}
+        return PivotalManifest(search_id=None, summary="left out (pivotal.trajectories = 0)")
     prompts = prompt_set.load(context, "train")
     planned = plan(context, prompts)
     searches = planned.searches
@@ -85,13 +76,26 @@ def body(context: Context) -> dict[str, Any]:
     outcomes = [examine(search, ledger, rule) for search in searches]
     search_id = _annotate(context, prompts, searches, outcomes, ledger)
     pivots = sum(len(outcome.pivots) for outcome in outcomes)
-    return {
-        "rows": paid,
-        "search_id": search_id,
-        "pivots": pivots,
-        "reused": f"{known} rollouts of earlier searches" if known else "",
-        "summary": f"{pivots} pivotal tokens in {len(searches)} trajectories, {paid} new rollouts",
-    }
+    return PivotalManifest(
+        rows=paid,
+        search_id=search_id,
+        pivots=pivots,
+        reused=f"{known} rollouts of earlier searches" if known else "",
+        summary=f"{pivots} pivotal tokens in {len(searches)} trajectories, {paid} new rollouts",
+    )
+
+
+def amount(outlook: Outlook) -> Amount:
+    """Rollouts: as many a trajectory as in earlier searches; never measured, the most that the recipe allows."""
+    search = outlook.config.pivotal
+    most = search.trajectories * search.max_nodes * search.rollouts
+    if outlook.context is None or most == 0:
+        return Amount(most, "rollouts", "at most")
+    rates = [e.rows / e.config.pivotal.trajectories for e in outlook.executions if e.config.pivotal.trajectories]
+    if not rates:
+        return Amount(most, "rollouts", "at most")
+    likely = sorted(rates)[len(rates) // 2] * search.trajectories
+    return Amount(min(most, round(likely)), "rollouts", f"as earlier searches; at most {most}")
 
 
 def plan(context: Context, prompts: PromptSet) -> Plan:
@@ -99,7 +103,7 @@ def plan(context: Context, prompts: PromptSet) -> Plan:
     rows = context.warehouse.rows(
         SELECTION,
         {
-            "corpus_id": context.manifest("corpus")["corpus_id"],
+            "corpus_id": context.manifest(CorpusManifest).corpus_id,
             "problem_ids": sorted(prompts.prompts),
             "limit": context.config.pivotal.trajectories,
         },
@@ -123,11 +127,7 @@ def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
 
 
 def _stored(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
-    rows = context.warehouse.rows(
-        "SELECT prefix_hash, sum(n) AS n, sum(k) AS k FROM token_values "
-        "WHERE reference = ? AND starts_with(search_id, ?) GROUP BY prefix_hash",
-        [prompts.policy_id, WAVE],
-    )
+    rows = context.warehouse.rows(STORED, [prompts.policy_id, WAVE])
     return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
 
 
@@ -225,4 +225,6 @@ def _annotate(
     return search_id
 
 
-STAGE = Stage(name="pivotal", version=1, sections=("pivotal", "sandbox"), inputs=inputs, body=body)
+STAGE = Stage(
+    manifest=PivotalManifest, version=1, sections=("pivotal", "sandbox"), inputs=inputs, body=body, amount=amount
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from tasks.problems.decontamination import Overlap, decontaminate
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import Template, template_for
 from tasks.problems.sources import Objection, ReadReport, read
-from tasks.run.stage import Context, Stage, StageError
+from tasks.run.errors import StageError
+from tasks.run.manifests import PrepareManifest
+from tasks.run.stage import Amount, Context, Outlook, Stage
 
 
 class NoUsableProblems(StageError):
@@ -31,7 +33,7 @@ def inputs(context: Context) -> dict[str, Any]:
     return {"problems": fingerprint([*report.problems, *report.unjudgeable]), **extent}
 
 
-def body(context: Context) -> dict[str, Any]:
+def body(context: Context) -> PrepareManifest:
     """Ingest, resolve, encode every prompt once."""
     config = context.config
     folder = reference_folder(context)
@@ -63,19 +65,25 @@ def body(context: Context) -> dict[str, Any]:
     store.append(f"policy/{policy}", {"policies": [policy_row]}, run_id=context.run_id)
     train = sum(problem.split == "train" for problem in kept)
     gone = sum(left_out.values())
-    return {
-        "problems_batch": batch,
-        "prompts_batch": prompt_batch,
-        "policy_id": policy,
-        "reference": str(folder),
-        "template_id": template.template_id,
-        "left_out": left_out,
-        "overlaps": [asdict(pair) for pair in pairs],
-        "rows": len(kept),
-        "summary": f"{train} training and {len(kept) - train} evaluation problems"
+    return PrepareManifest(
+        problems_batch=batch,
+        prompts_batch=prompt_batch,
+        policy_id=policy,
+        reference=folder,
+        template_id=template.template_id,
+        left_out=left_out,
+        overlaps=tuple(pairs),
+        rows=len(kept),
+        summary=f"{train} training and {len(kept) - train} evaluation problems"
         + (f", {gone} left out" if gone else "")
         + f"; reference policy {policy[:8]}, {parameters / 1e6:.2f} M parameters",
-    }
+    )
+
+
+def amount(outlook: Outlook) -> Amount:
+    """The problems that the recipe asks for."""
+    train, evaluation = outlook.config.problems.train, outlook.config.problems.evaluation
+    return Amount(train + evaluation, "problems", f"{train} to train on, {evaluation} to evaluate")
 
 
 def reference_folder(context: Context) -> Path:
@@ -190,10 +198,11 @@ def _check(kept: list[Problem], report: ReadReport, left_out: dict[str, int], co
 
 
 STAGE = Stage(
-    name="prepare",
+    manifest=PrepareManifest,
     version=2,
     sections=("problems", "reference", "sandbox"),
     inputs=inputs,
     body=body,
-    usable=lambda manifest: (Path(manifest["reference"]) / "config.json").is_file(),
+    amount=amount,
+    usable=lambda manifest: (manifest.reference / "config.json").is_file(),
 )

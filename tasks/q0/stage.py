@@ -16,6 +16,7 @@ from tasks.estimators import Counts, soft_value_interval
 from tasks.q0 import allocation
 from tasks.q0.allocation import Plan
 from tasks.run import prompt_set, runs
+from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import (
     UNSCORED,
@@ -27,28 +28,28 @@ from tasks.run.sampling import (
     sampling,
     scored,
 )
-from tasks.run.stage import Context, Draw, Stage
+from tasks.run.stage import Amount, Context, Outlook, Stage, Work
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Judged, Progress, Sampler, tables
 
 
 def inputs(context: Context) -> dict[str, Any]:
     """The prompts, the reference policy, and how the problems are judged."""
-    manifest = context.manifest("prepare")
+    manifest = context.manifest(PrepareManifest)
     beta = {"beta": context.config.train.beta} if context.config.q0.adaptive else {}
-    return {name: manifest[name] for name in ("problems_batch", "prompts_batch", "policy_id", "template_id")} | {
+    return manifest.model_dump(include={"problems_batch", "prompts_batch", "policy_id", "template_id"}) | {
         "sampling": sampling(context),
         **beta,
     }
 
 
-def body(context: Context) -> dict[str, Any]:
+def body(context: Context) -> Q0Manifest:
     """Draw what `tasks.q0.allocation` plans, round by round, until it plans nothing more."""
     prompts = prompt_set.load(context, "train")
     before = counts(context, prompts)
     sampled = 0
     if work := _plan(context, before):
-        with context.spread(part, context) as draw:
+        with context.executor(worker, context) as draw:
             asked: Plan = {}
             while work:
                 sampled += draw(work, sampled)
@@ -60,8 +61,8 @@ def body(context: Context) -> dict[str, Any]:
 
 
 @contextmanager
-def part(context: Context) -> Generator[Draw]:
-    """An engine and a sandbox that draw samples, here or on another machine."""
+def worker(context: Context) -> Generator[Work]:
+    """What draws samples: an engine and a sandbox, here or on another machine."""
     prompts = prompt_set.load(context, "train")
     with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
         yield lambda work, done: _draw(context, prompts, sampler, work, done)
@@ -109,7 +110,7 @@ def _append(context: Context, prompts: PromptSet, work: list[tuple[str, int, int
     context.warehouse.append(batch, rows, run_id=context.run_id)
 
 
-def _manifest(context: Context, prompts: PromptSet, before: dict[str, Counts], sampled: int) -> dict[str, Any]:
+def _manifest(context: Context, prompts: PromptSet, before: dict[str, Counts], sampled: int) -> Q0Manifest:
     after, beta = counts(context, prompts), context.config.train.beta
     known = sum(n for n, _ in before.values())
     unsolved = sorted(problem_id for problem_id, (_, k) in after.items() if k == 0)
@@ -117,16 +118,26 @@ def _manifest(context: Context, prompts: PromptSet, before: dict[str, Counts], s
     ends = [soft_value_interval(n, k, beta) for n, k in after.values()]
     if unsolved:
         _flag(context, unsolved, after)
-    return {
-        "rows": sampled,
-        "sampling": sampling(context),
-        "without_success": unsolved,
-        "mean_share": share,
-        "median_width_nats": median(high - low for low, high in ends),
-        "reused": f"{known} samples of earlier runs" if known else "",
-        "summary": f"{sampled} new samples, {known} known; pi_0 solves {100 * share:.1f}% at T=1, "
+    return Q0Manifest(
+        rows=sampled,
+        sampling=sampling(context),
+        without_success=tuple(unsolved),
+        mean_share=share,
+        median_width_nats=median(high - low for low, high in ends),
+        reused=f"{known} samples of earlier runs" if known else "",
+        summary=f"{sampled} new samples, {known} known; pi_0 solves {100 * share:.1f}% at T=1, "
         f"{len(unsolved)} of {len(after)} prompts never",
-    }
+    )
+
+
+def amount(outlook: Outlook) -> Amount:
+    """The samples that the ledger lacks."""
+    config, context = outlook.config, outlook.context
+    if context is None:
+        return Amount(config.problems.train * config.q0.samples, "samples", "all of them")
+    known = counts(context, prompt_set.load(context, "train"))
+    missing = sum(max(0, config.q0.samples - n) for n, _ in known.values())
+    return Amount(missing, "samples", f"{sum(n for n, _ in known.values())} known")
 
 
 def _flag(context: Context, unsolved: list[str], after: dict[str, Counts]) -> None:
@@ -137,4 +148,4 @@ def _flag(context: Context, unsolved: list[str], after: dict[str, Counts]) -> No
     runs.note(context.warehouse, context.run_id, stage="q0", kind="without_success", message=message)
 
 
-STAGE = Stage(name="q0", version=2, sections=("q0", "sandbox"), inputs=inputs, body=body)
+STAGE = Stage(manifest=Q0Manifest, version=2, sections=("q0", "sandbox"), inputs=inputs, body=body, amount=amount)

@@ -13,23 +13,18 @@ from tasks.problems.programs import program_hash
 from tasks.report.chart_rendering import HATCHES, Axes, Chart, Theme
 from tasks.report.report_page import Section, Table
 from tasks.run import prompt_set
+from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import counts
 from tasks.run.stage import Context
+from warehouse.queries import query
 
 FATES = ("kept", "over the cap", "near duplicate", "duplicate", "not correct", "too long", "no verdict")
 """What can become of a response, best first; together they make up what came in."""
 MOST_ROWS = 200
 
-PER_PROBLEM = """
--- How many members of the corpus does each source give each problem?
-SELECT source, problem_id, count(*) AS n FROM corpus WHERE corpus_id = ? GROUP BY ALL
-"""
-VERDICTS = """
--- What did the sandbox say of programs for these suites?
-SELECT program_hash, suite_hash, any_value(verdict) AS verdict, any_value(detail) AS detail FROM verdicts
-WHERE list_contains(?, suite_hash) GROUP BY ALL
-"""
+PER_PROBLEM = query(__name__, "per_problem")
+VERDICTS = query(__name__, "verdicts")
 
 
 def sections(context: Context) -> list[Section]:
@@ -98,23 +93,23 @@ def soft_values(known: Sequence[Counts], beta: float) -> Chart:
 
 def corpus(context: Context, prompts: PromptSet) -> Section | None:
     """Per source: what came in, what became of it, how often it was right, and what it adds per problem."""
-    manifest = context.manifest("corpus")
-    flow: dict[str, dict[str, int]] = manifest.get("flow", {})
+    manifest = context.manifest(CorpusManifest)
+    flow = manifest.flow
     if not flow:
         return None
-    added = context.warehouse.rows(PER_PROBLEM, [manifest["corpus_id"]])
+    added = context.warehouse.rows(PER_PROBLEM, [manifest.corpus_id])
     rows = [_source_row(source, fates, added, len(prompts.prompts)) for source, fates in flow.items()]
     columns = ("source", "came in", "judged", *FATES[::-1], "success rate", "problems", "per problem", "only source of")
     tables = [Table("Sources of the corpus", columns, rows)]
-    if manifest["left_out"]:
-        skipped = [{"what": name, "responses": n} for name, n in sorted(manifest["left_out"].items())]
+    if manifest.left_out:
+        skipped = [{"what": name, "responses": n} for name, n in sorted(manifest.left_out.items())]
         tables.append(Table("Not taken in", ("what", "responses"), skipped))
     found, judged = disagreements(context, prompts)
     if judged:
         claims = ("problem", "said", "judged", "detail")
         title = f"Programs judged otherwise than their source says ({len(found)} of {judged})"
         tables.append(Table(title, claims, found[:MOST_ROWS], _shown(found)))
-    text = f"{manifest['summary']}. Every response that could be used, and why it is in the corpus or not."
+    text = f"{manifest.summary}. Every response that could be used, and why it is in the corpus or not."
     return Section("Corpus", text, [source_flow(flow)], tables)
 
 
@@ -203,18 +198,18 @@ def disagreements(context: Context, prompts: PromptSet) -> tuple[list[dict[str, 
 
 def left_out(context: Context) -> Section | None:
     """Problems that were not used, by reason, and every pair that cost a training problem its place."""
-    manifest = context.manifest("prepare")
-    reasons = [{"reason": name, "problems": n} for name, n in sorted(manifest["left_out"].items())]
+    manifest = context.manifest(PrepareManifest)
+    reasons = [{"reason": name, "problems": n} for name, n in sorted(manifest.left_out.items())]
     pairs = [
         {
-            "training problem": pair["train_id"],
-            "evaluation problem": pair["evaluation_id"],
-            "why": pair["reason"],
-            "shared phrases": f"{100 * pair['containment']:.0f}%",
-            "Jaccard": round(pair["jaccard"], 2),
-            "shared tests": pair["shared_tests"],
+            "training problem": pair.train_id,
+            "evaluation problem": pair.evaluation_id,
+            "why": pair.reason,
+            "shared phrases": f"{100 * pair.containment:.0f}%",
+            "Jaccard": round(pair.jaccard, 2),
+            "shared tests": pair.shared_tests,
         }
-        for pair in manifest.get("overlaps", [])
+        for pair in manifest.overlaps
     ]
     if not reasons and not pairs:
         return None

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from markupsafe import Markup
 
 from tasks.report.chart_rendering import Chart, save_png, svg
-from tasks.report.html import render
+from tasks.report.html_template import render
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,28 +12,25 @@ from tasks.report import corpus_sections, run_history
 from tasks.report import table_sections as tables
 from tasks.report.report_page import Report, write_report
 from tasks.report.run_history import RunHistory
-from tasks.run.stage import Context, Stage
+from tasks.run.manifests import EvaluateManifest, ReportManifest
+from tasks.run.stage import Amount, Context, Stage
 
 
 def inputs(context: Context) -> dict[str, Any]:
     """The evaluation it shows."""
-    return {"run": context.run_id, "evaluation": context.manifest("evaluate")}
+    return {"run": context.run_id, "evaluation": context.manifest(EvaluateManifest).model_dump(mode="json")}
 
 
-def body(context: Context) -> dict[str, Any]:
+def body(context: Context) -> ReportManifest:
     """Write the page and the figures into the run's folder."""
     history = run_history.read(context.warehouse, context.home, context.run_id)
-    subtitle = context.manifest("evaluate")["described"]
+    subtitle = context.manifest(EvaluateManifest).described
     report = assemble([history], subtitle, context.warehouse.location)
     *parts, settings = report.sections
     report = replace(report, sections=[*parts, *corpus_sections.sections(context), settings])
     page, *pictures = write_report(report, context.run_dir / "report")
-    return {
-        "rows": 0,
-        "page": str(page),
-        **{path.stem: str(path) for path in pictures},
-        "summary": f"{len(pictures)} figures; {page}",
-    }
+    named = {path.stem: path for path in pictures}
+    return ReportManifest(page=page, pictures=named, summary=f"{len(pictures)} figures; {page}")
 
 
 def assemble(histories: Sequence[RunHistory], subtitle: str, location: str) -> Report:
@@ -77,4 +74,12 @@ def described(histories: Sequence[RunHistory]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-STAGE = Stage(name="report", version=3, sections=(), inputs=inputs, body=body)
+STAGE = Stage(
+    manifest=ReportManifest,
+    version=4,
+    sections=(),
+    inputs=inputs,
+    body=body,
+    amount=lambda _: Amount(1, "page"),
+    units=lambda _: 1,
+)

@@ -15,17 +15,12 @@ from tasks.report import charts, run_history
 from tasks.report.charts import Measure, Series
 from tasks.report.report_page import Report, Section, Table, write_report
 from tasks.report.run_history import Point
+from tasks.run.manifests import EvaluateManifest
 from tasks.run.stage import finished
 from warehouse import Warehouse
+from warehouse.queries import query
 
-COST = """
--- What did training cost?
-SELECT (SELECT max(seconds) FROM stages WHERE run_id = $run AND stage = 'train' AND status = 'completed') AS "train s",
-       (SELECT sum(seconds) FROM (SELECT any_value(value) AS seconds FROM train_steps
-                                  WHERE run_id = $run AND name = 'wait_s' GROUP BY step)) AS "waiting s",
-       (SELECT count(*) FROM trajectories WHERE run_id = $run AND source = 'online') AS "online trajectories",
-       (SELECT max(value) FROM train_steps WHERE run_id = $run AND name = 'peak_memory_mb') AS "peak MB"
-"""
+COST = query(__name__, "cost")
 
 BEFORE = " of pi_0"
 """Ends the name of a measure of the reference policy, with which every run begins."""
@@ -69,12 +64,12 @@ def collect(
     curves: list[dict[str, dict[int, float]]] = []
     measures: list[dict[str, float]] = []
     for run_id in run_ids.values():
-        evaluation = finished(store, "evaluate", run_id=run_id)
+        evaluation = finished(store, EvaluateManifest, run_id=run_id)
         if evaluation is None:
             raise LookupError(f"run {run_id!r} has no finished evaluation; run spo/evaluate -p run={run_id}")
         curve: dict[str, dict[int, float]] = {}
-        for point in evaluation["curve"]:
-            curve.setdefault(f"pass@{point['k']}", {})[int(point["step"])] = float(point["value"])
+        for point in evaluation.curve:
+            curve.setdefault(f"pass@{point.k}", {})[point.step] = point.value
         curves.append(curve)
         measures.append(_measures(store, run_history.read(store, home, run_id).points, run_id, curve))
     return ArmResult(label, list(run_ids), curves, measures, stopped)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from tasks.report.chart_rendering import Axes, Chart, Theme, svg
-from tasks.report.html import render
+from tasks.report.html_template import render
 
 
 @dataclass(frozen=True, slots=True)

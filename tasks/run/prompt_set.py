@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tasks.engines.randomness import derived_seed
 from tasks.problems.problem import Problem, Split, problems_from_rows
+from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import Context
 from tasks.sampling.sampler import Assignment
 from warehouse import Warehouse
@@ -55,13 +56,13 @@ class PromptSet:
 
 def load(context: Context, split: Split) -> PromptSet:
     """The judgeable problems of `split`. Raises StageInputMissing when the run has not been prepared."""
-    manifest = context.manifest("prepare")
+    manifest = context.manifest(PrepareManifest)
     return PromptSet(
-        read_prompts(context.warehouse, manifest["problems_batch"], manifest["prompts_batch"], split),
-        manifest["policy_id"],
-        Path(manifest["reference"]),
-        manifest["template_id"],
-        manifest["problems_batch"],
+        read_prompts(context.warehouse, manifest.problems_batch, manifest.prompts_batch, split),
+        manifest.policy_id,
+        manifest.reference,
+        manifest.template_id,
+        manifest.problems_batch,
         split,
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tasks.config import RunConfig, validate
 from warehouse import Warehouse
+from warehouse.queries import query
 
 PROJECT = "spo-pipeline"
 
@@ -71,22 +72,12 @@ def created_by(store: Warehouse, origin: str) -> str | None:
 
 def last_failure(store: Warehouse, run_id: str) -> str | None:
     """The run's newest failure: `stage: message`."""
-    return store.value(
-        "SELECT stage || ': ' || message FROM run_events WHERE run_id = ? AND kind = 'failed' "
-        "ORDER BY created_at DESC LIMIT 1",
-        [run_id],
-    )
+    return store.value(query(__name__, "last_failure"), [run_id])
 
 
 def listing(store: Warehouse, *, limit: int = 20) -> list[dict[str, Any]]:
     """Newest runs first: run_id, recipe, created_at, and each one's stages in the order they ended."""
-    return store.rows(
-        "SELECT r.run_id, r.recipe, r.created_at, "
-        "(SELECT string_agg(s.stage || CASE s.status WHEN 'skipped' THEN ' (skipped)' ELSE '' END, ', ' "
-        " ORDER BY s.created_at) FROM stages s WHERE s.run_id = r.run_id) AS stages "
-        "FROM runs r ORDER BY r.created_at DESC LIMIT ?",
-        [limit],
-    )
+    return store.rows(query(__name__, "listing"), [limit])
 
 
 def note(store: Warehouse, run_id: str, *, stage: str, kind: str, message: str) -> None:

@@ -12,8 +12,9 @@ from tasks.config import BehaviourConfig
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.problems.prompt import template_for
+from tasks.run.errors import StageError
 from tasks.run.prompt_set import PromptSet
-from tasks.run.stage import Context, StageError
+from tasks.run.stage import Context
 from tasks.sampling.reference_counts import CountsFilter, counted, not_counted, reference_counts, reference_sampling
 from tasks.sampling.sampler import Judged, KnownVerdicts, Sampler
 from warehouse.queries import query

@@ -3,11 +3,6 @@
 A stage crosses the orchestrator as one small `StageResult`. Its key is a hash over everything its result depends on
 (stage, version, its part of the configuration, the content of its inputs); a key that has completed once is never
 computed again. While a stage runs it holds a lock of its key, so that the same work submitted twice is done once.
-
-Errors
-------
-StageError
-    StageInputMissing
 """
 
 from __future__ import annotations
@@ -15,25 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tasks.config import RunConfig
 from tasks.run import runs
+from tasks.run.errors import StageInputMissing, TrainingHasBegun
+from tasks.run.manifests import Manifest
+from tasks.run.provenance import begin_training, training_began_with
+from tasks.run.stage_names import StageName
 from warehouse import Warehouse
+from warehouse.queries import query
+
+M = TypeVar("M", bound=Manifest)
 
 LOCK_TIMEOUT_S = 24 * 3600.0
-
-
-class StageError(Exception):
-    """A stage cannot do its work; the message says what is missing and what to run."""
-
-
-class StageInputMissing(StageError):
-    """An earlier stage has not produced what this one reads."""
 
 
 Progress = Callable[[int, int, str, str], None]
@@ -44,17 +38,17 @@ def silent(done: int, total: int, unit: str, note: str) -> None:
     """A Progress that shows nothing."""
 
 
-Draw = Callable[[Mapping[str, int], int], int]
+Work = Callable[[Mapping[str, int], int], int]
 """Does work (units with their amounts), given what was done before it (for progress only); returns what was done."""
-Part = Callable[["Context"], AbstractContextManager[Draw]]
-"""What is opened to do work: an engine, a sandbox. A module's function, so that it can travel to another machine."""
-Spread = Callable[[Part, "Context"], AbstractContextManager[Draw]]
-"""Opens a part here, or on several machines that share the work."""
+WorkerFactory = Callable[["Context"], AbstractContextManager[Work]]
+"""Opens what does the work: an engine, a sandbox. A module's function, so that it can travel to another machine."""
+Executor = Callable[[WorkerFactory, "Context"], AbstractContextManager[Work]]
+"""Opens a worker here, or workers on several machines that share the work."""
 
 
-def here(part: Part, context: Context) -> AbstractContextManager[Draw]:
-    """The Spread that does everything in this process."""
-    return part(context)
+def run_locally(worker: WorkerFactory, context: Context) -> AbstractContextManager[Work]:
+    """The Executor that does everything in this process."""
+    return worker(context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,64 +61,111 @@ class Context:
     home: Path
     progress: Progress = silent
     pin: int | None = None
-    """Snapshot the inputs are read at; None reads the newest."""
-    spread: Spread = here
+    """Snapshot after which nothing of other runs is read. None: the newest; a stage that runs fixes it as it begins."""
+    executor: Executor = run_locally
     """Who does the units of a stage's work: this process, or several tasks on several machines."""
-    manifests: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    manifests: Mapping[StageName, Manifest] = field(default_factory=dict[StageName, Manifest])
     """Manifests to use instead of what the run's own stages left: those of a run that is only planned."""
 
     @property
     def run_dir(self) -> Path:
         """Folder of this run's files (checkpoints, figures)."""
-        return self.home / "runs" / self.run_id
+        return run_folder(self.home, self.run_id)
 
-    def manifest(self, stage: str) -> dict[str, Any]:
-        """What `stage` left for this run. Raises StageInputMissing."""
-        found = self.manifests.get(stage) or finished(self.warehouse, stage, run_id=self.run_id)
-        if found is None:
+    def manifest(self, kind: type[M]) -> M:
+        """What the stage of that kind of manifest left for this run. Raises StageInputMissing."""
+        found = self.manifests.get(kind.stage) or finished(self.warehouse, kind, run_id=self.run_id)
+        if not isinstance(found, kind):
             raise StageInputMissing(
-                f"run {self.run_id!r} has no finished stage {stage!r}; "
-                f"run `prefect deployment run spo/{stage} -p run={self.run_id}` first"
+                f"run {self.run_id!r} has no finished stage {kind.stage!r}; "
+                f"run `prefect deployment run spo/{kind.stage} -p run={self.run_id}` first"
             )
         return found
 
 
+def run_folder(home: Path, run_id: str) -> Path:
+    """Folder of a run's files."""
+    return home / "runs" / run_id
+
+
 @dataclass(frozen=True, slots=True)
-class StageResult:
+class StageResult(Generic[M]):
     """What a stage hands to the orchestrator."""
 
-    stage: str
+    stage: StageName
     snapshot: int
     rows: int
     skipped: bool
     seconds: float
-    manifest: dict[str, Any] = field(default_factory=dict[str, Any])
+    manifest: M
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Amount:
+    """Work of a stage: `units` of `unit`, and in words what is there already."""
+
+    units: int
+    unit: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a stage may look at to say how much work it has ahead."""
+
+    config: RunConfig
+    context: Context | None
+    """None while the run's problems are not in the warehouse: then only what the recipe says at most is known."""
+    run_dir: Path | None
+    """Folder of the run to be continued; None for a new one."""
+    executions: Sequence[Execution]
+    """Earlier executions of the stage, those of the same recipe first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """An earlier execution of a stage."""
+
+    seconds: float
+    rows: int
+    config: RunConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[M]):
     """A stage's definition."""
 
-    name: str
+    manifest: type[M]
+    """What it leaves; says its name, too."""
     version: int
+    """Raised when the same inputs lead to another result than before."""
     sections: tuple[str, ...]
     """Parts of the configuration its result depends on."""
     inputs: Callable[[Context], Mapping[str, Any]]
     """Identity of what it reads: content hashes, ids and counts, never paths or times."""
-    body: Callable[[Context], dict[str, Any]]
-    """Does the work and returns the manifest; `rows` in it counts the rows appended."""
-    usable: Callable[[dict[str, Any]], bool] = lambda _: True
+    body: Callable[[Context], M]
+    """Does the work."""
+    amount: Callable[[Outlook], Amount]
+    """How much work it has ahead, for `spo plan`."""
+    units: Callable[[Execution], int] = lambda execution: execution.rows
+    """How many of these units an earlier execution did."""
+    usable: Callable[[M], bool] = lambda _: True
     """Whether what a finished stage left outside the warehouse (a checkpoint) is still there."""
 
+    @property
+    def name(self) -> StageName:
+        """Its name in the pipeline."""
+        return self.manifest.stage
 
-def key_of(stage: Stage, context: Context) -> str:
+
+def key_of(stage: Stage[Any], context: Context) -> str:
     """Hash over all that decides the result of `stage`."""
     config = context.config.model_dump(mode="json")
     parts = [stage.name, stage.version, {s: config[s] for s in stage.sections}, dict(stage.inputs(context))]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def run_stage(stage: Stage, context: Context, *, force: bool = False) -> StageResult:
+def run_stage(stage: Stage[M], context: Context, *, force: bool = False) -> StageResult[M]:
     """Run `stage` unless its key has completed before; record the outcome in the warehouse either way."""
     try:
         return _run(stage, context, force=force)
@@ -134,35 +175,50 @@ def run_stage(stage: Stage, context: Context, *, force: bool = False) -> StageRe
         raise
 
 
-def _run(stage: Stage, context: Context, *, force: bool) -> StageResult:
+def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
     started = time.monotonic()
     store = context.warehouse
-    key = key_of(stage, context)
+    if context.pin is None:
+        context = replace(context, pin=store.snapshot())
+    if force:
+        refuse_to_redo(store, context.run_id, stage.name)
+    key = current_key(stage, context)
     with store.lock(f"stage/{key}", timeout_s=LOCK_TIMEOUT_S):
-        known = None if force else finished(store, stage.name, key=key)
+        known = None if force else finished(store, stage.manifest, key=key)
         skipped = known is not None and stage.usable(known)
+        if stage.name == "train" and not training_began_with(store, context.run_id):
+            begin_training(store, context.run_id, key)
         manifest = known if known is not None and skipped else stage.body(context)
         return _record(stage, context, key, manifest, skipped=skipped, seconds=time.monotonic() - started)
 
 
-def finished(
-    store: Warehouse, stage: str, *, key: str | None = None, run_id: str | None = None
-) -> dict[str, Any] | None:
-    """Manifest of the newest finished execution of `stage` with that key, or of that run."""
-    column, value = ("key", key) if key is not None else ("run_id", run_id)
-    text = store.value(
-        f"SELECT manifest_json FROM stages WHERE stage = ? AND {column} = ? AND status IN ('completed', 'skipped') "
-        "ORDER BY created_at DESC LIMIT 1",
-        [stage, value],
-    )
-    return None if text is None else json.loads(text)
+def current_key(stage: Stage[Any], context: Context) -> str:
+    """The key that the run's stage has now: of what its training began with, or else of what it would read."""
+    fixed = training_began_with(context.warehouse, context.run_id)
+    return fixed[stage.name] if stage.name in fixed else key_of(stage, context)
+
+
+def refuse_to_redo(store: Warehouse, run_id: str, stage: StageName) -> None:
+    """Raise TrainingHasBegun when `stage` of that run stands."""
+    if stage in training_began_with(store, run_id):
+        raise TrainingHasBegun(
+            f"stage {stage!r} of run {run_id!r} cannot be done anew: its training has begun, and the batches that it "
+            f"took are recorded; `spo resume {run_id}` continues it, `spo run --like {run_id}` starts a new run with "
+            f"the same settings"
+        )
+
+
+def finished(store: Warehouse, kind: type[M], *, key: str | None = None, run_id: str | None = None) -> M | None:
+    """What the newest finished execution with that key, or of that run, left; None when there is none."""
+    text = store.value(query(__name__, "finished"), {"stage": kind.stage, "key": key, "run_id": run_id})
+    return None if text is None else kind.model_validate_json(text)
 
 
 def _record(
-    stage: Stage, context: Context, key: str, manifest: dict[str, Any], *, skipped: bool, seconds: float
-) -> StageResult:
+    stage: Stage[M], context: Context, key: str, manifest: M, *, skipped: bool, seconds: float
+) -> StageResult[M]:
     store = context.warehouse
-    rows = 0 if skipped else int(manifest.get("rows", 0))
+    rows = 0 if skipped else manifest.rows
     row = {
         "stage": stage.name,
         "stage_version": str(stage.version),
@@ -172,7 +228,7 @@ def _record(
         "snapshot_out": store.snapshot(),
         "rows": rows,
         "seconds": seconds,
-        "manifest_json": json.dumps(manifest, sort_keys=True),
+        "manifest_json": json.dumps(manifest.model_dump(mode="json"), sort_keys=True),
     }
     batch = f"stage/{context.run_id}/{stage.name}/{key}/{time.time_ns()}"
     snapshot = store.append(batch, {"stages": [row]}, run_id=context.run_id)

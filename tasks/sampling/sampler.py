@@ -21,6 +21,7 @@ from tasks.engines.randomness import derived_seed, sample_seed
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import Template, complete_length
+from warehouse.queries import query
 
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -29,6 +30,9 @@ Progress = Callable[[int, int], None]
 PASS, FAIL = 0.0, -1.0
 CUT_OFF = "cut_off"
 """Verdict of a response that reached the length limit: a failure that the sandbox never sees."""
+
+
+KNOWN_VERDICTS = query(__name__, "known_verdicts")
 
 
 class Rows(Protocol):
@@ -77,11 +81,6 @@ class KnownVerdicts:
     Only verdicts of this sandbox version count, and an infrastructure failure is never one.
     """
 
-    _QUERY = (
-        "SELECT program_hash, suite_hash, verdict, tests_passed, tests_total FROM verdicts "
-        "WHERE sandbox_version = ? AND verdict <> ? AND list_contains(?, suite_hash)"
-    )
-
     def __init__(self, warehouse: Rows | None = None) -> None:
         """Without a warehouse only the verdicts made here are known."""
         self._warehouse = warehouse
@@ -93,7 +92,7 @@ class KnownVerdicts:
         new = sorted(set(suites) - self._suites)
         if self._warehouse is None or not new:
             return
-        for row in self._warehouse.rows(self._QUERY, [sandbox.VERSION, str(Verdict.infra), new]):
+        for row in self._warehouse.rows(KNOWN_VERDICTS, [sandbox.VERSION, str(Verdict.infra), new]):
             judgement = Judgement(Verdict(row["verdict"]), row["tests_passed"], row["tests_total"], reused=True)
             self._known[row["program_hash"], row["suite_hash"]] = judgement
         self._suites.update(new)

@@ -18,15 +18,12 @@ from tasks.scoring.example import Example
 from tasks.scoring.packing import Pack, lay_out
 from tasks.scoring.policy import Policy
 from warehouse import Warehouse
+from warehouse.queries import query
 
 CODE_VERSION = 1
 """Raised when the computation changes in a way that changes its results."""
 
-STORED = """
--- Reference log-probabilities of a list of trajectories under one fingerprint.
-SELECT trajectory_id, any_value(logprobs) AS logprobs FROM reference_logprobs
-WHERE fingerprint = ? AND trajectory_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY trajectory_id
-"""
+STORED = query(__name__, "stored")
 
 
 def fingerprint(reference: Path, config: TrainConfig, dtype: str, device: str) -> str:

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tasks.run import prompt_set, runs
+from tasks.run.manifests import CorpusManifest, KeptPolicy, PivotalManifest, PrepareManifest, TrainManifest
 from tasks.run.sampling import counts, counts_filter
-from tasks.run.stage import Context, Stage
+from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.train import supervisor
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
+from tasks.train.trainer import checkpoint
 
 EVALUATOR = "tasks.evaluate.evaluator"
 """Module of the process that evaluates kept weights while training goes on."""
@@ -31,15 +33,15 @@ def inputs(context: Context) -> dict[str, Any]:
     prompts = prompt_set.load(context, "train")
     values = sorted(counts(context, prompts).items())
     return {
-        "corpus_id": context.manifest("corpus")["corpus_id"],
-        "search_id": context.manifest("pivotal")["search_id"],
+        "corpus_id": context.manifest(CorpusManifest).corpus_id,
+        "search_id": context.manifest(PivotalManifest).search_id,
         "counts": hashlib.sha256(json.dumps(values).encode()).hexdigest(),
         "policy_id": prompts.policy_id,
-        "prompts_batch": context.manifest("prepare")["prompts_batch"],
+        "prompts_batch": context.manifest(PrepareManifest).prompts_batch,
     }
 
 
-def body(context: Context) -> dict[str, Any]:
+def body(context: Context) -> TrainManifest:
     """Train to the last step, resuming from the newest complete checkpoint of this run."""
     job = make_job(context)
     job_file = job.write(job.run_dir / "job.json")
@@ -49,11 +51,21 @@ def body(context: Context) -> dict[str, Any]:
     kept = published_weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
     store = context.warehouse
     used = store.value("SELECT count(*) FROM trajectories WHERE run_id = ? AND source = 'online'", [context.run_id])
-    return {
-        "rows": int(used),
-        "policies": [{"policy_id": p.policy_id, "path": str(p.folder), "step": p.step} for p in kept],
-        "summary": f"{kept[-1].step} steps, {used} online trajectories; policy {kept[-1].policy_id[:8]}",
-    }
+    return TrainManifest(
+        rows=int(used),
+        policies=tuple(KeptPolicy(policy_id=p.policy_id, path=p.folder, step=p.step) for p in kept),
+        summary=f"{kept[-1].step} steps, {used} online trajectories; policy {kept[-1].policy_id[:8]}",
+    )
+
+
+def amount(outlook: Outlook) -> Amount:
+    """The steps after the run's newest checkpoint."""
+    train = outlook.config.train
+    done = 0 if outlook.run_dir is None else checkpoint.newest_step(outlook.run_dir / "train" / "checkpoints")
+    online = train.sources.get("online")
+    sampled = 0 if online is None else round(online.share * train.batch_size) * (train.steps - done)
+    continued = f"from the checkpoint of step {done}, " if done else ""
+    return Amount(train.steps - done, "steps", f"{continued}{sampled} online trajectories")
 
 
 def evaluator_command(job_file: Path) -> list[str]:
@@ -75,19 +87,19 @@ def _relay(context: Context) -> Callable[[dict[str, Any]], None]:
 
 def make_job(context: Context) -> TrainJob:
     """Everything the training processes need to know."""
-    prepared = context.manifest("prepare")
+    prepared = context.manifest(PrepareManifest)
     return TrainJob(
         run_id=context.run_id,
         warehouse=context.warehouse.location,
         run_dir=context.run_dir / "train",
-        reference=Path(prepared["reference"]),
+        reference=prepared.reference,
         config=context.config,
         counts=counts_filter(context, prompt_set.load(context, "train")),
-        corpus_id=context.manifest("corpus")["corpus_id"],
-        search_id=context.manifest("pivotal")["search_id"],
-        problems_batch=prepared["problems_batch"],
-        prompts_batch=prepared["prompts_batch"],
-        weights_dir=_hand_over(context, Path(prepared["reference"])),
+        corpus_id=context.manifest(CorpusManifest).corpus_id,
+        search_id=context.manifest(PivotalManifest).search_id,
+        problems_batch=prepared.problems_batch,
+        prompts_batch=prepared.prompts_batch,
+        weights_dir=_hand_over(context, prepared.reference),
         end_on_stdin_eof=True,
     )
 
@@ -99,15 +111,17 @@ def _hand_over(context: Context, reference: Path) -> Path | None:
     return published_weights.memory_folder(context.run_dir / "train", reference)
 
 
-def _usable(manifest: dict[str, Any]) -> bool:
-    return all((Path(kept["path"]) / "config.json").is_file() for kept in manifest["policies"])
+def _usable(manifest: TrainManifest) -> bool:
+    return all((kept.path / "config.json").is_file() for kept in manifest.policies)
 
 
 STAGE = Stage(
-    name="train",
+    manifest=TrainManifest,
     version=1,
     sections=("train", "engine", "sandbox", "q0", "seed"),
     inputs=inputs,
     body=body,
+    amount=amount,
+    units=lambda execution: execution.config.train.steps,
     usable=_usable,
 )

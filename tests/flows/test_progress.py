@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from flows import progress as boards
-from flows.progress import Board, Line
+from flows import progress as progress
+from flows.progress import ProgressTable, StageRow
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(boards.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
 
 
-def make(published: list[Any], logged: list[str]) -> Board:
-    return Board(["q0", "train"], published.append, logged.append)  # type: ignore[arg-type]
+def make(published: list[Any], logged: list[str]) -> ProgressTable:
+    return ProgressTable(["q0", "train"], published.append, logged.append)  # type: ignore[arg-type]
 
 
 def test_rate_and_remaining_time_come_from_the_last_minute(clock: list[float]) -> None:
@@ -87,12 +87,12 @@ def test_publishing_is_throttled(clock: list[float]) -> None:
     [(0.25, "0.2 s"), (45.2, "45 s"), (59.9, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")],
 )
 def test_durations_are_for_people(seconds: float, text: str) -> None:
-    assert boards.duration(seconds) == text
+    assert progress.duration(seconds) == text
 
 
 def test_a_line_describes_itself() -> None:
-    line = Line("q0", done=800, total=6400, unit="samples", rate=53.1, remaining_s=105)
-    assert boards.describe(line) == "q0: 800/6400 samples, 53.1/s, 1 min 45 s left"
+    line = StageRow("q0", done=800, total=6400, unit="samples", rate=53.1, remaining_s=105)
+    assert progress.describe(line) == "q0: 800/6400 samples, 53.1/s, 1 min 45 s left"
 
 
 def test_a_board_stays_behind_when_prefect_sends_a_tasks_arguments_to_another_machine() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.progress import Board, OneLine
+from flows.progress import NestedProgress, ProgressTable
 from flows.study_config import STUDIES, load, origin
 from tasks.config import InvalidConfig, UnknownRecipe
 
@@ -77,9 +77,9 @@ def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_run_is_one_line_of_a_studys_table() -> None:
     published: list[Any] = []
     logged: list[str] = []
-    board = Board(["slow 0", "compare"], published.append, logged.append)  # type: ignore[arg-type]
+    board = ProgressTable(["slow 0", "compare"], published.append, logged.append)  # type: ignore[arg-type]
     board.start("slow 0")
-    line = OneLine(board, "slow 0")
+    line = NestedProgress(board, "slow 0")
     line.start("q0")
     line.progress("q0", 3, 10, "samples", "")
     assert (board.lines["slow 0"].done, board.lines["slow 0"].note) == (3, "q0")

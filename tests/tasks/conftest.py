@@ -5,18 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.pipeline import MODULES
-from flows.settings import STAGES
 from sandbox import Judge, Judgement, Submission
 from tasks import config
 from tasks.run import runs
 from tasks.run.stage import Context, StageResult, run_stage
+from tasks.run.stage_names import STAGE_NAMES, StageName
+from tasks.stages import STAGES
 from warehouse import Warehouse
 
 MICRO = str(Path(__file__).parent / "micro.toml")
@@ -39,14 +38,15 @@ class Lab:
         with self.store() as store:
             return runs.create(store, config.load(MICRO, overrides, folder=Path()), origin=origin)
 
-    def run(self, run_id: str, *stages: str, force: bool = False, pin: int | None = None) -> dict[str, StageResult]:
+    def run(
+        self, run_id: str, *stages: StageName, force: bool = False, pin: int | None = None
+    ) -> dict[str, StageResult[Any]]:
         """Results of these stages, all when none is named."""
-        results: dict[str, StageResult] = {}
+        results: dict[str, StageResult[Any]] = {}
         with self.store() as store:
-            for name in stages or STAGES:
+            for name in stages or STAGE_NAMES:
                 context = Context(run_id, runs.load_config(store, run_id), store, self.home, pin=pin)
-                definition = import_module(MODULES.get(name, f"tasks.{name}.stage")).STAGE
-                results[name] = run_stage(definition, context, force=force)
+                results[name] = run_stage(STAGES[name], context, force=force)
         return results
 
     def value(self, sql: str) -> Any:
@@ -76,7 +76,7 @@ def judge_broken_at(call: int) -> Iterator[None]:
 def trained_with(lab: Lab, overrides: dict[str, Any]) -> tuple[Lab, str]:
     """The lab after another run in it, up to training; that run's name."""
     run_id = lab.start("trained", overrides)
-    lab.run(run_id, *STAGES[: STAGES.index("train") + 1])
+    lab.run(run_id, *STAGE_NAMES[: STAGE_NAMES.index("train") + 1])
     return lab, run_id
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flows.settings import STAGES
 from tasks import config
 from tasks import plan as planning
 from tasks.run import runs
+from tasks.run.stage_names import STAGE_NAMES
 from tests.tasks.conftest import MICRO, Lab
 
 ADDED = "SELECT count(*) FROM trajectories"
@@ -20,55 +20,44 @@ ADDED = "SELECT count(*) FROM trajectories"
 
 def states(lab: Lab, run_id: str) -> dict[str, str]:
     with lab.store() as store:
-        return {standing.stage: standing.state for standing in planning.standings(store, run_id, lab.home)}
+        return {found.stage: found.state for found in planning.statuses(store, run_id, lab.home)}
 
 
-def plan(lab: Lab, overrides: dict[str, Any] | None = None, *, run_id: str = "") -> dict[str, planning.Work]:
+def plan(lab: Lab, overrides: dict[str, Any] | None = None, *, run_id: str = "") -> dict[str, planning.PlannedStage]:
     with lab.store() as store:
         configuration = runs.load_config(store, run_id) if run_id else config.load(MICRO, overrides, folder=Path())
         return {work.stage: work for work in planning.plan(store, configuration, lab.home, run_id=run_id)}
 
 
 def test_every_stage_of_a_finished_run_is_fresh(finished: Lab) -> None:
-    assert states(finished, "micro-1") == dict.fromkeys(STAGES, "fresh")
+    assert states(finished, "micro-1") == dict.fromkeys(STAGE_NAMES, "fresh")
 
 
 def test_a_run_whose_checkpoint_is_gone_is_stale_from_training_on(copied: Callable[[], Lab]) -> None:
     lab = copied()
     run_id = lab.start("short", {"train.steps": 2})
-    results = lab.run(run_id, *STAGES[: STAGES.index("train") + 1])
+    results = lab.run(run_id, *STAGE_NAMES[: STAGE_NAMES.index("train") + 1])
     assert states(lab, run_id)["train"] == "fresh"
-    for kept in results["train"].manifest["policies"]:
-        assert Path(kept["path"]).is_relative_to(lab.home)
-        shutil.rmtree(kept["path"])
+    for kept in results["train"].manifest.policies:
+        assert kept.path.is_relative_to(lab.home)
+        shutil.rmtree(kept.path)
     assert states(lab, run_id)["train"] == "stale"
     assert states(lab, run_id)["pivotal"] == "fresh"
-
-
-def test_online_trajectories_of_another_run_make_the_corpus_and_what_follows_stale(copied: Callable[[], Lab]) -> None:
-    lab = copied()
-    row = lab.value("SELECT t FROM trajectories t WHERE source = 'online' LIMIT 1")
-    keep = {name: row[name] for name in ("problem_id", "prompt_id", "source", "token_ids", "reward", "normal_hash")}
-    with lab.store() as store:
-        store.append("other", {"trajectories": [keep | {"trajectory_id": "another"}]}, run_id="other-1")
-    found = states(lab, "micro-1")
-    assert found["q0"] == "fresh"
-    assert found["corpus"] == "stale"
 
 
 def test_a_failed_stage_says_why_and_later_ones_wait(with_models: Lab) -> None:
     run_id = with_models.start("failing")
     with with_models.store() as store:
         runs.note(store, run_id, stage="prepare", kind="failed", message="OSError: the disk went away")
-        found = {standing.stage: standing for standing in planning.standings(store, run_id, with_models.home)}
+        found = {status.stage: status for status in planning.statuses(store, run_id, with_models.home)}
     assert found["prepare"].state == "failed"
     assert found["prepare"].note == "OSError: the disk went away"
-    assert {standing.state for name, standing in found.items() if name != "prepare"} == {"waiting"}
+    assert {status.state for name, status in found.items() if name != "prepare"} == {"waiting"}
 
 
 def test_an_unknown_run_is_refused_with_the_nearest_name(finished: Lab) -> None:
     with finished.store() as store, pytest.raises(runs.UnknownRun, match="did you mean 'micro-1'"):
-        planning.standings(store, "mirco-1", finished.home)
+        planning.statuses(store, "mirco-1", finished.home)
 
 
 def test_the_plan_of_a_finished_run_has_nothing_to_do_and_changes_nothing(finished: Lab) -> None:

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from warehouse import Warehouse
+from warehouse.queries import query
 
-PACE = """
--- How many steps has this run trained, on how many online trajectories, and how many scored ones does it have?
-SELECT coalesce(max(step), 0) AS steps,
-  coalesce(sum(len(list_filter(sources, lambda s: s = 'online'))), 0) AS trained,
-  (SELECT count(*) FROM trajectories WHERE run_id = $run AND source = 'online' AND reward IS NOT NULL) AS scored
-FROM train_batches WHERE run_id = $run
-"""
+PACE = query(__name__, "pace")
 
 
 @dataclass(frozen=True, slots=True)

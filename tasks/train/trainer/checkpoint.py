@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # whoever starts trainers reads checkpoints' names without lo
 
 PREFIX = "step-"
 STATE = "trainer.json"
-FORMAT = 2
+FORMAT = 3
 """Raised when a checkpoint holds something else than before."""
 
 
@@ -78,6 +78,12 @@ def newest(job: TrainJob) -> Checkpoint | None:
     return Checkpoint(int(content["step"]), state, ReferenceSteps(**content["references"]), folders[-1])
 
 
+def newest_step(folder: Path) -> int:
+    """Step of the newest complete checkpoint in the folder of a run's checkpoints; 0 when there is none."""
+    found = atomic.complete_folders(folder, PREFIX)
+    return int(found[-1].name.removeprefix(PREFIX)) if found else 0
+
+
 def load(job: TrainJob, engine: Engine, checkpoint: Checkpoint) -> None:
     """Put the engine where it was. Raises ResumeImpossible when the job has changed in a way that forbids it."""
     import torch
@@ -103,6 +109,8 @@ def _fits(job: TrainJob) -> dict[str, object]:
         "algorithm": job.train.algorithm,
         "zero_stage": job.train.zero_stage,
         "dtype": job.config.reference.dtype,
+        "corpus": job.corpus_id,
+        "pivotal search": job.search_id,
     }
 
 

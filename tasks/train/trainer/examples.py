@@ -12,25 +12,13 @@ from tasks.scoring.example import Example
 from tasks.train.shared.errors import NothingToTrainOn
 from tasks.train.shared.job import TrainJob
 from warehouse import Warehouse
+from warehouse.queries import query
 
-BY_ID = """
--- The trajectories of a list of ids.
-SELECT * FROM trajectories WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY trajectory_id
-"""
+BY_ID = query(__name__, "by_id")
 
-PROMPT_TOKENS = """
--- The token ids of a list of prompts.
-SELECT prompt_id, any_value(token_ids) AS token_ids FROM prompts
-WHERE prompt_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY prompt_id
-"""
+PROMPT_TOKENS = query(__name__, "prompt_tokens")
 
-VALUES = """
--- Which prefixes of these trajectories have Monte-Carlo estimates under this reference?
-SELECT trajectory_id, "position", sum(n) AS n, sum(k) AS k FROM token_values
-WHERE reference = ? AND (?::VARCHAR IS NULL OR search_id = ?) AND "position" > 0
-  AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))
-GROUP BY trajectory_id, "position" ORDER BY trajectory_id, "position"
-"""
+VALUES = query(__name__, "values")
 
 
 class Examples:

@@ -23,17 +23,12 @@ from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
 from tasks.train.trainer.state import ReferenceSteps
 from warehouse import Warehouse
+from warehouse.queries import query
 
 if TYPE_CHECKING:
     from tasks.train.trainer.session import Desk, Session
 
-COUNTS = """
--- How often does a policy version solve each problem, in its own samples of this run at temperature 1, top-p 1?
-SELECT problem_id, suite_hash, count(*) AS n, count(*) FILTER (reward = 0) AS k FROM trajectories
-WHERE run_id = ? AND source = 'online' AND policy_start = ? AND policy_end = ? AND temperature = 1 AND top_p = 1
-  AND reward IS NOT NULL
-GROUP BY problem_id, suite_hash ORDER BY problem_id
-"""
+COUNTS = query(__name__, "counts")
 
 
 def renew(session: Session) -> bool:

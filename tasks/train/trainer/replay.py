@@ -19,40 +19,21 @@ from tasks.train.shared.errors import Interrupted, NothingToTrainOn
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.state import ReplayState
 from warehouse import Warehouse
+from warehouse.queries import query
 
 POLL_S = 0.1
 BLOCK = 16
 """Batches of an offline source fetched at a time."""
 
-CORPUS = """
--- Which trajectories of a corpus belong to problems with a soft value?
-SELECT DISTINCT trajectory_id FROM corpus
-WHERE corpus_id = ? AND problem_id IN (SELECT unnest(?::VARCHAR[]))
-"""
+CORPUS = query(__name__, "corpus")
 
-PIVOTAL = """
--- Which trajectories carry Monte-Carlo targets under this reference?
-SELECT DISTINCT v.trajectory_id FROM token_values v JOIN trajectories t USING (trajectory_id)
-WHERE v.reference = ? AND (?::VARCHAR IS NULL OR v.search_id = ?) AND v."position" > 0
-  AND t.problem_id IN (SELECT unnest(?::VARCHAR[])) AND t.reward IS NOT NULL
-"""
+PIVOTAL = query(__name__, "pivotal")
 
-PIVOTAL_ROLLOUTS = """
--- Which judged continuations did the pivotal search draw from this reference?
-SELECT DISTINCT trajectory_id FROM trajectories
-WHERE source = 'pivotal_rollout' AND policy_start = ? AND reward IS NOT NULL
-  AND problem_id IN (SELECT unnest(?::VARCHAR[]))
-"""
+PIVOTAL_ROLLOUTS = query(__name__, "pivotal_rollouts")
 
-RECORDED = """
--- Which online trajectories did this run already train on after a step?
-SELECT step, trajectory_ids, sources FROM train_batches WHERE run_id = ? AND step > ? ORDER BY step
-"""
+RECORDED = query(__name__, "recorded")
 
-VISIBLE = """
--- Which of a list of this run's trajectories are there (not quarantined)?
-SELECT DISTINCT trajectory_id FROM trajectories WHERE run_id = ? AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))
-"""
+VISIBLE = query(__name__, "visible")
 
 
 class OnlineQueue:

@@ -35,18 +35,11 @@ from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
 from tasks.train.trainer.replay import Replay
 from tasks.train.trainer.state import ReferenceSteps, ReplayState
 from warehouse import Warehouse
+from warehouse.queries import query
 
-CANARIES = """
--- A few fixed prompts of the run.
-SELECT prompt_id, token_ids FROM prompts WHERE batch_id = ? AND len(token_ids) > 1 ORDER BY md5(prompt_id) LIMIT 4
-"""
+CANARIES = query(__name__, "canaries")
 
 LAST_RECORDED = "SELECT coalesce(max(step), 0) FROM train_batches WHERE run_id = ?"
-
-BATCHES = """
--- Which batches hold these trajectories, or what is stored of them?
-SELECT DISTINCT batch_id FROM {table} WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY batch_id
-"""
 
 
 @dataclass(slots=True)
@@ -162,7 +155,7 @@ class Session:
         advice = "lower train.optimizer.learning_rate in a new run"
         if self.desk is not None and error.trajectory_ids:
             table = "reference_logprobs" if isinstance(error, ReferenceDrift) else "trajectories"
-            rows = self.desk.warehouse.rows(BATCHES.format(table=table), (list(error.trajectory_ids),))
+            rows = self.desk.warehouse.rows(query(__name__, "batches", table=table), (list(error.trajectory_ids),))
             batches = " ".join(str(row["batch_id"]) for row in rows)
             advice = f"to go on without them: `spo quarantine {batches}`, then resume; or {advice}"
         return type(error).over(error.trajectory_ids, f"{error}. In step {self.step + 1}; {state}; {advice}")

@@ -55,13 +55,13 @@ def test_a_users_file_is_judged_deduplicated_and_filtered(with_models: Lab, tmp_
     files = {"corpus.files": [write(tmp_path / "mine.jsonl", rows)]}
     run_id = prepared(lab, ONLY_FILES | files)
     manifest = lab.run(run_id, "corpus")["corpus"].manifest
-    flow = manifest["flow"]["other_model"]
+    flow = manifest.flow["other_model"]
     assert flow["came in"] == 7
     assert flow["too long"] == 1
     assert flow["not correct"] == 2 + (flow["correct"] == 3)
     assert flow["duplicate"] == 2
     assert flow["kept"] == len(rows) - 1 - 2 - flow["not correct"] - 1 - flow.get("near duplicate", 0)
-    assert manifest["left_out"] == {"mine.jsonl: no training problem of this run": 1}
+    assert manifest.left_out == {"mine.jsonl: no training problem of this run": 1}
     assert sum(n for fate, n in flow.items() if fate not in {"came in", "judged", "correct"}) == flow["came in"]
 
 
@@ -71,11 +71,11 @@ def test_the_same_file_again_adds_and_judges_nothing(with_models: Lab, tmp_path:
     rows = [{"problem_id": name, "program": program} for name, program in solutions(lab).items()]
     files = {"corpus.files": [write(tmp_path / "mine.jsonl", rows)]}
     first = lab.run(prepared(lab, ONLY_FILES | files), "corpus")["corpus"]
-    assert first.manifest["added"]["mine.jsonl"] == len(rows)
+    assert first.manifest.added["mine.jsonl"] == len(rows)
     judged = lab.value(VERDICTS)
     again = lab.run(prepared(lab, ONLY_FILES | files | {"corpus.per_problem": 7}), "corpus")["corpus"]
-    assert again.manifest["added"]["mine.jsonl"] == 0
-    assert again.manifest["flow"] == first.manifest["flow"]
+    assert again.manifest.added["mine.jsonl"] == 0
+    assert again.manifest.flow == first.manifest.flow
     assert lab.value(VERDICTS) == judged
 
 
@@ -86,7 +86,7 @@ def test_known_verdicts_are_used_for_programs_from_elsewhere(with_models: Lab, t
     rows = [{"problem_id": name, "program": program, "model": "m"} for name, program in solutions(lab).items()]
     files = {"corpus.files": [write(tmp_path / "mine.jsonl", rows)]}
     manifest = lab.run(prepared(lab, ONLY_FILES | files), "corpus")["corpus"].manifest
-    assert manifest["flow"]["other_model"]["kept"] == len(rows)
+    assert manifest.flow["other_model"]["kept"] == len(rows)
     assert lab.value(VERDICTS) == judged
 
 
@@ -140,7 +140,7 @@ def test_another_models_answers_are_topped_up_and_survive_its_failure(
         lab.run(run_id, "corpus")
     assert lab.value("SELECT count(*) FROM trajectories") == 4
     asked = -100
-    flow = lab.run(run_id, "corpus")["corpus"].manifest["flow"]["other_model"]
+    flow = lab.run(run_id, "corpus")["corpus"].manifest.flow["other_model"]
     assert asked == -100 + 2 * len(known) - 4
     assert (flow["came in"], flow["kept"], flow["duplicate"]) == (2 * len(known), len(known), len(known))
     more = prepared(lab, ONLY_FILES | {"corpus.other_models": [model | {"samples": 3}]})
@@ -154,7 +154,7 @@ def test_another_model_is_sampled_here_when_it_has_no_address(with_models: Lab) 
     prepared(lab, ONLY_FILES)
     model = {"name": "here", "model": lab.value("SELECT path FROM policies LIMIT 1"), "samples": 2, "max_tokens": 24}
     manifest = lab.run(prepared(lab, ONLY_FILES | {"corpus.other_models": [model]}), "corpus")["corpus"].manifest
-    assert manifest["added"]["here"] == manifest["flow"]["other_model"]["came in"] == 12
+    assert manifest.added["here"] == manifest.flow["other_model"]["came in"] == 12
     assert lab.value("SELECT count(DISTINCT seed) FROM trajectories WHERE engine = 'other_model/here'") == 12
 
 
@@ -167,13 +167,13 @@ def test_correct_programs_of_runs_with_other_prompts_are_retokenized_once(copied
     overrides = {"reference.template": "few_shot", "problems.max_prompt_tokens": 4096, "corpus.reference_samples": 0}
     overrides |= {"corpus.near_duplicates": 1, "corpus.reference_logprobs": False}
     first = lab.run(lab.start("few", overrides), "prepare", "corpus")["corpus"].manifest
-    assert first["added"]["retokenized"] > 0
-    assert first["per_source"]["prior_spo"] > 0
+    assert first.added["retokenized"] > 0
+    assert first.per_source["prior_spo"] > 0
     assert lab.value("SELECT count(*) FROM trajectories WHERE parent_trajectory_id = 'found' AND reward = 0") == 1
     message = lab.value("SELECT message FROM run_events WHERE kind = 'retokenized' ORDER BY created_at DESC LIMIT 1")
-    assert f"{first['added']['retokenized']} responses of runs with another tokenizer or template" in message
+    assert f"{first.added['retokenized']} responses of runs with another tokenizer or template" in message
     again = lab.run(lab.start("few again", overrides | {"corpus.per_problem": 5}), "prepare", "corpus")["corpus"]
-    assert again.manifest["added"]["retokenized"] == 0
+    assert again.manifest.added["retokenized"] == 0
 
 
 def online(row: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def test_more_corpus_samples_are_drawn_on_top_of_the_known_ones(with_models: Lab
     only = {"corpus.sources": ["reference"], "corpus.reference_logprobs": False}
     lab.run(prepared(lab, only | {"corpus.reference_samples": 4}), "corpus")
     more = lab.run(prepared(lab, only | {"corpus.reference_samples": 6}), "corpus")["corpus"]
-    assert more.manifest["added"]["reference"] == 6 * 2
+    assert more.manifest.added["reference"] == 6 * 2
     assert lab.value("SELECT count(DISTINCT trajectory_id) FROM trajectories") == 6 * 6
 
 
@@ -233,9 +233,9 @@ def test_prompts_without_a_success_are_topped_up_and_flagged(with_models: Lab) -
     manifest = lab.run(run_id, "q0")["q0"].manifest
     per_prompt = "(SELECT problem_id, sum(n) AS n, sum(k) AS k FROM reference_counts GROUP BY problem_id)"
     assert lab.value(f"SELECT count(*) FROM {per_prompt} WHERE k = 0 AND n <> 4") == 0
-    assert lab.value(f"SELECT count(*) FROM {per_prompt} WHERE k = 0") == len(manifest["without_success"]) > 0
+    assert lab.value(f"SELECT count(*) FROM {per_prompt} WHERE k = 0") == len(manifest.without_success) > 0
     flag = lab.value("SELECT message FROM run_events WHERE kind = 'without_success'")
-    assert manifest["without_success"][0] in flag
+    assert manifest.without_success[0] in flag
 
 
 def test_a_later_runs_corpus_holds_what_an_earlier_run_found_online(copied: Callable[[], Lab]) -> None:

@@ -71,7 +71,7 @@ def test_training_goes_on_without_an_evaluator_that_cannot_run(
     monkeypatch.setattr(training, "EVALUATOR", "tasks.there_is_no_such_module")
     run_id = lab.start("alone", {"evaluate.during_training": True, "train.steps": 2})
     results = lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
-    assert results["train"].manifest["policies"][-1]["step"] == 2
+    assert results["train"].manifest.policies[-1].step == 2
     warning = lab.value(f"SELECT message FROM run_events WHERE run_id = '{run_id}' AND kind = 'warning' LIMIT 1")
     assert "ended with status 1" in warning
 

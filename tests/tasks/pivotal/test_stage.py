@@ -150,6 +150,6 @@ def test_rollouts_of_an_earlier_search_serve_a_corpus_that_wants_them(finished: 
         "reward = 0 AND NOT EXISTS (SELECT 1 FROM trajectories t WHERE t.reward = 0 AND t.problem_id = r.problem_id "
         "AND t.normal_hash = r.normal_hash AND t.source <> 'pivotal_rollout')"
     )
-    assert "pivotal_rollout" not in plain["per_source"]
-    assert manifest["per_source"].get("pivotal_rollout", 0) == new
-    assert sum(manifest["per_source"].values()) == sum(plain["per_source"].values()) + new
+    assert "pivotal_rollout" not in plain.per_source
+    assert manifest.per_source.get("pivotal_rollout", 0) == new
+    assert sum(manifest.per_source.values()) == sum(plain.per_source.values()) + new

@@ -12,6 +12,7 @@ import pytest
 from tasks.engines import MissingModel
 from tasks.prepare.stage import NoUsableProblems
 from tasks.problems.problem import ProblemError
+from tasks.run.manifests import PrepareManifest
 from tests.tasks.conftest import Lab
 
 
@@ -33,7 +34,7 @@ def write(path: Path, records: list[Any]) -> Path:
     return path
 
 
-def prepare(lab: Lab, path: Path, **overrides: Any) -> dict[str, Any]:
+def prepare(lab: Lab, path: Path, **overrides: Any) -> PrepareManifest:
     problems = {"source": "jsonl", "path": str(path), "train": 4, "evaluation": 2, "max_prompt_tokens": 512}
     run_id = lab.start(str(path) + str(overrides), {"problems": problems, **overrides})
     return lab.run(run_id, "prepare")["prepare"].manifest
@@ -78,7 +79,7 @@ def test_too_long_prompts_make_room_for_shorter_ones(with_models: Lab, tmp_path:
     path = tmp_path / "mixed.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, records)).encode()))
     manifest = prepare(with_models, path, problems={"source": "jsonl", "path": str(path), "train": 2, "evaluation": 2})
-    assert manifest["left_out"]["prompt longer than 512 tokens"] >= 1
+    assert manifest.left_out["prompt longer than 512 tokens"] >= 1
     assert with_models.value("SELECT count(*) FROM prompts") == 4
 
 
@@ -96,6 +97,6 @@ def test_a_training_problem_in_the_evaluation_set_is_taken_out_and_listed(with_m
     path = write(tmp_path / "twins.jsonl", records)
     problems = {"source": "jsonl", "path": str(path), "train": 8, "evaluation": 8}
     manifest = prepare(with_models, path, problems=problems)
-    removed = {pair["train_id"] for pair in manifest["overlaps"]}
-    assert len(removed) == manifest["left_out"]["training problem that is an evaluation problem"] > 0
-    assert all(pair["reason"] for pair in manifest["overlaps"])
+    removed = {pair.train_id for pair in manifest.overlaps}
+    assert len(removed) == manifest.left_out["training problem that is an evaluation problem"] > 0
+    assert all(pair.reason for pair in manifest.overlaps)

@@ -25,6 +25,7 @@ def selected(store: Warehouse, pin: int | None) -> list[str]:
         "max_tokens": 99,
         "too_long": "too_long",
         "pin": pin,
+        "ingested": [],
     }
     rows = store.rows(SELECTION, wanted)
     return sorted(row["trajectory_id"] for row in rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.run.stage import StageInputMissing
+from tasks.run.errors import StageInputMissing
 from tests.tasks.conftest import Lab, judge_broken_at
 
 PROBLEMS, SAMPLES, EVALUATED, EVALUATION_SAMPLES = 6, 24, 4, 10
@@ -107,7 +107,7 @@ def test_a_second_run_samples_no_q0_judges_nothing_known_and_learns_from_the_fir
     results = lab.run(run_id, "prepare", "q0", "corpus")
     assert results["q0"].skipped
     assert not results["corpus"].skipped
-    assert not any(results["corpus"].manifest["added"].values())
+    assert not any(results["corpus"].manifest.added.values())
     assert lab.value("SELECT count(*) FROM verdicts") == verdicts
     different = "count(DISTINCT (t.problem_id, t.normal_hash, t.reward))"
     found = lab.value(
@@ -119,7 +119,7 @@ def test_a_second_run_samples_no_q0_judges_nothing_known_and_learns_from_the_fir
         "AND (problem_id, normal_hash) NOT IN "
         "(SELECT (problem_id, normal_hash) FROM trajectories WHERE source = 'human')"
     )
-    assert found == results["corpus"].manifest["per_source"]["prior_spo"] == written > 0
+    assert found == results["corpus"].manifest.per_source["prior_spo"] == written > 0
 
 
 def test_a_higher_target_samples_only_the_difference(copied: Callable[[], Lab]) -> None:
@@ -180,7 +180,7 @@ def test_pinned_inputs_leave_newer_trajectories_out(copied: Callable[[], Lab]) -
     pin = lab.value("SELECT snapshot_out FROM stages WHERE stage = 'corpus' AND run_id = 'micro-1'")
     run_id = lab.start("pinned")
     results = lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train", pin=pin)
-    assert results["corpus"].manifest["corpus_id"] == lab.value(
+    assert results["corpus"].manifest.corpus_id == lab.value(
         "SELECT corpus_id FROM corpus WHERE run_id = 'micro-1' LIMIT 1"
     )
     assert results["train"].skipped

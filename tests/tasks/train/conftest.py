@@ -16,8 +16,9 @@ from sandbox import TestCase
 from tasks.config import RunConfig, validate
 from tasks.engines.checkpoint import policy_id
 from tasks.problems.problem import Problem, rows
+from tasks.sampling.reference_counts import CountsFilter, not_counted
 from tasks.scoring.example import Example
-from tasks.train.shared.job import CountsFilter, TrainJob
+from tasks.train.shared.job import TrainJob
 from warehouse import Warehouse
 
 VOCABULARY = 48
@@ -187,7 +188,13 @@ def make_job(folder: Path, reference: Path, run: RunConfig, *, run_id: str = RUN
         run_dir=folder / name,
         reference=reference,
         config=run,
-        counts=CountsFilter(reference=policy_id(reference), sampling="s", template_id="t"),
+        counts=CountsFilter(
+            reference=policy_id(reference),
+            sampling="s",
+            template_id="t",
+            problems_batch="problems",
+            left_out=not_counted(run.q0, run_id),
+        ),
         problems_batch="problems",
         prompts_batch="prompts",
         corpus_id="c",

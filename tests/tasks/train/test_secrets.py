@@ -3,7 +3,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tasks.train.shared.job import CountsFilter, TrainJob
+from tasks.sampling.reference_counts import CountsFilter
+from tasks.train.shared.job import TrainJob
 from tasks.train.supervisor import Run
 from tests.tasks.train.conftest import config
 from warehouse.place import parse
@@ -19,7 +20,7 @@ def test_every_process_of_a_run_gets_the_credentials_in_its_environment_and_no_f
         run_dir=tmp_path,
         reference=tmp_path,
         config=config(),
-        counts=CountsFilter(reference="r", sampling="s", template_id="t"),
+        counts=CountsFilter(reference="r", sampling="s", template_id="t", problems_batch="p", left_out="l"),
         problems_batch="problems",
         prompts_batch="prompts",
     )

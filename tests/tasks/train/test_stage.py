@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows.settings import STAGES
 from tasks.run import prompt_set, runs
 from tasks.run.sampling import counts
 from tasks.run.stage import Context
+from tasks.run.stage_names import STAGE_NAMES
 from tests.tasks.conftest import Lab, trained_with
 
 OVERRIDES: dict[str, Any] = {
@@ -60,15 +60,15 @@ def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[La
 def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained: tuple[Lab, str]) -> None:
     lab, run_id = trained
     assert lab.value(f"SELECT sum(n) FROM reference_counts WHERE starts_with(batch_id, 'rollout/{run_id}/')") == 8
-    assert all(result.skipped for result in lab.run(run_id, *STAGES[: STAGES.index("train") + 1]).values())
+    assert all(result.skipped for result in lab.run(run_id, *STAGE_NAMES[: STAGE_NAMES.index("train") + 1]).values())
     with lab.store() as store:
         for asking, known in ((run_id, 6 * 24), ("later", 6 * 24 + 8)):
             context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
             prompts = prompt_set.load(context, "train")
-            counts = counts(replace(context, run_id=asking), prompts)
-            assert sum(n for n, _ in counts.values()) == known
+            known_counts = counts(replace(context, run_id=asking), prompts)
+            assert sum(n for n, _ in known_counts.values()) == known
         isolated = context.config.model_copy(
             update={"q0": context.config.q0.model_copy(update={"count_rollouts": False})}
         )
-        counts = counts(replace(context, run_id="later", config=isolated), prompts)
-        assert sum(n for n, _ in counts.values()) == 6 * 24
+        known_counts = counts(replace(context, run_id="later", config=isolated), prompts)
+        assert sum(n for n, _ in known_counts.values()) == 6 * 24

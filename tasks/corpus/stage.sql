@@ -1,0 +1,87 @@
+-- name: earlier
+-- Which responses of other runs could join this run's corpus?
+SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
+WHERE list_contains($sources, source) AND run_id <> $run_id AND ($pin IS NULL OR snapshot_id <= $pin)
+  AND (list_contains($prompt_ids, prompt_id) OR list_contains($suite_hashes, suite_hash));
+
+-- name: drawn
+-- How many samples of the reference policy were drawn for the corpus, per problem?
+SELECT problem_id, count(*) AS n FROM trajectories
+WHERE starts_with(batch_id, ?) AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id;
+
+-- name: answered
+-- How many answers of another model are there, per problem?
+SELECT problem_id, count(DISTINCT seed) AS n FROM trajectories
+WHERE engine = ? AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id;
+
+-- name: selection
+-- What became of every response that a run's offline corpus could take, for the prompts of some problems?
+-- Of the current prompts, judged by the current suites, not this run's own online responses. `status` says why one is
+-- left out before near duplicates and the cap are looked at; `text` is there for the candidates alone.
+WITH responses AS (
+    SELECT
+        t.trajectory_id, t.problem_id, t.normal_hash, t.reward, t.verdict, t.text, len(t.token_ids) AS tokens,
+        CASE
+            WHEN t.source = 'reference' AND t.policy_start <> $policy_id THEN 'other_model'
+            WHEN t.source <> 'online' THEN t.source
+            WHEN json_extract_string(r.config_json, '$.train.algorithm') = 'ppo' THEN 'prior_ppo'
+            ELSE 'prior_spo'
+        END AS source
+    FROM trajectories t
+    LEFT JOIN runs r ON r.run_id = t.run_id AND t.source = 'online'
+    WHERE list_contains($prompt_ids, t.prompt_id)
+      AND list_contains($suite_hashes, t.suite_hash)
+      AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
+      AND (t.verdict IS DISTINCT FROM $too_long OR t.max_response_tokens = $limit)
+      -- A pin leaves out what others found later. Q0's samples and known programs do not depend on when they were stored,
+      -- and what this run takes in may have been stored by another run that takes in the same.
+      AND ($pin IS NULL OR t.snapshot_id <= $pin OR t.source IN ('reference', 'human') OR t.run_id = $run_id
+           OR list_contains($ingested, t.batch_id))
+    QUALIFY row_number() OVER (PARTITION BY t.trajectory_id ORDER BY t.reward DESC NULLS LAST, t.snapshot_id) = 1
+),
+filtered AS (
+    SELECT *,
+        list_position(['human', 'prior_spo', 'prior_ppo', 'other_model', 'reference', 'pivotal_rollout'], source) AS rank,
+        CASE
+            WHEN verdict = $too_long OR tokens > $max_tokens THEN 'too long'
+            WHEN reward IS NULL THEN 'no verdict'
+            WHEN reward < 0 AND $correct_only THEN 'not correct'
+        END AS filter
+    FROM responses
+    WHERE list_contains($sources, source)
+)
+SELECT
+    trajectory_id, problem_id, source, reward,
+    CASE
+        WHEN filter IS NOT NULL THEN filter
+        WHEN row_number() OVER (PARTITION BY problem_id, normal_hash, reward, filter ORDER BY rank, trajectory_id) > 1
+            THEN 'duplicate'
+        ELSE 'candidate'
+    END AS status,
+    CASE WHEN status = 'candidate' THEN text END AS text
+FROM filtered
+ORDER BY problem_id, rank, trajectory_id;
+
+-- name: retokenized
+-- Which correct responses to these problems, judged by the same suites, followed prompts in other tokens?
+-- One per program; those that a person wrote are taken from the problem itself.
+SELECT trajectory_id, problem_id, text, source
+FROM (
+    SELECT t.trajectory_id, t.problem_id, t.normal_hash, t.text, t.snapshot_id,
+        CASE
+            WHEN t.source = 'reference' THEN 'other_model'
+            WHEN t.source <> 'online' THEN t.source
+            WHEN json_extract_string(r.config_json, '$.train.algorithm') = 'ppo' THEN 'prior_ppo'
+            ELSE 'prior_spo'
+        END AS source
+    FROM trajectories t
+    LEFT JOIN runs r ON r.run_id = t.run_id AND t.source = 'online'
+    WHERE NOT list_contains($prompt_ids, t.prompt_id)
+      AND list_contains($suite_hashes, t.suite_hash)
+      AND t.reward = 0
+      AND t.source NOT IN ('human', 'pivotal_rollout')
+      AND t.run_id <> $run_id
+)
+WHERE list_contains($sources, source) AND ($pin IS NULL OR snapshot_id <= $pin)
+QUALIFY row_number() OVER (PARTITION BY problem_id, normal_hash ORDER BY trajectory_id) = 1
+ORDER BY problem_id, trajectory_id;

@@ -1,0 +1,6 @@
+-- name: counts
+-- How many scored samples of a policy are there for each problem, and how many are correct? Samples that the sandbox
+-- failed on do not count.
+SELECT problem_id, count(reward) AS n, count(*) FILTER (reward = 0) AS k FROM eval_samples
+WHERE policy_id = ? AND sampling = ? AND list_contains(?, suite_hash) AND list_contains(?, prompt_id)
+GROUP BY problem_id;

@@ -1,0 +1,93 @@
+-- name: published
+-- Which weights has the run published so far, the newest of each step?
+SELECT DISTINCT ON (step) policy_id, step, path FROM policies
+WHERE run_id = ? AND kind <> 'reference' AND step > 0 ORDER BY step, created_at DESC;
+
+-- name: trained_by
+-- Which run trained this policy (a later run may have taken it over)?
+SELECT run_id FROM policies WHERE policy_id = ? AND kind <> 'reference' ORDER BY created_at LIMIT 1;
+
+-- name: progress
+-- How many trajectories was the run trained on, and how long did it train (waiting included), until each step?
+SELECT step, sum(sequences) OVER (ORDER BY step) AS trajectories, sum(seconds) OVER (ORDER BY step) AS seconds
+FROM (SELECT DISTINCT ON (step) step, len(trajectory_ids) AS sequences FROM train_batches WHERE run_id = $run)
+LEFT JOIN (SELECT step, any_value(value) AS seconds FROM train_steps
+           WHERE run_id = $run AND name = 'seconds' GROUP BY step) USING (step)
+ORDER BY step;
+
+-- name: diversity
+-- How diverse are the samples of each evaluated policy? Means over problems, then over problem sets.
+SELECT policy_id, avg(distinct_correct) AS distinct_correct, avg(duplicates) AS duplicates, avg(entropy) AS entropy
+FROM (
+    SELECT policy_id, problem_set, avg(distinct_correct) AS distinct_correct, avg(duplicates) AS duplicates,
+           avg(entropy) AS entropy
+    FROM (
+        SELECT policy_id, problem_set, problem_id,
+               count(DISTINCT normal_hash) FILTER (reward = 0) AS distinct_correct,
+               1 - count(DISTINCT normal_hash) / count(*) AS duplicates, avg(entropy) AS entropy
+        FROM eval_samples
+        WHERE list_contains(?, policy_id) AND sampling = ? AND list_contains(?, suite_hash)
+          AND list_contains(?, prompt_id)
+        GROUP BY ALL
+    ) GROUP BY ALL
+) GROUP BY policy_id;
+
+-- name: training_figures
+-- What were the trainer's figures, as means over equal stretches of training (single steps of a short run)?
+SELECT name, max(step) AS step, avg(value) AS value
+FROM (
+    SELECT name, step, any_value(value) AS value FROM train_steps
+    WHERE run_id = $run AND list_contains($names, name) GROUP BY name, step
+)
+GROUP BY name, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM train_steps WHERE run_id = $run)
+ORDER BY name, step;
+
+-- name: source_mix
+-- Which sources did each stretch of training train on?
+SELECT max(step) AS step, source, count(*) AS sequences
+FROM (SELECT step, unnest(sources) AS source FROM train_batches WHERE run_id = $run)
+GROUP BY source, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM train_batches WHERE run_id = $run)
+ORDER BY step, source;
+
+-- name: reward_by_temperature
+-- How often do online responses pass, by their temperature?
+SELECT floor(temperature * 10 + 1e-9) / 10 AS low, count(*) AS n, count(*) FILTER (reward = 0) AS k
+FROM trajectories WHERE run_id = ? AND source = 'online' AND reward IS NOT NULL GROUP BY low ORDER BY low;
+
+-- name: stage_cost
+-- What did each stage of the run take and make: time, responses, sampled tokens, judged programs, time of judging?
+WITH took AS (
+    SELECT stage, sum(seconds) FILTER (status = 'completed') AS seconds, bool_and(status = 'skipped') AS reused,
+           min(created_at) AS ended
+    FROM stages WHERE run_id = $run AND status IN ('completed', 'skipped') GROUP BY stage
+), made AS (
+    SELECT split_part(batch_id, '/', 1) AS origin, count(*) AS responses,
+           sum(len(token_ids) - coalesce(prefix_tokens, 0)) FILTER (source <> 'human') AS tokens
+    FROM trajectories WHERE run_id = $run GROUP BY ALL
+    UNION ALL
+    SELECT 'eval', count(*), sum(len(token_ids)) FROM eval_samples WHERE run_id = $run
+), judged AS (
+    SELECT split_part(batch_id, '/', 1) AS origin, count(*) AS programs, sum(cpu_s) AS judging
+    FROM verdicts WHERE run_id = $run GROUP BY ALL
+), cost AS (
+    SELECT CASE origin WHEN 'rollout' THEN 'train' WHEN 'eval' THEN 'evaluate' WHEN 'import' THEN 'corpus'
+                       ELSE origin END AS stage,
+           sum(responses) AS responses, sum(tokens) AS tokens, sum(programs) AS programs, sum(judging) AS judging
+    FROM made FULL JOIN judged USING (origin) GROUP BY ALL
+)
+SELECT $run AS run, stage, seconds, reused, CAST(responses AS BIGINT) AS responses, CAST(tokens AS BIGINT) AS tokens,
+       CAST(programs AS BIGINT) AS programs, judging
+FROM took LEFT JOIN cost USING (stage) ORDER BY ended;
+
+-- name: discovered
+-- Correct programs that training found: how many different ones, and which of them pi_0 never wrote, in any run?
+WITH found AS (
+    SELECT problem_id, normal_hash, any_value(text) AS program, count(*) AS times, min(step) AS step
+    FROM trajectories WHERE run_id = ? AND source = 'online' AND reward = 0 GROUP BY problem_id, normal_hash
+), known AS (
+    SELECT problem_id, normal_hash, bool_or(source <> 'human') AS by_pi_0, bool_or(source = 'human') AS by_people
+    FROM trajectories WHERE source IN ('reference', 'pivotal_rollout', 'human') GROUP BY problem_id, normal_hash
+)
+SELECT found.*, NOT coalesce(by_pi_0, false) AS new, coalesce(by_people, false) AS human
+FROM found LEFT JOIN known USING (problem_id, normal_hash)
+ORDER BY new DESC, step, problem_id;

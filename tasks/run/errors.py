@@ -1,0 +1,20 @@
+"""What a stage cannot do.
+
+StageError
+    StageInputMissing     an earlier stage has not produced what this one reads
+    TrainingHasBegun      what the run's batches were drawn from is recorded, and stands
+"""
+
+from __future__ import annotations
+
+
+class StageError(Exception):
+    """A stage cannot do its work; the message says what is missing and what to run."""
+
+
+class StageInputMissing(StageError):
+    """An earlier stage has not produced what this one reads."""
+
+
+class TrainingHasBegun(StageError):
+    """What the run's batches were drawn from is recorded, and stands."""

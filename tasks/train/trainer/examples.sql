@@ -1,0 +1,15 @@
+-- name: by_id
+-- What is there to train on in these trajectories?
+SELECT * FROM trajectories WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY trajectory_id;
+
+-- name: prompt_tokens
+-- What are the token ids of these prompts?
+SELECT prompt_id, any_value(token_ids) AS token_ids FROM prompts
+WHERE prompt_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY prompt_id;
+
+-- name: values
+-- Which prefixes of these trajectories have Monte-Carlo estimates under this reference?
+SELECT trajectory_id, "position", sum(n) AS n, sum(k) AS k FROM token_values
+WHERE reference = ? AND (?::VARCHAR IS NULL OR search_id = ?) AND "position" > 0
+  AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))
+GROUP BY trajectory_id, "position" ORDER BY trajectory_id, "position";

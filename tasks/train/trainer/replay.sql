@@ -1,0 +1,24 @@
+-- name: corpus
+-- Which trajectories of a corpus belong to problems with a soft value?
+SELECT DISTINCT trajectory_id FROM corpus
+WHERE corpus_id = ? AND problem_id IN (SELECT unnest(?::VARCHAR[]));
+
+-- name: pivotal
+-- Which trajectories carry Monte-Carlo targets under this reference?
+SELECT DISTINCT v.trajectory_id FROM token_values v JOIN trajectories t USING (trajectory_id)
+WHERE v.reference = ? AND (?::VARCHAR IS NULL OR v.search_id = ?) AND v."position" > 0
+  AND t.problem_id IN (SELECT unnest(?::VARCHAR[])) AND t.reward IS NOT NULL;
+
+-- name: pivotal_rollouts
+-- Which judged continuations did the pivotal search draw from this reference?
+SELECT DISTINCT trajectory_id FROM trajectories
+WHERE source = 'pivotal_rollout' AND policy_start = ? AND reward IS NOT NULL
+  AND problem_id IN (SELECT unnest(?::VARCHAR[]));
+
+-- name: recorded
+-- Which online trajectories did this run already train on after a step?
+SELECT step, trajectory_ids, sources FROM train_batches WHERE run_id = ? AND step > ? ORDER BY step;
+
+-- name: visible
+-- Which of a list of this run's trajectories are there (not quarantined)?
+SELECT DISTINCT trajectory_id FROM trajectories WHERE run_id = ? AND trajectory_id IN (SELECT unnest(?::VARCHAR[]));
