@@ -113,6 +113,11 @@ class TrainConfig(Section):
     """Where metrics go besides the warehouse. TensorBoard files are always written; the others need their packages."""
 
     @property
+    def processes_here(self) -> int:
+        """Trainer processes on the machine that the flow runs on, which is the first of `hosts`."""
+        return _slots(self.hosts[0]) if self.hosts else self.processes
+
+    @property
     def learnt_from(self) -> dict[SourceName, SourceConfig]:
         """The sources with a share of every batch."""
         return {name: source for name, source in self.sources.items() if source.share > 0}
