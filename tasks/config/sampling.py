@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from tasks.config.base import Fraction, Parallel, PositiveFraction, PositiveInt, Section, Seed
 
@@ -98,6 +98,10 @@ VLLM_SET_ELSEWHERE = {
 """Arguments of `vllm.LLM` that are decided elsewhere, and where."""
 
 
+VLLM_NUMBERS: dict[str, Any] = {"gpu_memory_utilization": PositiveFraction, "tensor_parallel_size": Parallel}
+"""Arguments of `vllm.LLM` that are checked here, since each process of a run would fail on them by itself."""
+
+
 class EngineConfig(Section):
     """What samples token sequences."""
 
@@ -121,6 +125,11 @@ class EngineConfig(Section):
                 f"vllm would be ignored: kind is {self.kind!r}; leave it out, or override it with null, or set kind to "
                 f"'vllm'"
             )
+        for name, numbers in VLLM_NUMBERS.items():
+            try:
+                TypeAdapter[Any](numbers).validate_python(self.vllm.get(name, 1), strict=True)
+            except ValidationError as error:
+                raise ValueError(f"vllm.{name}: {error.errors()[0]['msg']}, got {self.vllm[name]!r}") from None
         if taken := sorted(VLLM_SET_ELSEWHERE.keys() & self.vllm.keys()):
             raise ValueError(f"vllm.{taken[0]} is not for recipes: {VLLM_SET_ELSEWHERE[taken[0]]}")
         return self

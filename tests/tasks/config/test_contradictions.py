@@ -57,6 +57,9 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
     ("gguf_file would be ignored", {"reference": {"gguf_file": "model.gguf"}}),
     ("vllm would be ignored: kind is 'transformers'", {"engine": {"vllm": {"gpu_memory_utilization": 0.5}}}),
     ("set reference.model", {"engine": {"kind": "vllm", "vllm": {"model": "other"}}}),
+    ("tensor_parallel_size", {"engine": {"kind": "vllm", "vllm": {"tensor_parallel_size": 0}}}),
+    ("tensor_parallel_size", {"engine": {"kind": "vllm", "vllm": {"tensor_parallel_size": "two"}}}),
+    ("gpu_memory_utilization", {"engine": {"kind": "vllm", "vllm": {"gpu_memory_utilization": 1.5}}}),
     ("max_model_len 100", {"engine": {"kind": "vllm", "vllm": {"max_model_len": 100}}}),
     ("address, gpus would be ignored: runner 'here'", {"shards": {"address": "auto", "gpus": 1}}),
     ("narrow_nats would be ignored", {"q0": {"narrow_nats": 0.1}}),
@@ -125,6 +128,7 @@ def test_it_is_refused_and_the_message_names_it(words: str, tree: dict[str, Any]
 POSSIBLE: list[dict[str, Any]] = [
     {},
     FILE | {"engine": {"kind": "vllm", "vllm": {"max_model_len": 608}}},
+    {"engine": {"kind": "vllm", "vllm": {"gpu_memory_utilization": 1, "tensor_parallel_size": 8, "seed": 3}}},
     {"q0": {"zero_successes": "keep", "prior": 1.0}},
     {"q0": {"samples": 100, "zero_top_up": 200}},
     {"q0": {"samples": 100, "adaptive": True, "narrow_nats": 0.1, "zero_top_up": 100}},
