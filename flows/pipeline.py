@@ -113,16 +113,7 @@ def _newest() -> str:
 
 def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
     """Paths in the configuration made independent of the folder a worker happens to run in."""
-    root = Path(os.environ.get("SPO_ROOT", "."))
-    tree = config.model_dump(mode="json")
-    for section in (tree["problems"], *tree["problems"]["evaluation_sets"]):
-        if section["path"]:
-            section["path"] = str((root / section["path"]).absolute())
-    tree["corpus"]["files"] = [str((root / path).absolute()) for path in config.corpus.files]
-    local = root / config.reference.model
-    if config.reference.model != "miniature" and local.exists():
-        tree["reference"]["model"] = str(local.absolute())
-    return configuration.validate(tree)
+    return configuration.absolute(config, Path(os.environ.get("SPO_ROOT", ".")))
 
 
 def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName], pin: int | None) -> None:

@@ -24,12 +24,15 @@ from tasks.run.stage_names import STAGE_NAMES
 
 
 @flow(name="spo", flow_run_name="study-{study}", validate_parameters=True)
-def study(study: str = "quick", seeds: int | None = None, arms: list[str] | None = None) -> None:
+def study(
+    study: str = "quick", seeds: int | None = None, arms: list[str] | None = None, folder: str | None = None
+) -> None:
     """Run every arm of a study once per seed, then compare them.
 
     study: a name in flows/studies or the path of a TOML file.
     seeds: number of seeds, instead of the study's own.
     arms: run only these.
+    folder: where relative paths in its recipes and overrides start; the worker's own folder without it.
     """
     definition = load(study)
     chosen = list(arms or definition.arms)
@@ -42,7 +45,7 @@ def study(study: str = "quick", seeds: int | None = None, arms: list[str] | None
     stopped: dict[str, list[int]] = {arm: [] for arm in chosen}
     failed: list[str] = []
     for line, (arm, seed) in zip(lines, work, strict=True):
-        run_id = _run(study, arm, definition.config(arm, seed))
+        run_id = _run(study, arm, configuration.absolute(definition.config(arm, seed), Path(folder or ".")))
         ended = _one(board, line, run_id)
         if ended == "done":
             found[arm][seed] = run_id

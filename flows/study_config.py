@@ -78,9 +78,15 @@ def load(name: str) -> Study:
         found = Study.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise InvalidConfig(f"{path}: {error}") from error
+    found = found.model_copy(update={"arms": {name: _beside(path, arm) for name, arm in found.arms.items()}})
     for arm in found.arms:
         found.config(arm, 0)
     return found
+
+
+def _beside(study: Path, arm: Arm) -> Arm:
+    """The arm with a recipe given as a file looked for beside the study."""
+    return arm.model_copy(update={"recipe": str(study.parent / arm.recipe)}) if arm.recipe.endswith(".toml") else arm
 
 
 def origin(name: str, arm: str, config: configuration.RunConfig) -> str:

@@ -12,8 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flows.cli import judge_command, report_commands, run_commands, study_command, warehouse_commands
-from flows.settings import recipe_names, warehouse_location
+from flows.cli import (
+    judge_command,
+    recipe_commands,
+    report_commands,
+    run_commands,
+    study_command,
+    warehouse_commands,
+)
+from flows.settings import warehouse_location
 
 app = typer.Typer(
     name="spo",
@@ -28,6 +35,7 @@ app.command()(run_commands.run)
 app.command()(run_commands.resume)
 app.command()(run_commands.plan)
 app.command()(run_commands.status)
+app.command()(recipe_commands.recipes)
 app.command()(judge_command.judge)
 app.command()(study_command.study)
 app.command()(report_commands.report)
@@ -105,13 +113,6 @@ def runs(limit: int = 20) -> None:
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         _table(known.listing(store, limit=limit), limit)
-
-
-@app.command()
-def recipes() -> None:
-    """The recipes that ship with the project."""
-    for name in recipe_names():
-        print(name)
 
 
 @app.command()

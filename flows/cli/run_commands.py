@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -32,10 +33,8 @@ def run(
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
     """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
-    from tasks import config as configuration
-
-    tree = overrides(set_)
-    configuration.load(recipe, tree, folder=RECIPES)
+    tree = submitted(recipe, set_)
+    check_files(recipe, tree)
     _start_server()
     name = str(Path(recipe).absolute()) if recipe.endswith(".toml") else recipe
     parameters = {"recipe": name, "overrides": tree, "pin": pin}
@@ -89,7 +88,35 @@ def plan(
     """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
     from flows.cli import status as shown
 
-    shown.show_plan(console, recipe, overrides(set_), of)
+    tree = overrides(set_) if of else submitted(recipe, set_)
+    if not of:
+        check_files(recipe, tree)
+    shown.show_plan(console, recipe, tree, of)
+
+
+def submitted(recipe: str, settings: list[str]) -> dict[str, Any]:
+    """The overrides that `--set` options describe, and the paths of the recipe and of theirs from this folder on.
+
+    Raises ConfigError when the recipe and they make no possible configuration.
+    """
+    from tasks import config as configuration
+
+    tree = overrides(settings)
+    config = configuration.load(recipe, tree, folder=RECIPES)
+    configuration.merge(tree, configuration.absolute_paths(config, Path.cwd()))
+    return tree
+
+
+def check_files(recipe: str, tree: dict[str, Any]) -> None:
+    """Raise InvalidProblem or MissingModel for a file of the run that is missing or cannot be understood.
+
+    With PREFECT_API_URL the worker may be on another machine, whose files are not here to be looked at.
+    """
+    from tasks import config as configuration
+    from tasks import input_files
+
+    if not os.environ.get("PREFECT_API_URL"):
+        input_files.check_files(configuration.load(recipe, tree, folder=RECIPES))
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def study(
     if not embedded.usable():
         embedded.up(console.print)
     shown = Path(name).absolute() if name.endswith(".toml") else name
-    parameters = {"study": str(shown), "seeds": seeds, "arms": arm or None}
+    parameters = {"study": str(shown), "seeds": seeds, "arms": arm or None, "folder": str(Path.cwd())}
     runs = len(arm or definition.arms) * (seeds or definition.seeds)
     console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
     state = watch.watch(watch.submit("spo/study", parameters), console)

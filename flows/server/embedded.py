@@ -183,7 +183,8 @@ def _start(arguments: list[str], name: str) -> dict[str, Any]:
 
 def _fingerprint() -> str:
     """Identity of everything that the deployments are made of; recipes count by name."""
-    files = [PROJECT / "prefect.yaml", PROJECT / "tasks" / "config.py", *sorted((PROJECT / "flows").rglob("*.py"))]
+    modules = [path for folder in ("tasks/config", "flows") for path in sorted((PROJECT / folder).rglob("*.py"))]
+    files = [PROJECT / "prefect.yaml", *modules]
     content = b"".join(path.read_bytes() for path in files) + "\n".join(recipe_names()).encode()
     return hashlib.sha256(content).hexdigest()
 

@@ -44,6 +44,12 @@ def read(path: Path, problems: Container[str], tokenizer_hash: str) -> Imported:
     return Imported(items, dict(left_out), retokenized)
 
 
+def check_record(record: Record) -> None:
+    """Raise InvalidProblem (names file, line and field) unless the record is a response that can be taken in."""
+    record.text("problem_id")
+    _item(record, "")
+
+
 def content_hash(path: Path) -> str:
     """Identity of what the files hold. Raises InvalidProblem."""
     digest = hashlib.sha256()

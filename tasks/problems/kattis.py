@@ -29,12 +29,17 @@ _IMAGE = re.compile(r"\\includegraphics|!\[[^\]]*\]\(|<img\b|\\illustration")
 
 def read_packages(root: Path, problem_set: str) -> list[Problem]:
     """The packages at or below `root`, by path. Raises InvalidProblem where there is none or one is malformed."""
+    return [read_package(folder, problem_set) for folder in packages(root)]
+
+
+def packages(root: Path) -> list[Path]:
+    """The folders of the packages at or below `root`, by path. Raises InvalidProblem where there is none."""
     if not root.is_dir():
         raise InvalidProblem(f"{root}: is no folder of problem packages")
     folders = sorted(path.parent for path in root.rglob("problem.yaml"))
     if not folders:
         raise InvalidProblem(f"{root}: holds no problem.yaml, so no problem package")
-    return [read_package(folder, problem_set) for folder in folders]
+    return folders
 
 
 def read_package(folder: Path, problem_set: str) -> Problem:

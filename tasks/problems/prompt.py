@@ -40,7 +40,7 @@ _EXAMPLES = (
 
 
 class UnknownTemplate(ProblemError):
-    """The prompt template is not one of ours, or does not fit the tokenizer."""
+    """The prompt template does not fit the tokenizer."""
 
 
 class Template(Protocol):
@@ -135,8 +135,6 @@ class FewShotTemplate:
 def template_for(config: ReferenceConfig, tokenizer: Any) -> Template:
     """The template that `config.template` names, fitting `tokenizer`. Raises UnknownTemplate."""
     has_chat = bool(getattr(tokenizer, "chat_template", None))
-    if config.template not in {"auto", "chat", "few_shot"}:
-        raise UnknownTemplate(f"reference.template {config.template!r} is unknown; use auto, chat or few_shot")
     if config.template == "chat" and not has_chat:
         raise UnknownTemplate(
             f"reference.template is 'chat', but the tokenizer of {config.model!r} has no chat template; use few_shot"

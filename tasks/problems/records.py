@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,17 +144,21 @@ def _parquet(path: Path) -> Iterator[Record]:
 def _json_lines(path: Path) -> Iterator[Record]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as lines:
+        with opener(path, "rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _record(line, f"{path}:{number}")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InvalidProblem(f"{path}: cannot be read: {error}") from error
 
 
-def _record(line: str, where: str) -> Record:
+def _record(line: bytes, where: str) -> Record:
     try:
-        value = json.loads(line)
+        value = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InvalidProblem(
+            f"{where}: not UTF-8: byte 0x{line[error.start]:02x} at column {error.start + 1}; save the file as UTF-8"
+        ) from error
     except ValueError as error:
         raise InvalidProblem(f"{where}: not valid JSON: {error}") from error
     if not isinstance(value, dict):

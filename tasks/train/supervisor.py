@@ -287,7 +287,7 @@ def shared_out(gpus: list[str], job: TrainJob, workers: int) -> list[dict[str, s
     worker as many of the rest as its engine is wide, in turn. With too few GPUs all use all; without any, nothing.
     """
     width = int(job.config.engine.vllm.get("tensor_parallel_size", 1)) if job.config.engine.kind == "vllm" else 1
-    ranks = job.train.processes
+    ranks = job.train.processes_here
     rest = gpus[ranks:]
     places = [rest[at : at + width] for at in range(0, len(rest) - width + 1, width)]
     if not places or not workers:

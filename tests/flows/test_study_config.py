@@ -87,3 +87,11 @@ def test_a_run_is_one_line_of_a_studys_table() -> None:
     board.end("slow 0", "done", "tiny-1")
     assert "slow 0, q0: done; 10 samples" in logged
     assert [each["state"] for each in published[-1]] == ["done", "waiting"]
+
+
+def test_a_recipe_given_as_a_file_lies_beside_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.toml").write_text('base = "tiny"\n[train]\nsteps = 7\n', encoding="utf-8")
+    text = 'title = "t"\n[arms.a]\nrecipe = "mine.toml"\nlabel = "A"\n[[groups]]\ntitle = "g"\narms = ["a"]\n'
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir("/")
+    assert load(str(tmp_path / "study.toml")).config("a", 0).train.steps == 7

@@ -114,6 +114,17 @@ def test_a_wrong_override_is_refused_before_anything_starts(tmp_path: Path) -> N
     assert not (tmp_path / "none").exists()
 
 
+def test_a_missing_or_broken_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    broken = tmp_path / "latin.jsonl"
+    broken.write_bytes(b'{"problem_id": "caf\xe9"}\n')
+    for path, words in ((tmp_path / "absent.jsonl", "no such file"), (broken, "latin.jsonl:1: not UTF-8")):
+        result = spo(tmp_path / "none", "run", "real", "--set", f"problems.path={path}")
+        assert result.returncode == 1
+        assert words in result.stderr
+        assert "Traceback" not in result.stderr
+    assert not (tmp_path / "none").exists()
+
+
 def test_an_unknown_recipe_names_the_known_ones(tmp_path: Path) -> None:
     result = spo(tmp_path, "run", "huge")
     assert result.returncode == 1

@@ -34,6 +34,9 @@ def test_overrides_win_over_the_recipe_and_the_recipe_over_the_defaults() -> Non
     [
         ({"train": {"stepz": 3}}, ["train.stepz", "no such field", "did you mean 'steps'?", "batch_size, behaviour"]),
         ({"train.algorithm": "spoo"}, ["train.algorithm", "'spo' or 'ppo'", "got 'spoo'"]),
+        ({"train": {"lora": {"rankk": 3}}}, ["train.lora.rankk", "did you mean 'rank'?"]),
+        ({"train": {"sources": {"online": {"sharee": 1}}}}, ["train.sources.online.sharee", "did you mean 'share'?"]),
+        ({"corpus.other_models": [{"nam": "x"}]}, ["corpus.other_models.0.nam", "did you mean 'name'?"]),
         ({"nonsense": 1}, ["nonsense", "no such field"]),
         ({"train.batch_size": 63}, ["train", "63", "cannot be divided"]),
         ({"evaluate": {"samples": 5}}, ["evaluate", "pass@10", "5 samples"]),
@@ -69,6 +72,13 @@ def test_a_recipe_starts_from_its_base_and_changes_what_it_names(tmp_path: Path)
     assert (loaded.recipe, loaded.seed, loaded.train.steps, loaded.train.batch_size) == ("second", 5, 9, 64)
 
 
+def test_a_base_given_as_a_file_lies_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "first.toml").write_text("seed = 5\n", encoding="utf-8")
+    (tmp_path / "second.toml").write_text('base = "first.toml"\n', encoding="utf-8")
+    monkeypatch.chdir("/")
+    assert config.load(str(tmp_path / "second.toml"), folder=RECIPES).seed == 5
+
+
 def test_a_base_that_leads_back_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('base = "b"', encoding="utf-8")
     (tmp_path / "b.toml").write_text('base = "a"', encoding="utf-8")
@@ -95,7 +105,10 @@ def test_the_submission_schema_names_every_section_and_requires_none() -> None:
         ({"overrides": {"trane": {}}}, ["overrides", "'trane'", "'train'"]),
         ({"overrides": {"train": {"algorithm": "spoo"}}}, ["overrides.train.algorithm", "'spoo'", "['spo', 'ppo']"]),
         ({"overrides": {"train": {"steps": "many"}}}, ["overrides.train.steps", "'many'", "'integer'"]),
-        ({"overrides": {"train": {"steps": 0}}}, ["overrides.train.steps", "minimum of 0"]),
+        ({"overrides": {"train": {"steps": 0}}}, ["overrides.train.steps", "minimum of 1"]),
+        ({"overrides": {"sandbox": {"cpu_limit_s": "long"}}}, ["overrides.sandbox.cpu_limit_s", "'long'", "'number'"]),
+        ({"overrides": {"train": {"sources": {"online": {"s": 1}}}}}, ["train.sources.online", "'s'", "'share'"]),
+        ({"overrides": {"train": {"lora": {"rankk": 3}}}}, ["overrides.train.lora", "'rankk'", "'rank'"]),
         ({"overrides": {"corpus": {"sources": ["humans"]}}}, ["overrides.corpus.sources[0]", "'humans'", "'human'"]),
         ({"force": ["trian"]}, ["force[0]", "'trian'", "'train'"]),
         ({"recipe": "huge"}, ["recipe", "'huge'", "tiny"]),
@@ -118,6 +131,8 @@ def test_prefect_refuses_wrong_parameters_with_their_name_and_what_is_allowed(
         {"recipe": "mine/other.toml", "overrides": {"q0": {"samples": 10}, "sandbox": {"cpu_limit_s": None}}},
         {"overrides": {"train": {"sources": {"online": {"share": 1.0}}, "behaviour": {"temperature": [1, 1]}}}},
         {"force": ["train", "report"], "pin": 12, "run": "tiny-3"},
+        {"overrides": {"engine": {"vllm": None}, "train": {"steps": None, "sources": {"pivotal": None}, "lora": None}}},
+        {"overrides": {"engine": {"vllm": {"max_model_len": 2048}}, "problems": None, "q0": {"adaptive": None}}},
     ],
 )
 def test_prefect_takes_what_the_configuration_takes(parameters: dict[str, Any]) -> None:

@@ -200,6 +200,12 @@ def test_workers_get_the_gpus_that_the_trainer_leaves(tmp_path: Path, reference:
     assert found == ["0,1", "2,3", "4,5", "2,3"]
 
 
+def test_with_hosts_the_trainer_takes_the_first_hosts_slots(tmp_path: Path, reference: Path) -> None:
+    job = make_job(tmp_path, reference, config(hosts=("one slots=2", "two slots=2")))
+    found = [one.get("CUDA_VISIBLE_DEVICES") for one in shared_out(["0", "1", "2"], job, 1)]
+    assert found == ["0,1", "2"]
+
+
 def test_a_launcher_stands_before_each_workers_command(tmp_path: Path, reference: Path) -> None:
     job = make_job(tmp_path, reference, config(worker_launcher=("ssh", "gpu-{index}")))
     command = worker_command(job, tmp_path / "job.json", 3)

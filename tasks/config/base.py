@@ -1,0 +1,86 @@
+"""What every section of the configuration is built from.
+
+Errors
+------
+ConfigError
+    UnknownRecipe, InvalidConfig
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+MOST = 1_000_000_000
+"""Bound of counts that have no other: what is larger is a slip of the keyboard."""
+
+PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Parallel = Annotated[int, Field(ge=1, le=4096)]
+"""Processes, threads or requests at a time."""
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+PositiveFraction = Annotated[float, Field(gt=0, le=1)]
+Temperature = Annotated[float, Field(ge=0, le=10)]
+Factor = Annotated[float, Field(gt=0, le=1000)]
+"""A weight or a scale."""
+
+
+class ConfigError(Exception):
+    """Something is wrong with a recipe or an override; the message names the field."""
+
+
+class UnknownRecipe(ConfigError):
+    """No such recipe file."""
+
+
+class InvalidConfig(ConfigError):
+    """A field is unknown, of the wrong type, or impossible together with another."""
+
+
+class Section(BaseModel):
+    """A part of the configuration: immutable; unknown fields, infinities and nan are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes true for 1; nobody who writes `steps = true` means one step."""
+        items: tuple[Any, ...] = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+        if cls.model_fields[info.field_name or ""].annotation is not bool and any(isinstance(i, bool) for i in items):
+            raise ValueError(f"true and false have no place here, got {value!r}")
+        return value
+
+    def refuse_ignored(self, *names: str, reason: str) -> None:
+        """Raise ValueError when one of the fields is set to something else than its default: it would be ignored."""
+        fields = type(self).model_fields
+        found = [name for name in names if getattr(self, name) != fields[name].get_default(call_default_factory=True)]
+        if found:
+            raise ValueError(f"{', '.join(found)} would be ignored: {reason}; leave it out, or override it with null")
+
+
+class BehaviourConfig(Section):
+    """How responses are drawn: whose weights, which temperature, which nucleus."""
+
+    weights: Literal["latest", "reference"] = "latest"
+    """`latest`: the newest weights that training has published. `reference`: those of pi_0."""
+    temperature: tuple[Temperature, Temperature] = (0.1, 0.8)
+    """Drawn uniformly per response from [low, high]; equal bounds fix it. Low temperatures repeat the same few answers,
+    high ones break programs (paper: 0.1 to 0.8 online, 0.4 in evaluation)."""
+    top_p: PositiveFraction = 0.95
+    """Nucleus: tokens are drawn from the likeliest ones that together have this probability (paper: 0.95); 1 is the
+    whole vocabulary."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether responses are drawn from the policy itself: temperature 1, the whole vocabulary."""
+        return self.temperature == (1.0, 1.0) and self.top_p == 1
+
+    @model_validator(mode="after")
+    def _ordered(self) -> BehaviourConfig:
+        low, high = self.temperature
+        if low > high:
+            raise ValueError(f"temperature needs low <= high, got {low}, {high}")
+        return self

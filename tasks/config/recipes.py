@@ -1,0 +1,160 @@
+"""Recipes: TOML files, each written over its base and under the overrides given at submission, read as a RunConfig.
+
+Order of precedence: the defaults of the models < the recipe's base < the recipe < the overrides.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_origin
+
+from pydantic import ValidationError
+
+from tasks.config.base import InvalidConfig, Section, UnknownRecipe
+from tasks.config.fields import sections_in
+from tasks.config.tree import RunConfig
+
+
+def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Path) -> RunConfig:
+    """The resolved configuration of `recipe` (a name in `folder`, or a path to a TOML file).
+
+    A recipe with `base = "other"` starts from that recipe, or from a file beside it, and changes what it names.
+    `overrides` is a tree of the same shape, in which dotted names are allowed too: `{"train.steps": 40}`; None takes
+    back what the recipe says, so that the default holds.
+    Raises UnknownRecipe or InvalidConfig; the message names every offending field.
+    """
+    path = _path(recipe, folder)
+    tree = _read(path, folder)
+    tree.setdefault("recipe", path.stem)
+    merge(tree, overrides or {})
+    return validate(_without_nulls(tree), origin=str(path))
+
+
+def _path(recipe: str, folder: Path) -> Path:
+    path = Path(recipe) if recipe.endswith(".toml") else folder / f"{recipe}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.toml")))
+        close = difflib.get_close_matches(recipe, known.split(", "), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UnknownRecipe(f"no recipe {recipe!r} ({path} does not exist); {hint}Known recipes: {known}")
+    return path
+
+
+def _read(path: Path, folder: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The recipe's tree, written over that of the recipe it names as `base`, if any."""
+    if path in above:
+        raise InvalidConfig(f"{path} is its own base, by way of {', '.join(map(str, above))}")
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{path}: not valid TOML: {error}") from error
+    base = tree.pop("base", None)
+    if base is None:
+        return tree
+    beside = str(path.parent / str(base)) if str(base).endswith(".toml") else str(base)
+    whole = _read(_path(beside, folder), folder, (*above, path))
+    merge(whole, tree)
+    return whole
+
+
+def validate(tree: Mapping[str, Any], origin: str = "configuration") -> RunConfig:
+    """`tree` as a RunConfig; raises InvalidConfig with one line per offending field."""
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(str(part) for part in e['loc']) or '(whole)'}: {_reason(e)}" for e in error.errors()]
+        raise InvalidConfig(f"{origin} has {len(lines)} invalid field(s):\n" + "\n".join(lines)) from None
+
+
+def _reason(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        *section, name = error["loc"]
+        known = _fields(section)
+        close = difflib.get_close_matches(str(name), known, n=1)
+        return "no such field" + (f"; did you mean {close[0]!r}?" if close else "") + f" (fields: {', '.join(known)})"
+    given = "" if isinstance(error["input"], dict) else f", got {error['input']!r}"
+    return str(error["msg"]).removeprefix("Value error, ") + ("" if error["type"] == "value_error" else given)
+
+
+def _fields(location: Sequence[str | int]) -> list[str]:
+    """Names of the fields of a section, by its place in the tree, e.g. ("problems", "evaluation_sets", 0)."""
+    model: type[Section] = RunConfig
+    parts = list(location)
+    while parts:
+        annotation: Any = model.model_fields[str(parts.pop(0))].annotation
+        (model,) = sections_in(annotation)
+        if get_origin(annotation) in {tuple, dict}:
+            parts.pop(0)
+    return sorted(model.model_fields)
+
+
+def absolute(config: RunConfig, folder: Path) -> RunConfig:
+    """The configuration with the paths in it starting at `folder`, so that it means the same wherever it is read."""
+    tree = config.model_dump(mode="json")
+    merge(tree, absolute_paths(config, folder))
+    return validate(tree)
+
+
+def absolute_paths(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """The overrides that make the paths in `config` absolute, `folder` being where relative ones start.
+
+    A model is a path where such a folder is there, and a name on the hub otherwise. Nothing for what is absolute.
+    """
+    problems, corpus = config.problems, config.corpus
+    found: dict[str, tuple[Any, Any]] = {
+        "reference.model": (config.reference.model, _model(config.reference.model, folder)),
+        "problems.path": (problems.path, _from(folder, problems.path)),
+        "problems.evaluation_sets": (
+            [_own(one) for one in problems.evaluation_sets],
+            [_own(one, path=_from(folder, one.path)) for one in problems.evaluation_sets],
+        ),
+        "corpus.files": (list(corpus.files), [_from(folder, path) for path in corpus.files]),
+        "corpus.other_models": (
+            [_own(one) for one in corpus.other_models],
+            [_own(one, model=one.model if one.endpoint else _model(one.model, folder)) for one in corpus.other_models],
+        ),
+    }
+    return {name: after for name, (before, after) in found.items() if before != after}
+
+
+def _own(section: Section, **changes: str | None) -> dict[str, Any]:
+    """What the section says otherwise than by default, with changes."""
+    said = section.model_dump(mode="json", exclude_defaults=True)
+    return said | {name: value for name, value in changes.items() if value is not None}
+
+
+def _from(folder: Path, path: str | None) -> str | None:
+    return str((folder / Path(path).expanduser()).absolute()) if path else None
+
+
+def _model(name: str, folder: Path) -> str | None:
+    found = folder / Path(name).expanduser()
+    return str(found.absolute()) if name != "miniature" and found.is_dir() else name
+
+
+def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Write `overrides` over `tree`, section by section; a list or a value replaces what was there."""
+    for dotted, value in overrides.items():
+        *parents, leaf = dotted.split(".")
+        node = tree
+        for parent in parents:
+            node = _section(node, parent, dotted)
+        if isinstance(value, Mapping):
+            merge(_section(node, leaf, dotted), value)
+        else:
+            node[leaf] = value
+
+
+def _without_nulls(tree: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: _without_nulls(value) if isinstance(value, Mapping) else value for name, value in tree.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _section(node: dict[str, Any], name: str, dotted: str) -> dict[str, Any]:
+    child = node[name] = {} if node.get(name) is None else node[name]
+    if not isinstance(child, dict):
+        raise InvalidConfig(f"override {dotted!r}: {name!r} is a value, not a section")
+    return child

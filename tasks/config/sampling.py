@@ -1,0 +1,158 @@
+"""The sections `reference`, `engine`, `shards` and `sandbox`: who writes programs, where, and who judges them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from tasks.config.base import Fraction, Parallel, PositiveFraction, PositiveInt, Section, Seed
+
+
+class PretrainConfig(Section):
+    """How the miniature reference policy is made; used only by `reference.model = "miniature"`.
+
+    The paper starts from a published model instead, so none of these values is the paper's.
+    """
+
+    steps: PositiveInt = 300
+    """Optimizer steps. Too few leave a policy that writes no valid Python, and then nothing can be learnt from it."""
+    sequences_per_step: PositiveInt = 96
+    """Generated problems with a program each in one optimizer step."""
+    learning_rate: PositiveFraction = 3e-3
+    """Highest learning rate of AdamW; it rises and falls along a cosine. Too high a rate ends in a loss of nan."""
+    hidden_size: PositiveInt = 96
+    """Width of the network, an even multiple of `heads`."""
+    layers: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Number of transformer layers."""
+    heads: PositiveInt = 4
+    """Attention heads of a layer."""
+    vocabulary: Annotated[int, Field(ge=260, le=1_000_000)] = 512
+    """Tokens of the tokenizer that is trained for it: at least 260, for 256 bytes and 4 marks."""
+    mistake_rate: Fraction = 0.65
+    """Probability that a systematically confused operation is written wrongly. 0 leaves nothing to learn, 1 no success
+    to learn from."""
+    seed: Seed = 0
+    """Seed of weights and training pairs: another one makes another reference policy."""
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> PretrainConfig:
+        if self.hidden_size % (2 * self.heads):
+            raise ValueError(f"hidden_size {self.hidden_size} is no even multiple of heads {self.heads}")
+        return self
+
+
+class ReferenceConfig(Section):
+    """The reference policy pi_0, which also initialises pi_theta (section 2.1)."""
+
+    model: str = "miniature"
+    """`miniature`, a hub name such as `HuggingFaceTB/SmolLM2-135M-Instruct`, or a local checkpoint folder. The paper
+    takes Llama 3.1 8B Instruct (5)."""
+    gguf_file: str | None = None
+    """File inside `model` when the checkpoint is a GGUF; it is converted once. None: an ordinary checkpoint."""
+    revision: str | None = None
+    """Hub revision (a commit); recorded with the policy. None: the newest."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Numbers that weights are computed with, in training and sampling. `bfloat16` takes half the memory and is meant
+    for GPUs; engines and trainer then agree less closely on log-probabilities."""
+    template: Literal["auto", "chat", "few_shot"] = "auto"
+    """Prompt template: `chat` (the tokenizer's chat template), `few_shot` (worked examples as comments,
+    for base and very small models), or `auto` (`chat` when the tokenizer has a chat template)."""
+    pretrain: PretrainConfig = PretrainConfig()
+    """Not read for any other model."""
+
+    @model_validator(mode="after")
+    def _miniature_is_made_here(self) -> ReferenceConfig:
+        if self.model == "miniature":
+            self.refuse_ignored("gguf_file", "revision", reason="the miniature policy is made here, not read")
+        return self
+
+
+class SandboxConfig(Section):
+    """Where and how programs are judged."""
+
+    backend: Literal["auto", "embedded", "docker"] = "auto"
+    """`embedded`: confined processes of this machine. `docker`: the same inside a container without network. `auto` is
+    `embedded`; nothing falls back to less than it says."""
+    workers: Parallel = 2
+    """Sandbox workers per judging process; more than there are free CPU cores makes verdicts slower, not other ones."""
+    cpu_limit_s: Annotated[float, Field(ge=0.01, le=3600)] | None = None
+    """CPU seconds a test may take; None: the problem's own limit. Too small a limit fails right programs, and every
+    endless loop costs it three times. It is part of a verdict's identity: another limit judges everything again."""
+    memory_limit_mb: Annotated[int, Field(ge=32, le=1_048_576)] | None = None
+    """Memory (MiB) a test may take, some 15 of them for the interpreter; None: the problem's own limit. It is part of
+    a verdict's identity, too."""
+    mode: Literal["test", "batch"] = "test"
+    """`test`: every test in a process of its own. `batch`: several tests in one process, faster where tests are many
+    and short; what is in doubt is decided again alone."""
+
+
+VLLM_SET_ELSEWHERE = {
+    "model": "set reference.model",
+    "tokenizer": "it is the reference's; set reference.model",
+    "dtype": "set reference.dtype",
+    "max_num_seqs": "set engine.max_batch",
+    "logprobs_mode": "training needs the raw log-probabilities",
+    "worker_extension_cls": "the engine brings its own",
+}
+"""Arguments of `vllm.LLM` that are decided elsewhere, and where."""
+
+
+VLLM_NUMBERS: dict[str, Any] = {"gpu_memory_utilization": PositiveFraction, "tensor_parallel_size": Parallel}
+"""Arguments of `vllm.LLM` that are checked here, since each process of a run would fail on them by itself."""
+
+
+class EngineConfig(Section):
+    """What samples token sequences."""
+
+    kind: Literal["transformers", "vllm", "scripted"] = "transformers"
+    """`transformers`: the project's own decoder on a CPU or GPU. `vllm`: for large models on a GPU (paper: a
+    throughput-optimised engine, 3.2). `scripted`: written responses instead of a model, for tests and dry runs."""
+    max_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 256
+    """Most sequences decoded at once; bounds memory, and too few leave the machine idle."""
+    threads: Parallel = 1
+    """CPU threads of one engine process; every rollout worker has an engine of its own."""
+    max_response_tokens: PositiveInt = 96
+    """Length limit of a response, in tokens; a response cut off here is a failure. Soft values belong to one limit:
+    another one samples Q0 anew."""
+    vllm: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Further arguments of `vllm.LLM`, e.g. `gpu_memory_utilization`, `tensor_parallel_size`, `max_model_len`."""
+
+    @model_validator(mode="after")
+    def _options_are_read(self) -> EngineConfig:
+        if self.vllm and self.kind != "vllm":
+            raise ValueError(
+                f"vllm would be ignored: kind is {self.kind!r}; leave it out, or override it with null, or set kind to "
+                f"'vllm'"
+            )
+        for name, numbers in VLLM_NUMBERS.items():
+            try:
+                TypeAdapter[Any](numbers).validate_python(self.vllm.get(name, 1), strict=True)
+            except ValidationError as error:
+                raise ValueError(f"vllm.{name}: {error.errors()[0]['msg']}, got {self.vllm[name]!r}") from None
+        if taken := sorted(VLLM_SET_ELSEWHERE.keys() & self.vllm.keys()):
+            raise ValueError(f"vllm.{taken[0]} is not for recipes: {VLLM_SET_ELSEWHERE[taken[0]]}")
+        return self
+
+
+class ShardsConfig(Section):
+    """Who samples and judges Q0's shards; the result is the same wherever they run."""
+
+    runner: Literal["here", "ray"] = "here"
+    """`here`: the stage's own process. `ray`: tasks on a Ray cluster (`pip install .[ray]`), each with an engine and a
+    sandbox of its own; the warehouse and SPO_HOME must be reachable from every node (docs/scaling.md)."""
+    address: str | None = None
+    """Address of the Ray cluster, e.g. `auto` or `ray://head:10001`; None starts Ray on this machine."""
+    tasks: Parallel = 8
+    """Most tasks the shards are divided into; about the number of engines the cluster has room for."""
+    cpus: Annotated[float, Field(ge=0, le=4096)] = 1.0
+    """CPUs that a task reserves on its node; too few let Ray put more engines on a node than it can feed."""
+    gpus: Annotated[float, Field(ge=0, le=4096)] = 0.0
+    """GPUs that a task reserves on its node: 1 for one vLLM engine per GPU, 0 on nodes without one."""
+
+    @model_validator(mode="after")
+    def _cluster_is_used(self) -> ShardsConfig:
+        if self.runner == "here":
+            reason = "runner 'here' samples in the stage's own process; set runner to 'ray'"
+            self.refuse_ignored("address", "tasks", "cpus", "gpus", reason=reason)
+        return self

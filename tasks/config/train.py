@@ -1,0 +1,258 @@
+"""The section `train`."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tasks.config.base import BehaviourConfig, Count, Factor, Parallel, PositiveInt, Section
+from tasks.config.objectives import PPOConfig, SourceConfig, SourceName
+from tasks.config.optimizer import AdapterConfig, GuardConfig, OptimizerConfig
+
+PAPER_BETA = 1 / math.log(100_000)
+
+
+def half_online() -> dict[SourceName, SourceConfig]:
+    """Half of every batch from the present policy, half from the offline corpus (5)."""
+    return {"online": SourceConfig(share=0.5), "offline": SourceConfig(share=0.5)}
+
+
+class TrainConfig(Section):
+    """Training by SPO (sections 3 and 5) or PPO (3.1.4)."""
+
+    algorithm: Literal["spo", "ppo"] = "spo"
+    """`spo`: the paper's method. `ppo`: its baseline (3.1.4), which trains on the source `online` alone, sampled at
+    temperature 1 and top-p 1; objectives and `clip_epsilon` are not read then."""
+    beta: Annotated[float, Field(ge=0.001, le=100)] = PAPER_BETA
+    """Temperature of the soft objective, in reward units (paper: 1 / ln 100000 = 0.0869). A failure is then worth
+    -1 / beta nats: the smaller beta, the further the best policy is from the reference."""
+    clip_epsilon: Annotated[float, Field(gt=0, le=100)] = 0.1
+    """Bound on the distance of a clipped prediction from 0, in nats (3.1.1; the paper gives none). A failure's slope
+    is at most 1/(e^epsilon - 1); purely online training wants 0.7, where that is 1 (docs/training.md)."""
+    sigmoid_scale: Factor = 1.0
+    """Factor on log units inside the sigmoid of advantage regression (3.1.1); the paper gives none."""
+    ratio_clip: Annotated[float, Field(gt=0, le=10)] = 0.2
+    """Clipping of the probability ratio in policy-gradient losses (3.1.4); the paper gives none."""
+    ppo: PPOConfig = PPOConfig()
+    """Not read by `spo`."""
+    reward: Literal["binary", "fractional"] = "binary"
+    """`fractional`: r = share of tests passed - 1 (extension); training problems are then judged by every test."""
+    steps: PositiveInt = 100_000
+    """Optimizer steps of the run (paper: 100,000)."""
+    batch_size: PositiveInt = 128
+    """Sequences of one optimizer step, over all processes (paper: 128). Every source's share of it must be a whole
+    number."""
+    micro_batch_tokens: PositiveInt = 4096
+    """Most tokens in one packed forward pass; a longer sequence gets one of its own. It bounds memory and does not
+    change results."""
+    packing: Literal["packed", "padded"] = "packed"
+    """`packed`: sequences end to end in one row, attention within each. `padded`: right-padded rows with a mask,
+    for models whose attention is more than causal attention within a sequence."""
+    logprob_chunk_tokens: PositiveInt = 1024
+    """Response tokens whose logits exist at once: bounds memory where the vocabulary is large."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    deterministic: bool = True
+    """Refuse kernels whose results vary from call to call; exact resume needs it."""
+    sources: dict[SourceName, SourceConfig] = Field(default_factory=half_online)
+    """Where the sequences of a batch come from. `online`: the rollout workers. `offline`: the corpus. `pivotal`: the
+    trajectories that the pivotal search went through, with its token values. `pivotal_rollouts`: what it rolled out."""
+    behaviour: BehaviourConfig = BehaviourConfig()
+    """How online responses are drawn (paper: temperature 0.1 to 0.8, top-p 0.95)."""
+    reference_refresh_interval: Count = 0
+    """Steps between two nominations of the policy as the new reference (6); 0: the reference stays what it was."""
+    reference_refresh_samples: PositiveInt = 50
+    """Judged responses of the nominee per problem before it becomes the reference; its soft values come from them."""
+    model_update_interval: PositiveInt = 10
+    """Optimizer steps between two publications of weights to the rollout workers (paper: 10)."""
+    rollout_workers: Annotated[int, Field(ge=0, le=4096)] = 1
+    """Processes that sample and judge online responses beside the trainer; each has an engine and a sandbox of its own.
+    With too few the trainer waits for data."""
+    worker_launcher: tuple[str, ...] = ()
+    """Command before each worker's own that starts it elsewhere, `{index}` standing for its number, e.g.
+    ("srun", "--ntasks=1", "--gpus=1"). It must pass standard input and output on and end its worker when it ends."""
+    rollout_batch: PositiveInt = 32
+    """Responses a worker samples, judges and appends at a time."""
+    responses_per_prompt: PositiveInt = 4
+    """Responses to one prompt in a rollout batch; the paper gives no number."""
+    max_batches_ahead: Count = 2
+    """Optimizer batches that may wait untrained; workers pause where their next rollout batches could exceed it, but
+    never while less than one optimizer batch waits. 0 is strict alternation: sample a batch with the newest weights,
+    train on it, publish, sample the next."""
+    hand_over: Literal["disk", "memory"] = "disk"
+    """Where published weights pass to the workers: the run's folder, or shared memory (`/dev/shm`) on one machine."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """It moves the policy; the value model of PPO has a rate of its own."""
+    lora: AdapterConfig | None = None
+    """Train low-rank adapters instead of all weights; the reference is then the same model with adapters off. Needs the
+    package peft; not with ZeRO stage 3."""
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    """What DeepSpeed divides over the processes: nothing, optimizer state, gradients too, weights too. With bfloat16
+    stage 0 is stage 1: float32 weights and gradients are kept beside the bfloat16 ones."""
+    processes: Parallel = 1
+    """Trainer processes on this machine, one per GPU; with `hosts` their slots say it."""
+    hosts: tuple[str, ...] = ()
+    """Machines that train together, as the lines of a hostfile: `name slots=8`. The first is the one the flow runs on;
+    all share SPO_HOME (docs/scaling.md). Empty: this machine alone."""
+    remote_shell: tuple[str, ...] = ("ssh", "-oBatchMode=yes")
+    """How processes are started on the other hosts; the host and the command are appended. Empty: all of them here."""
+    rendezvous_port: Annotated[int, Field(ge=1, le=65_535)] = 29500
+    """Port of the first host at which the processes of all hosts meet."""
+    checkpoint_interval: PositiveInt = 20
+    """Optimizer steps between two checkpoints: what a crash can cost."""
+    keep_checkpoints: PositiveInt = 2
+    """Newest checkpoints kept; each holds the weights and AdamW's state."""
+    snapshot_interval: PositiveInt = 20
+    """Optimizer steps between weights kept for evaluation (the learning curve)."""
+    guards: GuardConfig = GuardConfig()
+    """The trainer looks at them after every step."""
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
+    """Where metrics go besides the warehouse. TensorBoard files are always written; the others need their packages."""
+
+    @property
+    def processes_here(self) -> int:
+        """Trainer processes on the machine that the flow runs on, which is the first of `hosts`."""
+        return _slots(self.hosts[0]) if self.hosts else self.processes
+
+    @property
+    def learnt_from(self) -> dict[SourceName, SourceConfig]:
+        """The sources with a share of every batch."""
+        return {name: source for name, source in self.sources.items() if source.share > 0}
+
+    @property
+    def objective_kinds(self) -> set[str]:
+        """The kinds of the objectives that are minimised; none with PPO, which has its own."""
+        if self.algorithm == "ppo":
+            return set()
+        return {objective.kind for source in self.learnt_from.values() for objective in source.objectives}
+
+    @model_validator(mode="after")
+    def _batch_is_shared_out(self) -> TrainConfig:
+        total = sum(source.share for source in self.sources.values())
+        if not math.isclose(total, 1.0, abs_tol=1e-9):
+            raise ValueError(f"the sources' shares must add up to 1, they add up to {total:g}")
+        for name, source in self.sources.items():
+            count = source.share * self.batch_size
+            if not math.isclose(count, round(count), abs_tol=1e-9):
+                raise ValueError(
+                    f"batch_size {self.batch_size} cannot be divided: source {name!r} with share "
+                    f"{source.share:g} would get {count:g} sequences"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _objectives_fit_their_sources(self) -> TrainConfig:
+        for name, source in self.sources.items():
+            kinds = {objective.kind for objective in source.objectives}
+            if name != "pivotal" and "monte_carlo" in kinds:
+                raise ValueError(f"source {name!r} has no token values: objective 'monte_carlo' belongs to 'pivotal'")
+            if name != "online" and "policy_gradient" in kinds:
+                raise ValueError(
+                    f"source {name!r} was not sampled by the policy: objective 'policy_gradient' belongs to 'online'"
+                )
+            if self.reward == "fractional" and source.share and "monte_carlo" in kinds:
+                raise ValueError(
+                    "objective 'monte_carlo' knows successes only: it cannot be used with fractional rewards"
+                )
+        if "advantage" not in self.objective_kinds:
+            self.refuse_ignored("sigmoid_scale", reason="objective 'advantage' alone reads it, and no source has it")
+        if self.algorithm == "spo" and "policy_gradient" not in self.objective_kinds:
+            self.refuse_ignored("ratio_clip", reason="there is no policy-gradient loss")
+        return self
+
+    @model_validator(mode="after")
+    def _workers_have_work(self) -> TrainConfig:
+        if "online" not in self.learnt_from:
+            reason = "no source 'online' with a share, so that there are no rollout workers"
+            self.refuse_ignored("worker_launcher", "hand_over", reason=reason)
+        elif self.rollout_workers == 0:
+            raise ValueError("the source 'online' needs rollout_workers > 0")
+        if self.worker_launcher and self.hand_over == "memory":
+            raise ValueError(
+                "workers that worker_launcher starts elsewhere cannot read this machine's memory: "
+                "set hand_over to 'disk'"
+            )
+        if self.responses_per_prompt > self.rollout_batch:
+            raise ValueError(
+                f"responses_per_prompt {self.responses_per_prompt} do not fit into a rollout_batch of "
+                f"{self.rollout_batch} responses"
+            )
+        if self.max_batches_ahead == 0 and self.model_update_interval > 1:
+            raise ValueError("max_batches_ahead 0 needs model_update_interval 1: every batch has weights of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _machines_agree(self) -> TrainConfig:
+        if self.lora is not None and self.zero_stage == 3:
+            raise ValueError("lora cannot be sharded by ZeRO stage 3: set zero_stage to 0, 1 or 2")
+        if not self.hosts:
+            self.refuse_ignored("remote_shell", "rendezvous_port", reason="there are no `hosts` to start processes on")
+            return self
+        slots = [_slots(line) for line in self.hosts]
+        if self.processes not in (1, slots[0]):
+            raise ValueError(
+                f"processes {self.processes} contradicts hosts, whose first has {slots[0]} slots: leave processes out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _refresh_possible(self) -> TrainConfig:
+        if not self.reference_refresh_interval:
+            reason = "the reference is never refreshed; set reference_refresh_interval"
+            self.refuse_ignored("reference_refresh_samples", reason=reason)
+            return self
+        online = self.sources.get("online")
+        needs = {
+            "algorithm = 'spo'": self.algorithm == "spo",
+            "no lora (its reference is the model without adapters)": self.lora is None,
+            "reward = 'binary'": self.reward == "binary",
+            "a share for the source 'online'": online is not None and online.share > 0,
+            "no share for pivotal sources (their targets belong to the first reference)": not any(
+                source.share > 0 and name.startswith("pivotal") for name, source in self.sources.items()
+            ),
+            "behaviour.temperature = [1.0, 1.0] and top_p = 1.0 (its soft values come from online samples)": (
+                self.behaviour.exact
+            ),
+            "behaviour.weights = 'latest'": self.behaviour.weights == "latest",
+            "max_batches_ahead above 0 (workers stay with the nominee for many steps)": self.max_batches_ahead > 0,
+            "a multiple of model_update_interval": self.reference_refresh_interval % self.model_update_interval == 0,
+        }
+        missing = [need for need, met in needs.items() if not met]
+        if missing:
+            raise ValueError(f"reference_refresh_interval needs {'; '.join(missing)}")
+        return self
+
+    @model_validator(mode="after")
+    def _policy_gradient_possible(self) -> TrainConfig:
+        if self.algorithm != "ppo" and "policy_gradient" not in self.objective_kinds:
+            return self
+        if not self.behaviour.exact or self.behaviour.weights != "latest":
+            raise ValueError(
+                "policy gradients need responses drawn from the policy itself: set behaviour.temperature = [1.0, 1.0], "
+                "behaviour.top_p = 1.0 and behaviour.weights = 'latest'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _algorithm_reads_its_settings(self) -> TrainConfig:
+        if self.algorithm == "spo":
+            self.refuse_ignored("ppo", reason="algorithm 'spo' does not read it; set algorithm to 'ppo'")
+            return self
+        if self.learnt_from.keys() != {"online"}:
+            raise ValueError("algorithm 'ppo' learns from its own samples: give the source 'online' the share 1.0")
+        if self.batch_size % self.ppo.minibatches:
+            raise ValueError(f"batch_size {self.batch_size} is no multiple of ppo.minibatches {self.ppo.minibatches}")
+        reason = "algorithm 'ppo' has its own objective"
+        self.sources["online"].refuse_ignored("objectives", reason=reason)
+        return self
+
+
+def _slots(line: str) -> int:
+    """Processes on the host of a hostfile's line: 8 for `name slots=8`, 1 where it does not say."""
+    found = re.fullmatch(r"\s*\S+(?:\s+slots=([1-9]\d{0,3}))?\s*", line)
+    if found is None:
+        raise ValueError(f"hosts: cannot read {line!r}; write it as in a hostfile: `name slots=8`")
+    return int(found[1] or 1)

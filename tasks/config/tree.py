@@ -1,0 +1,101 @@
+"""The whole configuration of a run: one frozen tree, checked once.
+
+Every field's default is the paper's value where the paper gives one (Cohen et al. 2025, sections in brackets).
+Unknown fields are refused by name. `RunConfig.model_dump_json()` is stored with the run.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from tasks.config.base import BehaviourConfig, PositiveInt, Section, Seed
+from tasks.config.offline import CorpusConfig, PivotalConfig, Q0Config
+from tasks.config.problems import ProblemsConfig
+from tasks.config.sampling import EngineConfig, ReferenceConfig, SandboxConfig, ShardsConfig
+from tasks.config.train import TrainConfig
+
+
+class EvaluateConfig(Section):
+    """pass@k (5)."""
+
+    samples: PositiveInt = 20
+    """Samples per evaluation problem and policy (paper: 20)."""
+    ks: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (1, 5, 10)
+    """The k of pass@k, each at most `samples` (paper: 1 and 10)."""
+    during_training: bool = False
+    """Evaluate the weights kept every `train.snapshot_interval` steps in a process beside training, at low priority;
+    on a single GPU that training fills leave it off. What is not done when training ends is done afterwards."""
+    behaviour: BehaviourConfig = BehaviourConfig(temperature=(0.4, 0.4), top_p=0.95)
+    """How evaluation samples are drawn (paper: temperature 0.4, top-p 0.95)."""
+
+    @model_validator(mode="after")
+    def _k_at_most_n(self) -> EvaluateConfig:
+        if len(set(self.ks)) < len(self.ks):
+            raise ValueError(f"ks names one k twice: {self.ks}")
+        self.behaviour.refuse_ignored("weights", reason="the reference and every kept policy are evaluated")
+        if max(self.ks) > self.samples:
+            raise ValueError(f"pass@{max(self.ks)} cannot be estimated from {self.samples} samples: k must be <= n")
+        return self
+
+
+class RunConfig(Section):
+    """Everything that decides what a run computes."""
+
+    recipe: str = "tiny"
+    """Name of the recipe; runs are numbered under it: `tiny-1`, `tiny-2`. A recipe file gives its own name."""
+    seed: Seed = 0
+    """Seed of training: the order of the data, the prompts that are drawn, the responses to them. Compare runs over
+    several seeds."""
+    problems: ProblemsConfig = ProblemsConfig()
+    """Read by the stage `prepare`."""
+    reference: ReferenceConfig = ReferenceConfig()
+    """Made or fetched by the stage `prepare`."""
+    sandbox: SandboxConfig = SandboxConfig()
+    """For every stage that judges programs."""
+    engine: EngineConfig = EngineConfig()
+    """For every stage that samples responses."""
+    q0: Q0Config = Q0Config()
+    """Read by the stage `q0`."""
+    shards: ShardsConfig = ShardsConfig()
+    """Read by the stage `q0`."""
+    corpus: CorpusConfig = CorpusConfig()
+    """Read by the stage `corpus`."""
+    pivotal: PivotalConfig = PivotalConfig()
+    """Read by the stage `pivotal`."""
+    train: TrainConfig = TrainConfig()
+    """Read by the stage `train`."""
+    evaluate: EvaluateConfig = EvaluateConfig()
+    """Read by the stage `evaluate`."""
+
+    @model_validator(mode="after")
+    def _corpus_is_there(self) -> RunConfig:
+        """What learns from the corpus has one."""
+        if self.corpus.sources:
+            return self
+        offline = self.train.sources.get("offline")
+        if self.train.algorithm == "spo" and offline is not None and offline.share > 0:
+            raise ValueError("corpus.sources is empty: the source 'offline' of training would have no trajectory")
+        if self.pivotal.trajectories:
+            raise ValueError(
+                "corpus.sources is empty: there would be no trajectory to search; set pivotal.trajectories to 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _engine_holds_a_sequence(self) -> RunConfig:
+        room = self.engine.vllm.get("max_model_len")
+        longest = self.problems.max_prompt_tokens + self.engine.max_response_tokens
+        if isinstance(room, int) and room < longest:
+            raise ValueError(
+                f"engine.vllm.max_model_len {room} is less than problems.max_prompt_tokens + "
+                f"engine.max_response_tokens = {longest}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _something_is_evaluated(self) -> RunConfig:
+        if self.evaluate.during_training and not (self.problems.evaluation or self.problems.evaluation_sets):
+            raise ValueError("evaluate.during_training needs evaluation problems, and problems.evaluation is 0")
+        return self

@@ -1,0 +1,171 @@
+"""What cannot be, and what would silently be ignored, is refused with what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import study_config
+from flows.settings import RECIPES
+from tasks import config
+
+FILE = {"problems": {"source": "jsonl", "path": "p.jsonl"}}
+ONLINE_ONLY = {"online": {"share": 1.0}}
+OFFLINE_ONLY = {"offline": {"share": 1.0}}
+HALF_ONLINE = {"online": {"share": 0.5}, "offline": {"share": 0.5}}
+EXACT = {"temperature": [1.0, 1.0], "top_p": 1.0}
+PPO = {"algorithm": "ppo", "sources": ONLINE_ONLY, "behaviour": EXACT}
+
+
+def objective(**fields: Any) -> dict[str, Any]:
+    """A training section whose online half has one objective."""
+    return {"train": {"sources": {"online": {"share": 0.5, "objectives": [fields]}, "offline": {"share": 0.5}}}}
+
+
+IMPOSSIBLE: list[tuple[str, dict[str, Any]]] = [
+    ("train.beta", {"train": {"beta": 0}}),
+    ("train.beta", {"train": {"beta": -1}}),
+    ("train.optimizer.learning_rate", {"train": {"optimizer": {"learning_rate": -1}}}),
+    ("train.optimizer.learning_rate", {"train": {"optimizer": {"learning_rate": 0}}}),
+    ("train.optimizer.betas", {"train": {"optimizer": {"betas": [2, 3]}}}),
+    ("q0.prior", {"q0": {"prior": 0, "zero_successes": "keep"}}),
+    ("q0.prior", {"q0": {"prior": -0.5, "zero_successes": "keep"}}),
+    ("sandbox.cpu_limit_s", {"sandbox": {"cpu_limit_s": 0}}),
+    ("sandbox.cpu_limit_s", {"sandbox": {"cpu_limit_s": -2}}),
+    ("train.rendezvous_port", {"train": {"rendezvous_port": 65536}}),
+    ("seed", {"seed": -1}),
+    ("evaluate.ks", {"evaluate": {"ks": []}}),
+    ("objectives", {"train": {"sources": {"online": {"share": 1.0, "objectives": []}}}}),
+    ("add up to 1", {"train": {"sources": {}}}),
+    ("add up to 1", {"train": {"sources": {"online": {"share": 0.5}}}}),
+    ("reference.template", {"reference": {"template": "chatty"}}),
+    ("low <= high", {"train": {"behaviour": {"temperature": [0.8, 0.1]}}}),
+    ("even multiple of heads", {"reference": {"pretrain": {"hidden_size": 90}}}),
+]
+
+CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
+    ("path would be ignored: source 'miniature'", {"problems": {"path": "problems.jsonl"}}),
+    ("hub_split would be ignored: source 'miniature'", {"problems": {"hub_split": "test"}}),
+    ("hub_revision would be ignored", {"problems": FILE["problems"] | {"hub_revision": "abc"}}),
+    ("source 'miniature'", {"problems": FILE["problems"] | {"evaluation_sets": [{"path": "test.jsonl"}]}}),
+    (
+        "evaluation would be ignored",
+        {"problems": FILE["problems"] | {"evaluation": 5, "evaluation_sets": [{"source": "jsonl", "path": "t.jsonl"}]}},
+    ),
+    ("gguf_file would be ignored", {"reference": {"gguf_file": "model.gguf"}}),
+    ("vllm would be ignored: kind is 'transformers'", {"engine": {"vllm": {"gpu_memory_utilization": 0.5}}}),
+    ("set reference.model", {"engine": {"kind": "vllm", "vllm": {"model": "other"}}}),
+    ("tensor_parallel_size", {"engine": {"kind": "vllm", "vllm": {"tensor_parallel_size": 0}}}),
+    ("tensor_parallel_size", {"engine": {"kind": "vllm", "vllm": {"tensor_parallel_size": "two"}}}),
+    ("gpu_memory_utilization", {"engine": {"kind": "vllm", "vllm": {"gpu_memory_utilization": 1.5}}}),
+    ("max_model_len 100", {"engine": {"kind": "vllm", "vllm": {"max_model_len": 100}}}),
+    ("address, gpus would be ignored: runner 'here'", {"shards": {"address": "auto", "gpus": 1}}),
+    ("narrow_nats would be ignored", {"q0": {"narrow_nats": 0.1}}),
+    ("zero_top_up 100 would be ignored", {"q0": {"samples": 200, "zero_top_up": 100}}),
+    ("prior would be ignored", {"q0": {"prior": 1.0}}),
+    ("requests would be ignored", {"corpus": {"other_models": [{"name": "a", "model": "m", "requests": 2}]}}),
+    ("starts with http", {"corpus": {"other_models": [{"name": "a", "model": "m", "endpoint": "localhost:1"}]}}),
+    ("have one name", {"corpus": {"other_models": [{"name": "a", "model": "m"}, {"name": "a", "model": "n"}]}}),
+    (
+        "other_models would be ignored",
+        {"corpus": {"sources": ["human"], "other_models": [{"name": "a", "model": "m"}]}},
+    ),
+    ("reference_samples would be ignored", {"corpus": {"sources": ["human"], "reference_samples": 5}}),
+    ("files would be ignored", {"corpus": {"sources": ["reference"], "files": ["a.jsonl"]}}),
+    ("names one twice", {"corpus": {"sources": ["human", "human"]}}),
+    ("must be 'reference'", {"corpus": {"behaviour": {"weights": "latest"}}}),
+    ("corpus.sources is empty", {"corpus": {"sources": []}}),
+    ("pivotal.trajectories to 0", {"corpus": {"sources": []}, "train": {"sources": ONLINE_ONLY}}),
+    ("explore would be ignored", {"pivotal": {"method": "bisection", "explore": 0.5}}),
+    ("above confidence", {"pivotal": {"explore": 0.9, "confidence": 0.5}}),
+    ("more than a trajectory may cost", {"pivotal": {"looks": [50], "max_nodes": 2, "rollouts": 10}}),
+    ("loss would be ignored", objective(kind="policy_gradient", loss="squared")),
+    ("reduction would be ignored", objective(kind="terminal", reduction="sum")),
+    ("sigmoid belongs to advantage", objective(kind="advantage")),
+    (
+        "belongs to 'online'",
+        {"train": {"sources": {"offline": {"share": 1.0, "objectives": [{"kind": "policy_gradient"}]}}}},
+    ),
+    ("belongs to 'pivotal'", objective(kind="monte_carlo")),
+    ("sigmoid_scale would be ignored", {"train": {"sigmoid_scale": 2.0}}),
+    ("ratio_clip would be ignored", {"train": {"ratio_clip": 0.1}}),
+    ("ppo would be ignored", {"train": {"ppo": {"epochs": 2}}}),
+    (
+        "objectives would be ignored",
+        {"train": PPO | {"sources": {"online": {"share": 1.0, "objectives": [{"loss": "squared"}]}}}},
+    ),
+    ("drawn from the policy itself", {"train": PPO | {"behaviour": EXACT | {"weights": "reference"}}}),
+    (
+        "learns from its own samples",
+        {"train": PPO | {"sources": {"online": {"share": 0.5}, "offline": {"share": 0.5}}}},
+    ),
+    ("reference_refresh_samples would be ignored", {"train": {"reference_refresh_samples": 10}}),
+    ("no rollout workers", {"train": {"sources": OFFLINE_ONLY, "hand_over": "memory"}}),
+    ("needs rollout_workers > 0", {"train": {"rollout_workers": 0}}),
+    ("set hand_over to 'disk'", {"train": {"worker_launcher": ["srun"], "hand_over": "memory"}}),
+    ("do not fit into a rollout_batch", {"train": {"rollout_batch": 2, "responses_per_prompt": 4}}),
+    ("remote_shell would be ignored", {"train": {"remote_shell": ["rsh"]}}),
+    ("rendezvous_port would be ignored", {"train": {"rendezvous_port": 1234}}),
+    ("as in a hostfile", {"train": {"hosts": ["one slots=0"]}}),
+    ("contradicts hosts", {"train": {"hosts": ["one slots=8", "two slots=8"], "processes": 4}}),
+    ("lora cannot be sharded", {"train": {"lora": {}, "zero_stage": 3}}),
+    ("'all-linear' stands alone", {"train": {"lora": {"modules": ["all-linear", "q_proj"]}}}),
+    ("weights would be ignored", {"evaluate": {"behaviour": {"weights": "reference"}}}),
+    ("ks names one k twice", {"evaluate": {"ks": [1, 1]}}),
+    ("needs evaluation problems", {"problems": {"evaluation": 0}, "evaluate": {"during_training": True}}),
+]
+
+
+@pytest.mark.parametrize(("words", "tree"), IMPOSSIBLE + CONTRADICTORY)
+def test_it_is_refused_and_the_message_names_it(words: str, tree: dict[str, Any]) -> None:
+    with pytest.raises(config.InvalidConfig) as refused:
+        config.validate(tree)
+    assert words in str(refused.value)
+
+
+POSSIBLE: list[dict[str, Any]] = [
+    {},
+    FILE | {"engine": {"kind": "vllm", "vllm": {"max_model_len": 608}}},
+    {"engine": {"kind": "vllm", "vllm": {"gpu_memory_utilization": 1, "tensor_parallel_size": 8, "seed": 3}}},
+    {"q0": {"zero_successes": "keep", "prior": 1.0}},
+    {"q0": {"samples": 100, "zero_top_up": 200}},
+    {"q0": {"samples": 100, "adaptive": True, "narrow_nats": 0.1, "zero_top_up": 100}},
+    {"corpus": {"sources": []}, "pivotal": {"trajectories": 0}, "train": {"sources": ONLINE_ONLY}},
+    {"corpus": {"sources": ["human"], "reference_samples": 0}},
+    {"train": PPO | {"ppo": {"epochs": 2}, "ratio_clip": 0.1}},
+    objective(kind="advantage", loss="sigmoid") | {"seed": 2**32 - 1},
+    {"train": {"hosts": ["one slots=8", "two slots=8"], "processes": 8, "rendezvous_port": 1234}},
+    {"train": {"lora": {"modules": ["q_proj"]}, "zero_stage": 2}},
+    {"sandbox": {"cpu_limit_s": None, "memory_limit_mb": 256}},
+    {"shards": {"runner": "ray", "address": "auto", "gpus": 0.5}},
+]
+
+
+@pytest.mark.parametrize("tree", POSSIBLE)
+def test_what_is_read_is_taken(tree: dict[str, Any]) -> None:
+    config.validate(tree)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in study_config.STUDIES.glob("*.toml")))
+def test_every_arm_of_every_shipped_study_is_possible(name: str) -> None:
+    study = study_config.load(name)
+    assert {study.config(arm, seed=1).seed for arm in study.arms} == {1}
+
+
+def test_null_takes_a_recipes_value_back(tmp_path: Path) -> None:
+    (tmp_path / "big.toml").write_text(
+        'seed = 5\n[engine]\nkind = "vllm"\nvllm = { max_model_len = 4096 }\n[sandbox]\ncpu_limit_s = 0.5\n',
+        encoding="utf-8",
+    )
+    overrides = {"engine": {"kind": "transformers", "vllm": None}, "sandbox.cpu_limit_s": None}
+    loaded = config.load("big", overrides, folder=tmp_path)
+    assert (loaded.engine.vllm, loaded.sandbox.cpu_limit_s, loaded.seed) == ({}, None, 5)
+
+
+def test_null_takes_a_whole_section_or_source_back() -> None:
+    changes = {"train.sources.pivotal": None, "train.sources.offline.share": 0.5, "train.optimizer": None}
+    train = config.load("tiny", changes, folder=RECIPES).train
+    assert set(train.sources) == {"online", "offline"}
+    assert train.optimizer == config.TrainConfig().optimizer

@@ -1,0 +1,89 @@
+"""What people read of the configuration is what the models say."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.settings import RECIPES, recipe_names
+from tasks import config
+from tasks.config import documentation, toml_text
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_the_document_is_what_the_models_say() -> None:
+    written = DOCUMENT.read_text(encoding="utf-8")
+    assert written == documentation.page(), "run `spo recipes --document > docs/configuration.md`"
+
+
+def row(path: str, name: str) -> list[str]:
+    """The cells of a field's row in the document."""
+    lines = documentation.page().split(f"## `{path}`\n")[1].split("\n## ")[0].splitlines()
+    (line,) = [line for line in lines if line.startswith(f"| `{name}` |")]
+    return [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def test_a_row_says_type_default_bounds_and_meaning() -> None:
+    assert row("[train]", "steps")[:4] == ["`steps`", "whole number", "`100000`", "1 to 1,000,000,000"]
+    assert row("[train]", "algorithm")[1:3] == ["`spo`, `ppo`", '`"spo"`']
+    assert row("[pivotal]", "confidence")[1:4] == ["number", "`0.8`", "> 0, < 1"]
+    assert row("[corpus]", "near_duplicates")[1:4] == ["number", "`0.8`", "0 to 1"]
+    assert row("[train.optimizer]", "betas")[1:4] == ["[number, number]", "`[0.9, 0.95]`", ">= 0, < 1"]
+    assert row("[sandbox]", "cpu_limit_s")[1:3] == ["number or none", "`none`"]
+    assert row("[[corpus.other_models]]", "model")[2] == "`(needed)`"
+
+
+def test_a_section_that_stands_in_several_places_has_the_defaults_of_each() -> None:
+    assert row("[evaluate.behaviour]", "temperature")[2] == "`[0.4, 0.4]`"
+    assert row("[train.behaviour]", "temperature")[2] == "`[0.1, 0.8]`"
+    assert row("[corpus.behaviour]", "weights")[2] == '`"reference"`'
+
+
+@pytest.mark.parametrize(
+    ("prefix", "paths"),
+    [
+        ("q0.prior", ["q0.prior"]),
+        ("train.lora", ["train.lora", "train.lora.rank", "train.lora.alpha", "train.lora.modules"]),
+        ("train.sources.online.share", ["train.sources.*.share"]),
+        ("train.optimizer.w", ["train.optimizer.warmup_steps", "train.optimizer.weight_decay"]),
+        ("seed", ["seed"]),
+    ],
+)
+def test_fields_are_found_by_the_beginning_of_their_path(prefix: str, paths: list[str]) -> None:
+    assert [path for path, _ in documentation.below(prefix)] == paths
+
+
+def test_a_trailing_dot_and_nothing_at_all_are_beginnings_too() -> None:
+    assert documentation.below("train.optimizer.") == documentation.below("train.optimizer")
+    assert {path.split(".")[0] for path, _ in documentation.below("")} == set(config.RunConfig.model_fields)
+
+
+def test_an_unknown_beginning_names_fields_that_are_near() -> None:
+    with pytest.raises(config.InvalidConfig, match=r"train\.optimizer\.learning_rate"):
+        documentation.below("learning_rate")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_written_out_is_the_same_recipe(name: str, tmp_path: Path) -> None:
+    loaded = config.load(name, folder=RECIPES)
+    path = tmp_path / "written.toml"
+    path.write_text(toml_text.document(loaded.model_dump(mode="json")), encoding="utf-8")
+    assert config.load(str(path), folder=RECIPES) == loaded
+
+
+NAMES = st.text(min_size=1, max_size=6)
+SCALARS = st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False) | st.text()
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=8
+)
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=4))
+def test_what_is_written_as_toml_is_read_as_the_same(tree: dict[str, Any]) -> None:
+    assert tomllib.loads(toml_text.document(tree)) == tree
