@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from tasks.run.durations import duration
+
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
@@ -218,13 +220,3 @@ def describe(line: StageRow) -> str:
     left = "" if line.remaining_s is None else f", {duration(line.remaining_s)} left"
     note = f" ({line.note})" if line.note else ""
     return f"{line.stage}: {line.done}/{line.total} {line.unit}{rate}{left}{note}"
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `3 min 05 s`, `2 h 10 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -139,32 +139,10 @@ def beta_interval(n: int, k: int, level: float = 0.95) -> tuple[float, float]:
 
 @lru_cache(maxsize=65536)
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """x with I_x(a, b) = probability, by bisection to the last bit."""
-    low, high = 0.0, 1.0
-    while True:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            return middle
-        if incomplete_beta(middle, a, b) < probability:
-            low = middle
-        else:
-            high = middle
+    """Quantile of the Beta(a, b) distribution."""
+    from scipy.special import betaincinv  # loaded when it is needed: it takes as long as the rest of a short command
 
-
-def incomplete_beta(x: float, a: float, b: float) -> float:
-    """Regularised incomplete beta function I_x(a, b), to about 1e-13.
-
-    Source: continued fraction of DLMF 8.17.22, evaluated by the modified Lentz method on the side of the mean
-    where it converges fast.
-    """
-    if a <= 0 or b <= 0:
-        raise ValueError(f"a and b must be positive, got {a}, {b}")
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    if x < (a + 1) / (a + b + 2):
-        return front * _beta_fraction(x, a, b) / a
-    return 1 - front * _beta_fraction(1 - x, b, a) / b
+    return float(betaincinv(a, b, probability))
 
 
 def difference_p_value(first: Counts, second: Counts) -> float:
@@ -270,9 +248,10 @@ def bootstrap_interval(*groups: Floats, seed: int, level: float = 0.95) -> tuple
 
 
 def student_quantile(probability: float, freedom: int) -> float:
-    """Quantile of Student's t with `freedom` degrees, through the beta quantile (DLMF 8.17.21)."""
-    x = beta_quantile(2 * min(probability, 1 - probability), freedom / 2, 0.5)
-    return math.copysign(math.sqrt(freedom * (1 - x) / x), probability - 0.5)
+    """Quantile of Student's t distribution with `freedom` degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
@@ -311,26 +290,6 @@ def _check_groups(groups: Sequence[Floats], level: float) -> None:
     _check_level(level)
     if not groups or any(len(group) == 0 for group in groups):
         raise ValueError("a bootstrap needs at least one value in every group")
-
-
-def _beta_fraction(x: float, a: float, b: float) -> float:
-    tiny = 1e-300
-    c, d = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1), tiny)
-    value = d
-    for m in range(1, 10_000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
-            d = 1 / _away_from_zero(1 + term * d, tiny)
-            c = _away_from_zero(1 + term / c, tiny)
-            value *= c * d
-        if abs(c * d - 1) < 1e-15:
-            return value
-    raise ArithmeticError(f"the continued fraction of I_{x}({a}, {b}) did not converge")
-
-
-def _away_from_zero(value: float, tiny: float) -> float:
-    return value if abs(value) > tiny else tiny
 
 
 def _log_add(a: float, b: float) -> float:

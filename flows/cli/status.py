@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.cli import watch
-from flows.progress import duration
 from flows.server import embedded
 from flows.settings import RECIPES, api_url, home, warehouse_location
 from tasks import config as configuration
 from tasks import plan
 from tasks.plan import PlannedStage, StageStatus
 from tasks.run import runs
+from tasks.run.durations import duration
 from warehouse import Warehouse, WarehouseMissing
 
 COLOURS = {"fresh": "green", "stale": "yellow", "failed": "red", "waiting": "dim", "running": "cyan"}

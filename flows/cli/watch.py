@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from flows.progress import ARTIFACT_KEY, StageRow, describe, duration
+from flows.progress import ARTIFACT_KEY, StageRow, describe
 from flows.server.embedded import environment
+from tasks.run.durations import duration
 
 POLL_S = 1.0
 PATIENCE_S = 60.0

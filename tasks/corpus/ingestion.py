@@ -17,6 +17,7 @@ from sandbox import Judge, Judgement, Submission, Suite, Verdict
 from tasks.engines import checkpoint as checkpoints
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import encode_response, encode_text, template_for
+from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem, PromptSet
 from tasks.run.sampling import in_shards
 from tasks.run.stage import Context
@@ -79,6 +80,14 @@ class _Draft:
         return program_hash(self.program), self.suite.suite_id
 
 
+def _identity_of(item: ExternalResponse) -> list[Any]:
+    """What tells a response from others, in an order that is never changed."""
+    return [
+        item.problem_id, item.source, item.origin, item.content, item.is_program, item.finished, item.number, item.seed,
+        item.token_ids, item.parent_trajectory_id,
+    ]  # fmt: skip
+
+
 class Ingestion:
     """Turns foreign responses into trajectories of one run's prompts."""
 
@@ -110,7 +119,7 @@ class Ingestion:
     def _unit(self, kind: str, items: Sequence[ExternalResponse]) -> Ingested:
         prompts = [self._prompts.prompts[item.problem_id] for item in items]
         places = [(prompt.prompt_id, prompt.problem.suite_hash) for prompt in prompts]
-        unit = hashlib.sha256(repr([self._limit, places, items]).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        unit = digest(limit=self._limit, prompts=places, responses=[_identity_of(item) for item in items])
         batch = f"import/{kind}/{unit}"
         self.batches.add(batch)
         if self._context.warehouse.committed([batch]):

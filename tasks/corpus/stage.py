@@ -24,6 +24,7 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines.randomness import derived_seed
 from tasks.problems.programs import extract_program
 from tasks.run import prompt_set, runs
+from tasks.run.identity import digest
 from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
@@ -172,7 +173,7 @@ def sample_reference(context: Context, prompts: PromptSet) -> int:
                 judged = scored(sampler.run(asked, source="reference", step=0, progress=progress))
                 done += len(judged)
                 work = [(a.prompt_id, a.problem.suite_hash, drawn[p], a.n) for p, a in zip(ids, asked, strict=True)]
-                unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
+                unit = digest(prompts_suites_start_samples=work)
                 counts = rows_of_counts(context, prompts, judged)
                 batch = {"reference_counts": counts, **tables(judged)}
                 context.warehouse.append(retry_batch_id(context, prefix + unit), batch, run_id=context.run_id)
@@ -312,5 +313,10 @@ def _progress(context: Context, start: int, total: int, unit: str, note: str) ->
 
 
 STAGE = Stage(
-    manifest=CorpusManifest, amount=amount, version=2, sections=("corpus", "sandbox"), inputs=inputs, body=body
+    manifest=CorpusManifest,
+    amount=amount,
+    version=2,
+    sections=("corpus", "sandbox", "reference.dtype"),
+    inputs=inputs,
+    body=body,
 )

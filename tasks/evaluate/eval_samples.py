@@ -6,13 +6,13 @@ draw the same shards with the same seeds, so that it does not matter who did.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from tasks.estimators import Counts
+from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Context
@@ -113,7 +113,7 @@ def _append(
     ]
     verdicts = [item.verdict_row for item in judged if item.verdict_row is not None]
     work = [(a.prompt_id, a.problem.suite_hash, context.config.evaluate.samples, a.n) for a in asked]
-    unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
+    unit = digest(prompts_suites_of_samples=work)
     batch = retry_batch_id(context, f"eval/{candidate.policy_id}/{label}/{unit}")
     counts = rows_of_counts(context, prompts, judged)
     context.warehouse.append(

@@ -130,7 +130,7 @@ def _change(before: Scores, after: Scores, k: int) -> Change:
 STAGE = Stage(
     manifest=EvaluateManifest,
     version=2,
-    sections=("evaluate", "sandbox"),
+    sections=("evaluate", "sandbox", "reference.dtype"),
     inputs=inputs,
     body=body,
     amount=amount,

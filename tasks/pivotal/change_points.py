@@ -94,11 +94,9 @@ def _backward(segment: Floats, jump: Floats) -> Floats:
 
 def _at_least(difference: Floats, spread: Floats, bound: float) -> Floats:
     """P(|D| >= bound) for D normal with this mean and standard deviation."""
-    return _normal((difference - bound) / spread) + _normal((-difference - bound) / spread)
+    from scipy.special import ndtr  # loaded when it is needed: it takes as long as the rest of a short command
 
-
-def _normal(z: Floats) -> Floats:
-    return np.array([0.5 * math.erfc(-value / _ROOT_2) for value in z])
+    return np.asarray(ndtr((difference - bound) / spread) + ndtr((-difference - bound) / spread))
 
 
 @lru_cache(maxsize=1 << 18)

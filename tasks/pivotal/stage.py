@@ -7,7 +7,6 @@ search's state, so that a killed stage continues where it was and no prefix is p
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.estimators import difference_p_value
 from tasks.pivotal.search import Node, Outcome, PrefixCounts, Search, SearchConfig, search_state, wavefront
 from tasks.run import prompt_set
+from tasks.run.identity import digest
 from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
@@ -170,7 +170,7 @@ def _estimate(
     if any(n == 0 for n, _ in tally):
         raise SandboxFailing("a prefix got no verdict at all from the sandbox; nothing of this wave was stored")
     work = [(node.prefix, seen.get(node.prefix).n, node.rollouts) for node in nodes]
-    unit = hashlib.sha256(repr(work).encode()).hexdigest()[:24]
+    unit = digest(prefixes_start_rollouts=work)
     rows = [
         {
             "trajectory_id": node.trajectory_id,
@@ -225,13 +225,18 @@ def _annotate(
                     "pivotal": position in pivotal,
                 }
             )
-    identity = repr([(row["trajectory_id"], row["position"], row["n"], row["k"]) for row in rows])
-    search_id = ANNOTATION + hashlib.sha256(identity.encode()).hexdigest()[:24]
+    found = [(row["trajectory_id"], row["position"], row["n"], row["k"]) for row in rows]
+    search_id = ANNOTATION + digest(trajectories_positions_counts=found)
     annotated = [row | {"search_id": search_id} for row in rows]
     context.warehouse.append(f"pivotal/{search_id}", {"token_values": annotated}, run_id=context.run_id)
     return search_id
 
 
 STAGE = Stage(
-    manifest=PivotalManifest, version=1, sections=("pivotal", "sandbox"), inputs=inputs, body=body, amount=amount
+    manifest=PivotalManifest,
+    version=1,
+    sections=("pivotal", "sandbox", "reference.dtype"),
+    inputs=inputs,
+    body=body,
+    amount=amount,
 )

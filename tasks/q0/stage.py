@@ -6,7 +6,6 @@ it is used. Which prompt gets how many samples is decided in rounds by `tasks.q0
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from statistics import median
@@ -16,6 +15,7 @@ from tasks.estimators import Counts, soft_value_interval
 from tasks.q0 import allocation
 from tasks.q0.allocation import Allocation
 from tasks.run import prompt_set, runs
+from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import (
@@ -104,7 +104,7 @@ def _prefix(context: Context, prompts: PromptSet) -> str:
 def _append(context: Context, prompts: PromptSet, work: list[tuple[str, int, int]], judged: list[Judged]) -> None:
     """One batch, named by what was drawn: per problem the suite, the start and the number."""
     suites = [prompts.prompts[p].problem.suite_hash for p, _, _ in work]
-    unit = hashlib.sha256(repr([work, suites, prompts.template_id]).encode()).hexdigest()[:24]
+    unit = digest(problems_start_samples=work, suites=suites, template=prompts.template_id)
     rows = {"reference_counts": rows_of_counts(context, prompts, judged), **tables(judged)}
     batch = retry_batch_id(context, _prefix(context, prompts) + unit)
     context.warehouse.append(batch, rows, run_id=context.run_id)
@@ -148,4 +148,11 @@ def _flag(context: Context, unsolved: list[str], after: dict[str, Counts]) -> No
     runs.note(context.warehouse, context.run_id, stage="q0", kind="without_success", message=message)
 
 
-STAGE = Stage(manifest=Q0Manifest, version=2, sections=("q0", "sandbox"), inputs=inputs, body=body, amount=amount)
+STAGE = Stage(
+    manifest=Q0Manifest,
+    version=2,
+    sections=("q0", "sandbox", "reference.dtype"),
+    inputs=inputs,
+    body=body,
+    amount=amount,
+)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from tasks.report.chart_rendering import HATCHES, LINES, MARKERS, Axes, Chart, Theme, legend_below, save_png, svg
+from tasks.run.durations import duration
 
 __all__ = ["Chart", "Measure", "Panel", "Series", "Theme", "save_png", "svg"]
 
@@ -246,16 +247,6 @@ def stage_time(rows: Sequence[Mapping[str, Any]]) -> Chart:
     parts = "; ".join(f"{run}, {stage}: {duration(value)}" for (run, stage), value in seconds.items())
     size = (8.0, 1.0 + 0.3 * len(stages) * max(1.2, len(runs)))
     return Chart("stage_time", "Time per stage", f"Time per stage. {parts}", draw, size)
-
-
-def duration(seconds: float) -> str:
-    """A time people read: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def _draw_panel(axes: Axes, panel: Panel, x_label: str, theme: Theme) -> None:

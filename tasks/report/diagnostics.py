@@ -121,8 +121,8 @@ def clipped_value_instability(
     return Signature(
         "Clipped-value instability",
         f"{level:.0%} of the latest failed responses have a value above 0, and the gradient norm is "
-        f"{ratio:.1f} times that of the start: failures near value 0 are pushed down with slope 1/clip_epsilon. Raise "
-        f"train.clip_epsilon or lower the learning rate.",
+        f"{ratio:.1f} times that of the start: failures near value 0 are pushed down with a slope of up to "
+        f"1/(e^clip_epsilon - 1). Raise train.clip_epsilon or lower the learning rate.",
         "alarm" if ratio >= growth else "watch",
     )
 

@@ -13,6 +13,7 @@ from tasks.report import charts
 from tasks.report.charts import Measure
 from tasks.report.report_page import Program, ReportSection, ReportTable
 from tasks.report.run_history import RunHistory
+from tasks.run.durations import duration
 
 SHOWN_PROGRAMS = 12
 """New programs shown, over all runs."""
@@ -117,7 +118,7 @@ def cost(histories: Histories) -> ReportSection | None:
     }
     shown = [
         {title: row.get(name) for name, title in columns.items() if name != "time"}
-        | {"time": "reused" if row["reused"] else charts.duration(row["seconds"])}
+        | {"time": "reused" if row["reused"] else duration(row["seconds"])}
         for row in rows
     ]
     order = ["run", "stage", "time", *(title for title in columns.values() if title not in ("run", "stage", ""))]

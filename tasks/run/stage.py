@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -140,7 +142,7 @@ class Stage(Generic[M]):
     version: int
     """Raised when the same inputs lead to another result than before."""
     sections: tuple[str, ...]
-    """Parts of the configuration its result depends on."""
+    """Parts of the configuration its result depends on: sections, or single fields (`reference.dtype`)."""
     inputs: Callable[[Context], Mapping[str, Any]]
     """Identity of what it reads: content hashes, ids and counts, never paths or times."""
     body: Callable[[Context], M]
@@ -161,7 +163,8 @@ class Stage(Generic[M]):
 def key_of(stage: Stage[Any], context: Context) -> str:
     """Hash over all that decides the result of `stage`."""
     config = context.config.model_dump(mode="json")
-    parts = [stage.name, stage.version, {s: config[s] for s in stage.sections}, dict(stage.inputs(context))]
+    read = {name: reduce(getitem, name.split("."), config) for name in stage.sections}
+    parts = [stage.name, stage.version, read, dict(stage.inputs(context))]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 

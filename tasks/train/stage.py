@@ -118,7 +118,7 @@ def _usable(manifest: TrainManifest) -> bool:
 STAGE = Stage(
     manifest=TrainManifest,
     version=1,
-    sections=("train", "engine", "sandbox", "q0", "seed"),
+    sections=("train", "engine", "sandbox", "q0", "seed", "reference.dtype"),
     inputs=inputs,
     body=body,
     amount=amount,

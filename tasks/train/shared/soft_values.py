@@ -55,5 +55,13 @@ def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
 
 
 def _fractional(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
-    rows = warehouse.rows(FRACTIONAL, (job.train.beta, job.counts.reference, job.problems_batch))
+    wanted = {
+        "beta": job.train.beta,
+        "reference": job.counts.reference,
+        "left_out": job.counts.left_out,
+        "max_response_tokens": job.config.engine.max_response_tokens,
+        "prompts_batch": job.prompts_batch,
+        "problems_batch": job.problems_batch,
+    }
+    rows = warehouse.rows(FRACTIONAL, wanted)
     return {str(row["problem_id"]): math.log(row["x"]) for row in rows if row["x"]}

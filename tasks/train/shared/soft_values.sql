@@ -1,8 +1,14 @@
 -- name: fractional
--- What is the mean of exp(r / beta) over pi_0's samples at temperature 1, with r = share of tests passed - 1?
-SELECT problem_id, avg(exp((tests_passed / tests_total - 1) / ?)) AS x
+-- What is the mean of exp(r / beta) over pi_0's samples, drawn in Q0's way for the run's prompts, r = share of tests
+-- passed - 1?
+SELECT problem_id, avg(exp((tests_passed / tests_total - 1) / $beta)) AS x
 FROM trajectories
-WHERE source = 'reference' AND policy_start = ? AND temperature = 1 AND top_p = 1 AND reward IS NOT NULL
+WHERE source = 'reference' AND policy_start = $reference AND temperature = 1 AND top_p = 1 AND reward IS NOT NULL
+  AND max_response_tokens = $max_response_tokens AND coalesce(prefix_tokens, 0) = 0
+  AND NOT starts_with(batch_id, $left_out)
   AND (verdict = 'cut_off' OR tests_total > 0)
-  AND (problem_id, suite_hash) IN (SELECT problem_id, suite_hash FROM problems WHERE split = 'train' AND batch_id = ?)
+  AND prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts_batch)
+  AND (problem_id, suite_hash) IN (
+      SELECT problem_id, suite_hash FROM problems WHERE split = 'train' AND batch_id = $problems_batch
+  )
 GROUP BY problem_id ORDER BY problem_id;

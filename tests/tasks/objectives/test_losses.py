@@ -160,3 +160,12 @@ def test_an_objective_without_its_annotations_is_refused(kind: str) -> None:
     data = Evaluated(a, torch.zeros_like(a), mask, y0, r)
     with pytest.raises(MissingAnnotation, match=kind):
         objective_loss(ObjectiveConfig(kind=kind), data, Scales(0.1, 0.1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, math.log(2)])
+def test_the_steepest_slope_of_a_failure_is_the_one_at_the_bound(epsilon: float) -> None:
+    y = torch.tensor([-5.0, -epsilon, -epsilon / 2, 0.0, 3.0], dtype=torch.float64, requires_grad=True)
+    losses.cross_entropy_of_probability(y, torch.zeros(5, dtype=torch.float64), epsilon=epsilon).sum().backward()
+    assert y.grad is not None
+    assert y.grad[1:].tolist() == pytest.approx([losses.steepest_failure_slope(epsilon)] * 4)
+    assert y.grad.max() == y.grad[1]

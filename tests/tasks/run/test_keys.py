@@ -1,0 +1,55 @@
+"""What a stage's key depends on, and what names of units of work depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.config import load
+from tasks.run import runs
+from tasks.run.durations import duration
+from tasks.run.identity import digest
+from tasks.run.stage import Context, key_of
+from tasks.stages import STAGES
+from tests.tasks.conftest import MICRO, Lab
+
+
+def keys(lab: Lab, overrides: dict[str, Any]) -> dict[str, str]:
+    """The key of every stage of the finished run, had it been configured otherwise."""
+    with lab.store() as store:
+        stored = runs.load_config(store, "micro-1")
+        changed = load(MICRO, overrides)
+        context = Context("micro-1", changed.model_copy(update={"recipe": stored.recipe}), store, lab.home, pin=1)
+        return {name: key_of(stage, context) for name, stage in STAGES.items()}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "changed"),
+    [
+        ({}, set()),
+        ({"reference.dtype": "bfloat16"}, {"q0", "corpus", "pivotal", "train", "evaluate"}),
+        # an engine may be replaced by another one: the contract of all is the same distribution
+        ({"engine.max_batch": 3}, {"train"}),
+        ({"train.steps": 5}, {"train"}),
+    ],
+)
+def test_a_stage_is_done_again_when_what_it_computes_changes(
+    finished: Lab, overrides: dict[str, Any], changed: set[str]
+) -> None:
+    before, after = keys(finished, {}), keys(finished, overrides)
+    assert {name for name in before if before[name] != after[name]} == changed
+
+
+def test_a_unit_of_work_is_named_by_its_values_and_their_names() -> None:
+    assert digest(samples=8, problems=["a", "ü"]) == digest(problems=["a", "ü"], samples=8) == "5a3a53ab2f8f6d6fab1a1b9a"
+    assert digest(samples=8) != digest(rollouts=8)
+    assert digest(text="\ud800") != digest(text="?")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(4.23, "4.2 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")],
+)
+def test_a_time_is_written_as_people_read_it(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
