@@ -30,6 +30,9 @@ def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Pat
     tree = _read(path, folder)
     tree.setdefault("recipe", path.stem)
     merge(tree, overrides or {})
+    changes: dict[str, Any] = {}
+    merge(changes, overrides or {})
+    _refuse_empty(changes)
     return validate(_without_nulls(tree), origin=str(path))
 
 
@@ -146,6 +149,17 @@ def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
             merge(_section(node, leaf, dotted), value)
         else:
             node[leaf] = value
+
+
+def _refuse_empty(overrides: Mapping[str, Any]) -> None:
+    """Raise InvalidConfig for sections by name that are overridden with none: merged, they would change nothing."""
+    for section, name in (("train", "sources"), ("engine", "vllm")):
+        inner = overrides.get(section)
+        if isinstance(inner, Mapping) and inner.get(name) == {}:
+            raise InvalidConfig(
+                f"override {section}.{name} is empty, which changes nothing: sections are merged; null takes back what "
+                f"the recipe says"
+            )
 
 
 def _without_nulls(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,8 @@ def test_overrides_win_over_the_recipe_and_the_recipe_over_the_defaults() -> Non
         ({"train.optimizer.learning_rate": "fast"}, ["train.optimizer.learning_rate", "number"]),
         ({"problems": {"source": "jsonl"}}, ["problems", "path"]),
         ({"train.steps.more": 1}, ["train.steps.more", "a value, not a section"]),
+        ({"train.sources": {}}, ["train.sources", "changes nothing", "null"]),
+        ({"engine": {"vllm": {}}}, ["engine.vllm", "changes nothing", "null"]),
         ({"train.sources.online.share": 0.75}, ["train", "add up to 1"]),
     ],
 )
