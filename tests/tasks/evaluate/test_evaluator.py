@@ -47,7 +47,7 @@ def test_it_draws_what_the_stage_draws_and_leaves_the_stage_nothing_to_do(
     lines = [json.loads(process.stdout.readline()) for _ in range(3)]
     niceness = os.getpriority(os.PRIO_PROCESS, process.pid)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(300) == 0, "it has a low priority: on a busy machine it takes its time"
     assert [line["evaluated"] for line in lines] == [0, 2, 4]
     assert niceness >= min(os.nice(0) + 10, 19)
     assert lab.value(SAMPLES) == finished.value(SAMPLES)
@@ -60,7 +60,7 @@ def test_it_ends_with_the_process_that_started_it(unevaluated: tuple[Lab, Path])
     )
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(60) == 0
+    assert process.wait(300) == 0, "it has a low priority: on a busy machine it takes its time"
 
 
 def test_training_goes_on_without_an_evaluator_that_cannot_run(

@@ -29,10 +29,10 @@ def keys(lab: Lab, overrides: dict[str, Any]) -> dict[str, str]:
     ("overrides", "changed"),
     [
         ({}, set()),
-        ({"reference.dtype": "bfloat16"}, {"q0", "corpus", "pivotal", "train", "evaluate"}),
+        ({"reference.dtype": "bfloat16"}, {"prepare", "q0", "corpus", "pivotal", "train", "evaluate"}),
         # an engine may be replaced by another one: the contract of all is the same distribution
         ({"engine.max_batch": 3}, {"train"}),
-        ({"train.steps": 5}, {"train"}),
+        ({"train.steps": 5}, {"corpus", "train"}),
     ],
 )
 def test_a_stage_is_done_again_when_what_it_computes_changes(
