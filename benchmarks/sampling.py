@@ -51,6 +51,9 @@ def main() -> None:
             peer = measured(lambda: generated(model, prompt, options))
             report("generate", options.peer_samples, peer)
             print(f"embedded engine / generate: {ours / peer:.1f}x")
+            if options.continuous:
+                paged = measured(lambda: continuously(model, prompt, options))
+                report("continuous batching", options.peer_samples, paged)
 
 
 def parsed() -> argparse.Namespace:
@@ -63,6 +66,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, default=32, help="distinct prompts of the second measurement")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--continuous", action="store_true", help="transformers' continuous batching as well")
     parser.add_argument("--engine", choices=("embedded", "vllm"), default="embedded")
     return parser.parse_args()
 
@@ -137,6 +141,30 @@ def generated(model: Any, prompt: tuple[int, ...], options: argparse.Namespace) 
     full, rest = divmod(options.peer_samples, options.batch)
     counts = [options.batch] * full + ([rest] if rest else [])
     return lambda: sum(_generate(model, prompt, count, options.tokens) for count in counts)
+
+
+def continuously(model: Any, prompt: tuple[int, ...], options: argparse.Namespace) -> Callable[[], int]:
+    """Draw with transformers' continuous batching; tokens drawn.
+
+    Its cache is bounded to what the requests need: by default it takes all memory there is.
+    """
+    from transformers import ContinuousBatchingConfig, GenerationConfig
+
+    count, page = options.peer_samples, 32
+    pages = count * (-(-(len(prompt) + options.tokens) // page) + 1)
+    drawing = GenerationConfig(
+        max_new_tokens=options.tokens, do_sample=True, top_k=0, eos_token_id=1, pad_token_id=model.config.pad_token_id
+    )
+    batching = ContinuousBatchingConfig(
+        page_size=page, num_blocks=pages, max_batch_tokens=512, max_requests_per_batch=options.batch
+    )
+    arguments = {"generation_config": drawing, "continuous_batching_config": batching, "warmup": False}
+
+    def draw() -> int:
+        found = model.generate_batch(inputs=[list(prompt)] * count, **arguments)
+        return sum(len(output.generated_tokens) for output in found.values())
+
+    return draw
 
 
 def measured(prepared: Callable[[], Callable[[], int]]) -> float:
