@@ -21,7 +21,7 @@ SHOWN_LINES, SHOWN_WIDTH = 12, 100
 """Of the input of the first test that failed."""
 
 
-class Backend(StrEnum):
+class BackendChoice(StrEnum):
     """Backends of the sandbox."""
 
     embedded = "embedded"
@@ -32,7 +32,7 @@ def judge(
     program: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A Python program.")],
     problem: Annotated[str, typer.Option(help="problem_id, in the warehouse or in --problems.")],
     problems: Annotated[Path | None, typer.Option(help="JSON Lines file of problems to look in instead.")] = None,
-    backend: Annotated[Backend, typer.Option(help="Where to run the program.")] = Backend.embedded,
+    backend: Annotated[BackendChoice, typer.Option(help="Where to run the program.")] = BackendChoice.embedded,
 ) -> None:
     """Judge a program in the sandbox and print a verdict per test. Exit status 0 if it is accepted."""
     from sandbox import Judge, Submission, Verdict

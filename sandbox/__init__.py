@@ -5,6 +5,7 @@
 
 from sandbox.errors import InvalidSuite, RunnerLost, SandboxError, SandboxUnavailable
 from sandbox.judge import Judge, judgeable
+from sandbox.probe import describe_walls
 from sandbox.records import (
     VERSION,
     Checker,
@@ -17,7 +18,6 @@ from sandbox.records import (
     Verdict,
     VerdictStore,
 )
-from sandbox.survey import describe_walls
 
 __all__ = [
     "VERSION",

@@ -16,8 +16,8 @@ from sandbox.errors import RunnerLost
 from sandbox.outcome import outcome
 from sandbox.records import Limits, Suite, TestResult, Verdict
 from sandbox.runner import ENDED_ASLEEP, ENDED_WALL
-from sandbox.settling import Room, settle
-from sandbox.worker import REFEREE_LIMITS, Input, Report, Worker, only
+from sandbox.timeouts import RunGate, confirm
+from sandbox.worker import REFEREE_LIMITS, Input, JudgeWorker, RunReport, only
 
 ROUNDS = 256
 """How often asserts may ask for calls that depend on earlier answers."""
@@ -27,12 +27,12 @@ TESTS_REMEMBERED = 20_000
 class FunctionTests:
     """Judges single tests; remembers which calls a test makes before any answer is known."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, gate: RunGate) -> None:
+        self._gate = gate
         self._first_calls: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._lock = threading.Lock()
 
-    def test(self, worker: Worker, suite: Suite, index: int) -> TestResult:
+    def test(self, worker: JudgeWorker, suite: Suite, index: int) -> TestResult:
         """Result of one test by the program compiled on `worker`; `infra` if the test code itself is broken."""
         calls, fault = self._calls_before_answers(worker, suite, index)
         if fault:
@@ -54,18 +54,18 @@ class FunctionTests:
         fault = f"the asserts asked for further calls {ROUNDS} times"
         return TestResult(index, Verdict.infra, cpu_s, wall_s, memory, fault)
 
-    def _answer(self, worker: Worker, suite: Suite, index: int, calls: str) -> Report:
+    def _answer(self, worker: JudgeWorker, suite: Suite, index: int, calls: str) -> RunReport:
         """Let the program answer calls."""
         key = (suite.suite_id, index, hashlib.sha256(calls.encode("utf-8", "surrogatepass")).digest())
 
-        def run(limits: Limits) -> Report:
+        def run(limits: Limits) -> RunReport:
             return only(worker, [Input(key, calls)], limits, calls=True)
 
-        with self._room.beside():
+        with self._gate.shared():
             report = run(suite.limits)
-        return settle(self._room, run, report, suite.limits)
+        return confirm(self._gate, run, report, suite.limits)
 
-    def _calls_before_answers(self, worker: Worker, suite: Suite, index: int) -> tuple[str, str]:
+    def _calls_before_answers(self, worker: JudgeWorker, suite: Suite, index: int) -> tuple[str, str]:
         """(calls as JSON, why the test code fails without any answer)."""
         key = (suite.suite_id, index)
         with self._lock:
@@ -82,7 +82,7 @@ class FunctionTests:
         return calls, ""
 
 
-def rule(worker: Worker, suite: Suite, index: int, calls: str, answers: str) -> tuple[str, str]:
+def rule(worker: JudgeWorker, suite: Suite, index: int, calls: str, answers: str) -> tuple[str, str]:
     """The referee's letter and text; F when it could not come to a ruling on these answers."""
     names = [suite.entry_point] if suite.entry_point else []
     request = json.dumps(

@@ -26,7 +26,7 @@ class FromProgram:
     """Mixed into exceptions that the program under test raised."""
 
 
-class Record:
+class CallRecord:
     """Answers by call, and the calls in the order in which they were made."""
 
     def __init__(self, calls: list[Any], answers: list[Any]) -> None:
@@ -129,7 +129,7 @@ def under_test(tree: ast.Module, namespace: dict[str, Any]) -> list[str]:
 
 def referee(request: dict[str, Any]) -> str:
     """The letter and text to print."""
-    record = Record(json.loads(request["calls"] or "[]"), json.loads(request["answers"] or "[]"))
+    record = CallRecord(json.loads(request["calls"] or "[]"), json.loads(request["answers"] or "[]"))
     namespace: dict[str, Any] = {"__name__": "test", "__Unanswered": Unanswered}
     try:
         exec(request["setup"], namespace)

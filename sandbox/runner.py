@@ -46,7 +46,7 @@ COMPILER_ASLEEP_MS = 3000
 """A compiler never waits: one that uses no CPU time for so long is not let near a processor."""
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """Limits and manner of a run, as the host sent them."""
 
     cpu_ms: int
@@ -204,7 +204,7 @@ class Server:
 
     def run(self, payload: bytes) -> None:
         """Run tests until they are done, one fails (if so planned) or the host says stop."""
-        plan = Plan(*PLAN.unpack_from(payload))
+        plan = RunPlan(*PLAN.unpack_from(payload))
         slots = [slot for (slot,) in struct.iter_unpack("<I", payload[PLAN.size :])]
         for start in range(0, len(slots), plan.per_fork):
             if start and self.commands.poll(0):
@@ -215,7 +215,7 @@ class Server:
                 break
         self.report(b"E", plan.job, 0, NOTHING, -1, -1, 0)
 
-    def run_one(self, plan: Plan, slot: int) -> bool:
+    def run_one(self, plan: RunPlan, slot: int) -> bool:
         """One test in a process of its own; whether it ended well."""
         out, err = new_file("out"), new_file("err")
 
@@ -236,7 +236,7 @@ class Server:
         expect_no_children()
         return well(end)
 
-    def run_group(self, plan: Plan, group: list[int]) -> bool:
+    def run_group(self, plan: RunPlan, group: list[int]) -> bool:
         """Several tests in one process. Each report carries the cost of the whole process."""
         outs, err, marks = [new_file("out") for _ in group], new_file("err"), new_file("marks")
         inputs = [self.slots[slot] for slot in group]
@@ -258,7 +258,7 @@ class Server:
         expect_no_children()
         return done == len(group)
 
-    def limit(self, plan: Plan) -> None:
+    def limit(self, plan: RunPlan) -> None:
         """In a child: the limits of a test."""
         cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + STACK_SLACK, plan.output + 1)
 

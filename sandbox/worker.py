@@ -60,7 +60,7 @@ REFEREE_LIMITS = Limits(cpu_s=10, output_bytes=4 << 20)
 REFEREE_OFFSET = 450
 
 
-class Report(NamedTuple):
+class RunReport(NamedTuple):
     """What the runner says of one test: all of it measured by its server, none of it by the program."""
 
     slot: int
@@ -107,7 +107,7 @@ def referee_source() -> str:
     return folder.joinpath("values.py").read_text("utf-8") + rulings + "\n\nmain()\n"
 
 
-class Worker:
+class JudgeWorker:
     """A runner, started when first needed; `close` ends it."""
 
     def __init__(self, backend: Backend, index: int, preimports: Sequence[str] = ()) -> None:
@@ -117,7 +117,7 @@ class Worker:
         self._kept: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
         self._kept_bytes = 0
         self._free_slots = list(range(SLOTS))
-        self._referee: Worker | None = None
+        self._referee: JudgeWorker | None = None
         self.walls: tuple[str, ...] = ()
         self.python = ""
         self.jobs_done = 0
@@ -160,10 +160,10 @@ class Worker:
         if self._referee:
             self._referee.close()
 
-    def referee(self) -> Worker:
+    def referee(self) -> JudgeWorker:
         """A second runner beside this one, for the asserts of function-style problems; no foreign program enters it."""
         if self._referee is None:
-            self._referee = Worker(self._backend, self._index + REFEREE_OFFSET)
+            self._referee = JudgeWorker(self._backend, self._index + REFEREE_OFFSET)
         if not self._referee.alive:
             self._referee.start()
             self._referee.compile(referee_source(), REFEREE_LIMITS)
@@ -192,7 +192,7 @@ class Worker:
 
     def run(
         self, inputs: Sequence[Input], limits: Limits, *, per_fork: int = 1, stop: bool = True, calls: bool = False
-    ) -> Generator[tuple[int, Report], None, None]:
+    ) -> Generator[tuple[int, RunReport], None, None]:
         """Run the compiled program on inputs; yields (position, report). Closing the generator stops the run."""
         deadline = time.monotonic() + ANSWER_S
         wanted = {entry.key for entry in inputs}
@@ -205,7 +205,7 @@ class Worker:
         self._send(b"R", 0, 0, plan + struct.pack(f"<{len(slots)}I", *slots), deadline)
         yield from self._reports(back, limits)
 
-    def _reports(self, back: dict[int, int], limits: Limits) -> Generator[tuple[int, Report], None, None]:
+    def _reports(self, back: dict[int, int], limits: Limits) -> Generator[tuple[int, RunReport], None, None]:
         patience = limits.wall_cap_s + ANSWER_S
         finished = False
         try:
@@ -263,7 +263,7 @@ class Worker:
             raise RunnerLost("the runner has been ended")
         return self._channel.receive(count, deadline)
 
-    def _report(self, kinds: bytes, most_out: int, deadline: float) -> Report:
+    def _report(self, kinds: bytes, most_out: int, deadline: float) -> RunReport:
         fields = REPORT.unpack(self._receive(REPORT.size, deadline))
         magic, kind, job, slot, status, ended, cpu_us, wall_us, peak, out_size, err_size, out_sent, err_sent = fields
         sound = magic == MAGIC and kind in kinds and job == self._job and ended <= ENDED_ASLEEP
@@ -272,13 +272,13 @@ class Worker:
         if kind == b"E":
             return END
         out, err = self._receive(out_sent, deadline), self._receive(err_sent, deadline)
-        return Report(slot, status, ended, cpu_us / 1e6, wall_us / 1e6, peak << 10, out_size, err_size, out, err)
+        return RunReport(slot, status, ended, cpu_us / 1e6, wall_us / 1e6, peak << 10, out_size, err_size, out, err)
 
 
-END = Report(0, 0, 0, 0.0, 0.0, 0, 0, 0, b"", b"")
+END = RunReport(0, 0, 0, 0.0, 0.0, 0, 0, 0, b"", b"")
 
 
-def only(worker: Worker, inputs: Sequence[Input], limits: Limits, *, calls: bool = False) -> Report:
+def only(worker: JudgeWorker, inputs: Sequence[Input], limits: Limits, *, calls: bool = False) -> RunReport:
     """The report of a run on one input."""
     reports = [report for _, report in worker.run(inputs, limits, calls=calls)]
     if len(reports) != 1:

@@ -14,8 +14,8 @@ from sandbox.errors import InvalidSuite
 from sandbox.function_tests import FunctionTests
 from sandbox.outcome import outcome
 from sandbox.records import Judgement, Submission, Suite, TestResult, Verdict
-from sandbox.settling import Room, over_time, settle
-from sandbox.worker import Input, Report, Worker, only
+from sandbox.timeouts import RunGate, confirm, over_time
+from sandbox.worker import Input, JudgeWorker, RunReport, only
 
 SpecialChecker = Callable[[str, str, str], str]
 """(input, output, expected) -> why the output is wrong; empty when it is right."""
@@ -34,7 +34,7 @@ class Facts:
     tolerance: float | None
 
 
-class Examiner:
+class Grader:
     """Decides verdicts; remembers per suite which tests failed, so that later samples meet those first."""
 
     def __init__(
@@ -42,23 +42,23 @@ class Examiner:
         mode: Literal["test", "batch"],
         stop_at_first_failure: bool,
         special: Mapping[str, SpecialChecker],
-        room: Room,
+        gate: RunGate,
     ) -> None:
-        self._mode, self._stop, self._special, self._room = mode, stop_at_first_failure, special, room
+        self._mode, self._stop, self._special, self._gate = mode, stop_at_first_failure, special, gate
         self._failures: OrderedDict[str, dict[int, int]] = OrderedDict()
         self._facts: OrderedDict[str, Facts] = OrderedDict()
-        self._functions = FunctionTests(room)
+        self._functions = FunctionTests(gate)
         self._lock = threading.Lock()
 
-    def examine(
-        self, worker: Worker, submission: Submission, known: Callable[[str], Judgement | None]
+    def grade(
+        self, worker: JudgeWorker, submission: Submission, known: Callable[[str], Judgement | None]
     ) -> tuple[str, Judgement]:
         """(code hash, judgement). InvalidSuite when the suite cannot be judged; RunnerLost when the runner is lost."""
         suite = submission.suite
         reason = refusal(suite, self._special)
         if reason:
             raise InvalidSuite(f"suite {suite.suite_id!r}: {reason}")
-        with self._room.beside():
+        with self._gate.shared():
             compiled = worker.compile(submission.program, suite.limits)
         if compiled.error:
             return "", Judgement(Verdict.compile_error, 0, len(suite.tests), detail=compiled.error)
@@ -69,7 +69,7 @@ class Examiner:
 
     # running
 
-    def _run_tests(self, worker: Worker, suite: Suite) -> dict[int, TestResult]:
+    def _run_tests(self, worker: JudgeWorker, suite: Suite) -> dict[int, TestResult]:
         """Results by test index, in the order they came about."""
         results: dict[int, TestResult] = {}
         stop = self._stops(suite)
@@ -90,11 +90,11 @@ class Examiner:
             todo = [index for index in todo if index not in results]
         return results
 
-    def _run_chunk(self, worker: Worker, suite: Suite, chunk: list[int], results: dict[int, TestResult]) -> None:
+    def _run_chunk(self, worker: JudgeWorker, suite: Suite, chunk: list[int], results: dict[int, TestResult]) -> None:
         """Run tests one process each, up to the first failure if so wanted; at least one result is added."""
-        slow: tuple[int, Report] | None = None
+        slow: tuple[int, RunReport] | None = None
         stop = self._stops(suite)
-        with self._room.beside(), closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=stop)) as found:
+        with self._gate.shared(), closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=stop)) as found:
             for position, report in found:
                 if over_time(report, suite.limits):
                     slow = chunk[position], report
@@ -105,17 +105,17 @@ class Examiner:
         if slow is not None:
             index, report = slow
             again = inputs_of(suite, [index])
-            report = settle(self._room, lambda limits: only(worker, again, limits), report, suite.limits)
+            report = confirm(self._gate, lambda limits: only(worker, again, limits), report, suite.limits)
             results[index] = self._result(suite, index, report)
 
-    def _run_group(self, worker: Worker, suite: Suite, group: list[int], results: dict[int, TestResult]) -> bool:
+    def _run_group(self, worker: JudgeWorker, suite: Suite, group: list[int], results: dict[int, TestResult]) -> bool:
         """Run tests in one process; what is not plainly right is decided alone. False: do not group any longer.
 
         A right output counts only if the whole process stayed within the limits of a single test.
         """
         doubtful: list[int] = []
         run = worker.run(inputs_of(suite, group), suite.limits, per_fork=len(group), stop=False)
-        with self._room.beside(), closing(run) as reports:
+        with self._gate.shared(), closing(run) as reports:
             for position, report in reports:
                 result = self._result(suite, group[position], report)
                 if result.verdict is Verdict.accepted:
@@ -127,7 +127,7 @@ class Examiner:
             self._run_chunk(worker, suite, [index], results)
         return not doubtful
 
-    def _result(self, suite: Suite, index: int, report: Report) -> TestResult:
+    def _result(self, suite: Suite, index: int, report: RunReport) -> TestResult:
         verdict, detail = outcome(report, suite.limits)
         if verdict is Verdict.accepted:
             detail = self._compare(suite, index, report.out)
@@ -158,7 +158,7 @@ class Examiner:
         )
 
     def _stops(self, suite: Suite) -> bool:
-        """Whether a failure ends the examination."""
+        """Whether a failure ends the grading."""
         return self._stop and not suite.every_test
 
     # memory

@@ -14,8 +14,8 @@ import pytest
 
 from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
 from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_ITSELF, ENDED_WALL
-from sandbox.settling import Room, patient, settle
-from sandbox.worker import Report
+from sandbox.timeouts import RunGate, confirm, patient
+from sandbox.worker import RunReport
 from tests.sandbox.conftest import sums
 
 COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\na, b = map(int, input().split()); print(a + b)"
@@ -115,8 +115,8 @@ def test_verdicts_are_the_same_beside_busy_processes():
 LIMITS = Limits(cpu_s=2.0)
 
 
-def report(cpu_s: float, ended: int = ENDED_ITSELF, wall_s: float | None = None) -> Report:
-    return Report(0, 0 if ended == ENDED_ITSELF else 9, ended, cpu_s, wall_s or cpu_s, 0, 0, 0, b"", b"")
+def report(cpu_s: float, ended: int = ENDED_ITSELF, wall_s: float | None = None) -> RunReport:
+    return RunReport(0, 0 if ended == ENDED_ITSELF else 9, ended, cpu_s, wall_s or cpu_s, 0, 0, 0, b"", b"")
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,17 @@ def report(cpu_s: float, ended: int = ENDED_ITSELF, wall_s: float | None = None)
         (1, [report(2.0, ENDED_CPU), report(2.0, ENDED_CPU)], [2.0]),
     ],
 )
-def test_how_often_and_under_which_limits_a_test_is_run_again(workers: int, reports: list[Report], runs: list[float]):
+def test_how_often_and_under_which_limits_a_test_is_run_again(
+    workers: int, reports: list[RunReport], runs: list[float]
+):
     first, *further = reports
     asked: list[float] = []
 
-    def run(limits: Limits) -> Report:
+    def run(limits: Limits) -> RunReport:
         asked.append(limits.cpu_s)
         return further[len(asked) - 1]
 
-    assert settle(Room(workers), run, first, LIMITS) == reports[-1]
+    assert confirm(RunGate(workers), run, first, LIMITS) == reports[-1]
     assert asked == runs
 
 
@@ -150,13 +152,13 @@ def test_only_a_program_that_was_computing_gets_more_real_time():
 
 
 def test_alone_means_that_nobody_runs_beside():
-    room, inside, most, intrusions = Room(4), [0], [0], [0]
+    gate, inside, most, intrusions = RunGate(4), [0], [0], [0]
     lock = threading.Lock()
 
     def work(number: int) -> None:
         for turn in range(30):
             alone = (number + turn) % 5 == 0
-            with room.alone() if alone else room.beside():
+            with gate.exclusive() if alone else gate.shared():
                 with lock:
                     inside[0] += 1
                     most[0] = max(most[0], inside[0])
@@ -182,7 +184,7 @@ def test_every_run_waits_while_another_is_alone(style: Literal["stdin", "functio
     with Judge(workers=2) as judge:
         found: list[Verdict] = []
         thread = threading.Thread(target=lambda: found.append(judge.judge([submission])[0].verdict))
-        with judge._examiner._room.alone():  # pyright: ignore[reportPrivateUsage]
+        with judge._grader._gate.exclusive():  # pyright: ignore[reportPrivateUsage]
             thread.start()
             thread.join(0.5)
             assert not found

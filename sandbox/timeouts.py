@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from sandbox.records import Limits
 from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_WALL
-from sandbox.worker import Report
+from sandbox.worker import RunReport
 
 GENEROSITY = 2.0
 """Times the CPU limit that the second run may use: neighbours on one core slow a program down by less."""
@@ -30,23 +30,23 @@ PATIENCE = 4.0
 PROGRESS = 0.02
 """Share of real time spent computing above which a program is slow rather than waiting for something."""
 
-Run = Callable[[Limits], Report]
+Run = Callable[[Limits], RunReport]
 
 
-class Room:
+class RunGate:
     """Where the cells of one judge run: beside one another, or one alone."""
 
     def __init__(self, workers: int) -> None:
-        self.shared = workers > 1
+        self.parallel = workers > 1
         self._changed = threading.Condition()
         self._running = 0
-        self._waiting_alone = 0
+        self._waiting_exclusive = 0
 
     @contextmanager
-    def beside(self) -> Generator[None]:
+    def shared(self) -> Generator[None]:
         """Run beside others; waits while somebody is alone or wants to be."""
         with self._changed:
-            self._changed.wait_for(lambda: self._running >= 0 and not self._waiting_alone)
+            self._changed.wait_for(lambda: self._running >= 0 and not self._waiting_exclusive)
             self._running += 1
         try:
             yield
@@ -56,12 +56,12 @@ class Room:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Generator[None]:
+    def exclusive(self) -> Generator[None]:
         """Run while nobody else does."""
         with self._changed:
-            self._waiting_alone += 1
+            self._waiting_exclusive += 1
             self._changed.wait_for(lambda: self._running == 0)
-            self._waiting_alone -= 1
+            self._waiting_exclusive -= 1
             self._running = -1
         try:
             yield
@@ -71,28 +71,28 @@ class Room:
                 self._changed.notify_all()
 
 
-def over_time(report: Report, limits: Limits) -> bool:
+def over_time(report: RunReport, limits: Limits) -> bool:
     """Whether this run passed a limit of time."""
     return report.ended in (ENDED_CPU, ENDED_WALL, ENDED_ASLEEP) or report.cpu_s > limits.cpu_s
 
 
-def settle(room: Room, run: Run, report: Report, limits: Limits) -> Report:
+def confirm(gate: RunGate, run: Run, report: RunReport, limits: Limits) -> RunReport:
     """The report that counts: the given one if within the limits of time, else that of a further run.
 
     `run` runs the test once more under the limits it is given.
     """
     if not over_time(report, limits):
         return report
-    if room.shared and report.ended not in (ENDED_WALL, ENDED_ASLEEP):
-        with room.beside():
+    if gate.parallel and report.ended not in (ENDED_WALL, ENDED_ASLEEP):
+        with gate.shared():
             report = run(replace(limits, cpu_s=GENEROSITY * limits.cpu_s))
         if report.ended == ENDED_CPU or not over_time(report, limits):
             return report
-    with room.alone():
+    with gate.exclusive():
         return run(patient(limits, report))
 
 
-def patient(limits: Limits, report: Report) -> Limits:
+def patient(limits: Limits, report: RunReport) -> Limits:
     """The limits with longer ones of real time, for a program that was ended by these although it was computing."""
     computing = report.ended != ENDED_WALL or report.cpu_s > PROGRESS * report.wall_s
     wall_s = limits.wall_cap_s * (PATIENCE if computing else 1)
