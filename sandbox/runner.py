@@ -40,6 +40,8 @@ ENDED_ITSELF, ENDED_CPU, ENDED_WALL, ENDED_ASLEEP = 0, 1, 2, 3
 STACK_SLACK = 640 << 20
 """Address space beyond the memory limit, for stacks of threads: programs reserve 128 MiB and more and touch little."""
 ERROR_TAIL = 2048
+NOWHERE = 2
+"""The server's own standard error, /dev/null: what a compiler says beside its result is not kept."""
 LOST = 71
 """Exit status of a child that failed before the program in it began."""
 COMPILER_ASLEEP_MS = 3000
@@ -163,7 +165,7 @@ class Server:
 
         def compile_source() -> None:
             cell.set_limits(cpu_ms, self.base_memory + cell.COMPILE_MEMORY, cell.COMPILE_OUTPUT)
-            self.confine_child(source, self.code, self.code)
+            self.confine_child(source, self.code, NOWHERE)
             cell.compile_into(0, 1)
 
         pid = self.child(compile_source)

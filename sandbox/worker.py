@@ -188,6 +188,8 @@ class JudgeWorker:
             return Compiled("", "the compiler was stopped: too much time or memory")
         if summary[:1] == b"1" and len(summary) > 33:
             return Compiled(f"{self.python}-{summary[1:33].decode('ascii', 'replace')}", "")
+        if summary[:1] != b"0":
+            raise RunnerLost("a compilation's summary makes no sense")
         return Compiled("", summary[1:].decode("utf-8", "replace"))
 
     def run(

@@ -69,7 +69,14 @@ def interpreter() -> str:
 
 def bubblewrap_command(packages: tuple[str, ...]) -> list[str]:
     """bwrap with its own process, network, IPC and mount namespaces over a read-only view of the interpreter."""
-    command = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    command = [
+        shutil.which("bwrap") or "bwrap",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
     if os.getuid() != 0:
         command.append("--unshare-user")
     visible = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/localtime"]
