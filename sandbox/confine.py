@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import platform
 import resource
@@ -20,12 +21,15 @@ PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 EPERM, ENOTTY, ENOSYS = 1, 25, 38
 LOAD, JUMP_EQ, JUMP_GE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-OFFSET_NR, OFFSET_ARCH, OFFSET_ARG0, OFFSET_ARG1, OFFSET_ARG3 = 0, 4, 16, 24, 40
+OFFSET_NR, OFFSET_ARCH, OFFSET_ARG0, OFFSET_ARG1, OFFSET_ARG2, OFFSET_ARG3 = 0, 4, 16, 24, 32, 40
 CLONE_THREAD = 0x10000
+SIGKILL = 9
 MAP_SHARED, MAP_ANONYMOUS = 0x1, 0x20
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 X32_BIT = 0x40000000
+REFUSE, PERMIT = -1, -2
+"""Targets of jumps while a filter is put together."""
 
 # name: (x86_64, aarch64); -1 where the architecture lacks it. Busy calls first: the kernel walks a filter in order.
 SYSCALLS: dict[str, tuple[int, int]] = {
@@ -119,19 +123,38 @@ def child_filter() -> tuple[list[Instruction], int]:
     """Filter of a process that runs foreign code, and the index of the instruction to which its own pid belongs.
 
     Short, since it is installed once per test: no new processes, no signals to others, nothing only the server needs.
+    Nor may a process kill itself or change its limit of CPU time, after which the kernel would: so whoever was ended by
+    SIGKILL was ended from outside.
     """
     column = _column()
     refused = [SYSCALLS[name][column] for name in SERVER_ONLY]
-    signals = [SYSCALLS[name][column] for name in ("kill", "tgkill")]
-    clone, n = CONDITIONAL["clone"][column], len(refused)
-    # layout: load, n refused, kill, tgkill, clone, allow, [own pid: load, eq], [threads: load, set], refuse, allow
+    setrlimit, prlimit = SYSCALLS["setrlimit"][column], CONDITIONAL["prlimit64"][column]
+    kill, tgkill = SYSCALLS["kill"][column], SYSCALLS["tgkill"][column]
+    own_pid = (JUMP_EQ, PERMIT, REFUSE, 0)
+    calls = [kill, tgkill, CONDITIONAL["clone"][column], setrlimit, prlimit]
+    checks: list[list[Instruction]] = [
+        [(LOAD, 0, 0, OFFSET_ARG1), (JUMP_EQ, REFUSE, 2, SIGKILL)],  # then on to the process id
+        [(LOAD, 0, 0, OFFSET_ARG2), (JUMP_EQ, REFUSE, 0, SIGKILL), (LOAD, 0, 0, OFFSET_ARG0), own_pid],
+        [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_SET, PERMIT, REFUSE, CLONE_THREAD)],
+        [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_EQ, REFUSE, PERMIT, resource.RLIMIT_CPU)],
+        [(LOAD, 0, 0, OFFSET_ARG1), (JUMP_EQ, REFUSE, PERMIT, resource.RLIMIT_CPU)],
+    ]
     program: list[Instruction] = [(LOAD, 0, 0, OFFSET_NR)]
-    program += [(JUMP_EQ, n - i + 7, 0, nr) for i, nr in enumerate(refused)]
-    program += [(JUMP_EQ, 3, 0, signals[0]), (JUMP_EQ, 2, 0, signals[1]), (JUMP_EQ, 3, 0, clone), (RETURN, 0, 0, ALLOW)]
-    program += [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_EQ, 3, 2, 0)]
-    program += [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_SET, 1, 0, CLONE_THREAD)]
-    program += [(RETURN, 0, 0, ERRNO | EPERM), (RETURN, 0, 0, ALLOW)]
-    return program, n + 6
+    program += [(JUMP_EQ, REFUSE, 0, nr) for nr in refused]
+    starts = itertools.accumulate((len(check) for check in checks), initial=len(calls))
+    program += [(JUMP_EQ, start - i, 0, nr) for i, (nr, start) in enumerate(zip(calls, starts, strict=False))]
+    program += [(RETURN, 0, 0, ALLOW), *itertools.chain(*checks), (RETURN, 0, 0, ERRNO | EPERM), (RETURN, 0, 0, ALLOW)]
+    return resolved(program), program.index(own_pid)
+
+
+def resolved(program: list[Instruction]) -> list[Instruction]:
+    """The program with jumps to REFUSE and PERMIT, its last two instructions, as distances."""
+    last = len(program) - 1
+    distance = {REFUSE: last - 1, PERMIT: last}
+    return [
+        (code, distance[yes] - i - 1 if yes in distance else yes, distance[no] - i - 1 if no in distance else no, value)
+        for i, (code, yes, no, value) in enumerate(program)
+    ]
 
 
 class FilterProgram:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import threading
 from collections import OrderedDict
 
@@ -94,6 +95,8 @@ def rule(worker: JudgeWorker, suite: Suite, index: int, calls: str, answers: str
         report = only(referee, [Input(key, request)], REFEREE_LIMITS)
         if report.ended in (ENDED_WALL, ENDED_ASLEEP):
             raise RunnerLost("the referee was not let near a processor")
+        if report.signal == signal.SIGKILL and not report.ended:
+            raise RunnerLost("the referee was killed from outside")
     except RunnerLost:
         referee.close()
         raise

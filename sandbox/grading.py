@@ -14,7 +14,7 @@ from sandbox.errors import InvalidSuite
 from sandbox.function_tests import FunctionTests
 from sandbox.outcome import outcome
 from sandbox.records import Judgement, Submission, Suite, TestResult, Verdict
-from sandbox.timeouts import RunGate, confirm, over_time
+from sandbox.timeouts import RunGate, confirm, killed, over_time
 from sandbox.worker import Input, JudgeWorker, RunReport, only
 
 SpecialChecker = Callable[[str, str, str], str]
@@ -92,18 +92,18 @@ class Grader:
 
     def _run_chunk(self, worker: JudgeWorker, suite: Suite, chunk: list[int], results: dict[int, TestResult]) -> None:
         """Run tests one process each, up to the first failure if so wanted; at least one result is added."""
-        slow: tuple[int, RunReport] | None = None
+        doubtful: tuple[int, RunReport] | None = None
         stop = self._stops(suite)
         with self._gate.shared(), closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=stop)) as found:
             for position, report in found:
-                if over_time(report, suite.limits):
-                    slow = chunk[position], report
+                if over_time(report, suite.limits) or killed(report, suite.limits):
+                    doubtful = chunk[position], report
                     break
                 result = results[chunk[position]] = self._result(suite, chunk[position], report)
-                if stop and result.verdict is not Verdict.accepted:
+                if (stop and result.verdict is not Verdict.accepted) or self._gate.wanted:
                     break
-        if slow is not None:
-            index, report = slow
+        if doubtful is not None:
+            index, report = doubtful
             again = inputs_of(suite, [index])
             report = confirm(self._gate, lambda limits: only(worker, again, limits), report, suite.limits)
             results[index] = self._result(suite, index, report)

@@ -30,8 +30,7 @@ def outcome(report: RunReport, limits: Limits) -> tuple[Verdict, str]:
 def failure(report: RunReport) -> tuple[Verdict, str]:
     """What a non-zero wait status means."""
     words = report.err.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300]
-    if os.WIFSIGNALED(report.status):
-        number = os.WTERMSIG(report.status)
+    if number := report.signal:
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
         return Verdict.runtime_error, f"killed by {name}" + (f": {words}" if words else "")
     if words.startswith("MemoryError"):

@@ -30,8 +30,8 @@ from sandbox import cell, confine
 
 COMMAND = struct.Struct("<cIIQ")
 PLAN = struct.Struct("<IIIQQBBHI")  # cpu, wall and asleep ms, memory, output, style, stop at failure, per fork, job
-REPORT = struct.Struct("<4scIIiBQQQQQII")
-"""Magic, kind, job, slot, wait status, ended by, cpu us, wall us, peak KiB, out size, err size, out and err bytes."""
+REPORT = struct.Struct("<4scIIiBQQQQQQII")
+"""Magic, kind, job, slot, then `End`; out size, err size, bytes of each that follow."""
 MAGIC = b"SPO1"
 STYLE_PROGRAM, STYLE_CALLS = 0, 1
 UNDECIDED = 1 << 8
@@ -63,16 +63,17 @@ class RunPlan(NamedTuple):
 
 
 class End(NamedTuple):
-    """How a child ended."""
+    """How a child ended: by which wait status or limit, what it used, how often it waited."""
 
     status: int
     ended: int
     cpu_us: int
     wall_us: int
     peak_kib: int
+    waits: int
 
 
-NOTHING = End(0, 0, 0, 0, 0)
+NOTHING = End(0, 0, 0, 0, 0, 0)
 
 
 class Server:
@@ -138,10 +139,7 @@ class Server:
         err_size = os.fstat(err).st_size if err >= 0 else 0
         out_sent = out_size if out_size <= most else 0
         err_sent = min(err_size, ERROR_TAIL)
-        head = REPORT.pack(
-            MAGIC, kind, job, slot, end.status, end.ended, end.cpu_us, end.wall_us, end.peak_kib, out_size, err_size,
-            out_sent, err_sent,
-        )  # fmt: skip
+        head = REPORT.pack(MAGIC, kind, job, slot, *end, out_size, err_size, out_sent, err_sent)
         write_all(self.outlet, head)
         self.send(out, 0, out_sent)
         self.send(err, err_size - err_sent, err_sent)
@@ -306,8 +304,8 @@ def attend(pid: int, cpu_ms: int, wall_ms: int, asleep_ms: int) -> End:
         pause = min(max(cpu_s - cpu, 0.002), 0.25) + 0.002
     os.close(pidfd)
     _, status, usage = os.wait4(pid, 0)
-    cpu_us = int((usage.ru_utime + usage.ru_stime) * 1e6)
-    return End(status, ended, cpu_us, int((time.monotonic() - started) * 1e6), usage.ru_maxrss)
+    cpu_us, wall_us = int((usage.ru_utime + usage.ru_stime) * 1e6), int((time.monotonic() - started) * 1e6)
+    return End(status, ended, cpu_us, wall_us, usage.ru_maxrss, usage.ru_nvcsw)
 
 
 def expect_no_children() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
 import time
 from collections import OrderedDict
@@ -73,6 +75,13 @@ class RunReport(NamedTuple):
     err_size: int
     out: bytes
     err: bytes
+    waits: int = 0
+    """How often it gave up the processor to wait for something."""
+
+    @property
+    def signal(self) -> int:
+        """The signal that ended it; 0 if none did."""
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
 
 
 class Input(NamedTuple):
@@ -184,6 +193,8 @@ class JudgeWorker:
         summary = self._receive(length, deadline)
         if report.ended in (ENDED_WALL, ENDED_ASLEEP):
             raise RunnerLost("the compiler was not let near a processor")
+        if report.signal == signal.SIGKILL and not report.ended:
+            raise RunnerLost("the compiler was killed from outside")
         if report.ended or report.status or not summary:
             return Compiled("", "the compiler was stopped: too much time or memory")
         if summary[:1] == b"1" and len(summary) > 33:
@@ -267,14 +278,16 @@ class JudgeWorker:
 
     def _report(self, kinds: bytes, most_out: int, deadline: float) -> RunReport:
         fields = REPORT.unpack(self._receive(REPORT.size, deadline))
-        magic, kind, job, slot, status, ended, cpu_us, wall_us, peak, out_size, err_size, out_sent, err_sent = fields
+        magic, kind, job, slot, *end, out_size, err_size, out_sent, err_sent = fields
+        status, ended, cpu_us, wall_us, peak, waits = end
         sound = magic == MAGIC and kind in kinds and job == self._job and ended <= ENDED_ASLEEP
         if not sound or out_sent > most_out or err_sent > ERROR_TAIL:
             raise RunnerLost("the runner's report makes no sense")
         if kind == b"E":
             return END
         out, err = self._receive(out_sent, deadline), self._receive(err_sent, deadline)
-        return RunReport(slot, status, ended, cpu_us / 1e6, wall_us / 1e6, peak << 10, out_size, err_size, out, err)
+        used = cpu_us / 1e6, wall_us / 1e6, peak << 10
+        return RunReport(slot, status, ended, *used, out_size, err_size, out, err, waits)
 
 
 END = RunReport(0, 0, 0, 0.0, 0.0, 0, 0, 0, b"", b"")
