@@ -44,7 +44,7 @@ class Judge:
         self._store = store
         self._grader = Grader(mode, stop_at_first_failure, dict(special or {}), RunGate(workers))
         self._backend = open_backend(backend, **(backend_options or {}))
-        self._workers = [JudgeWorker(self._backend, i, preimports) for i in range(workers)]
+        self._workers = [JudgeWorker(self._backend, preimports) for _ in range(workers)]
         try:
             self._workers[0].start()
         except SandboxUnavailable:

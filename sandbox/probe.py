@@ -30,7 +30,7 @@ def probe(name: str) -> BackendProbe:
         backend = open_backend(name)
     except SandboxUnavailable as error:
         return BackendProbe(name, False, (), str(error))
-    worker = JudgeWorker(backend, 0)
+    worker = JudgeWorker(backend)
     try:
         worker.start()
         return BackendProbe(name, True, worker.walls, "")

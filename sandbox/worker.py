@@ -59,7 +59,6 @@ SLOTS, SLOT_BYTES = 512, 256 << 20
 """Inputs one runner keeps: at most this many, of at most so many bytes together."""
 SUMMARY_MOST = 600
 REFEREE_LIMITS = Limits(cpu_s=10, output_bytes=4 << 20)
-REFEREE_OFFSET = 450
 
 
 class RunReport(NamedTuple):
@@ -119,8 +118,8 @@ def referee_source() -> str:
 class JudgeWorker:
     """A runner, started when first needed; `close` ends it."""
 
-    def __init__(self, backend: Backend, index: int, preimports: Sequence[str] = ()) -> None:
-        self._backend, self._index, self._preimports = backend, index, tuple(preimports)
+    def __init__(self, backend: Backend, preimports: Sequence[str] = ()) -> None:
+        self._backend, self._preimports = backend, tuple(preimports)
         self._channel: Channel | None = None
         self._job = 0
         self._kept: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
@@ -135,7 +134,7 @@ class JudgeWorker:
 
     def start(self) -> None:
         """Launch the runner and insist on its walls; SandboxUnavailable if one that must stand does not."""
-        channel, config = self._backend.launch(BOOTSTRAP, self._index)
+        channel, config = self._backend.launch(BOOTSTRAP)
         config = {"preimports": list(self._preimports), **config}
         body = json.dumps({"modules": module_sources(), "config": config}).encode()
         deadline = time.monotonic() + START_S
@@ -172,7 +171,7 @@ class JudgeWorker:
     def referee(self) -> JudgeWorker:
         """A second runner beside this one, for the asserts of function-style problems; no foreign program enters it."""
         if self._referee is None:
-            self._referee = JudgeWorker(self._backend, self._index + REFEREE_OFFSET)
+            self._referee = JudgeWorker(self._backend)
         if not self._referee.alive:
             self._referee.start()
             self._referee.compile(referee_source(), REFEREE_LIMITS)

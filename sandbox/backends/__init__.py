@@ -15,7 +15,7 @@ class Backend(Protocol):
     walls: tuple[str, ...]
     """Outer walls; a runner adds its own."""
 
-    def launch(self, bootstrap: str, index: int) -> tuple[Channel, dict[str, Any]]:
+    def launch(self, bootstrap: str) -> tuple[Channel, dict[str, Any]]:
         """A new interpreter running `bootstrap`, and what its runner's configuration must hold besides the common."""
         ...
 

@@ -59,7 +59,7 @@ class DockerBackend:
         self._python = python or ("python3" if image else interpreter())
         self.walls: tuple[str, ...] = (f"docker:{runtime}" if runtime else "docker",)
 
-    def launch(self, bootstrap: str, index: int) -> tuple[Channel, dict[str, Any]]:
+    def launch(self, bootstrap: str) -> tuple[Channel, dict[str, Any]]:
         """Create a container, attach to it, start it."""
         import docker.errors
         import requests.exceptions
@@ -73,7 +73,7 @@ class DockerBackend:
                 environment=ENVIRONMENT,
                 working_dir="/",
                 network_disabled=True,
-                labels={"spo.sandbox": str(index)},
+                labels={"spo.sandbox": "runner"},
                 host_config=self._host_config(),
             )
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from sandbox.backends.users import UserReserve
 from sandbox.channel import Channel, ProcessChannel
 from sandbox.errors import SandboxUnavailable
 
@@ -21,8 +22,6 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 INTERPRETER_FLAGS = ("-s", "-S", "-B", "-P", "-u")
-FIRST_UID, UIDS = 60100, 900
-"""Users given to runners started by root: each runner its own, so that its processes can be counted."""
 PROCESSES = 96
 """Processes and threads of one runner that has a user of its own."""
 SHARED_PROCESSES = 1024
@@ -43,19 +42,24 @@ class EmbeddedBackend:
             raise SandboxUnavailable(f"bubblewrap does not work here: {refusal}; install it or use outer='none'")
         self._wrapped = outer != "none" and not refusal
         self._packages = packages
+        self._users = UserReserve()
         self.walls: tuple[str, ...] = ("bubblewrap",) if self._wrapped else ()
 
-    def launch(self, bootstrap: str, index: int) -> tuple[Channel, dict[str, Any]]:
+    def launch(self, bootstrap: str) -> tuple[Channel, dict[str, Any]]:
         """Start an interpreter with a clean environment, wrapped if possible."""
         command = [interpreter(), *INTERPRETER_FLAGS, "-c", bootstrap]
         config: dict[str, Any] = {"uid": 0, "packages": list(self._packages)}
-        if os.getuid() == 0:
-            config |= {"uid": FIRST_UID + (os.getpid() * 7 + index) % UIDS, "processes": PROCESSES}
-        else:
-            config |= {"processes": tasks_of_user() + SHARED_PROCESSES}
         if self._wrapped:
             command = [*bubblewrap_command(self._packages), *command]
-        return ProcessChannel(command, ENVIRONMENT), config
+        if os.getuid() != 0:
+            return ProcessChannel(command, ENVIRONMENT), config | {"processes": tasks_of_user() + SHARED_PROCESSES}
+        user = self._users.take()
+        try:
+            channel = ProcessChannel(command, ENVIRONMENT, user.release)
+        except BaseException:
+            user.release()
+            raise
+        return channel, config | {"uid": user.uid, "processes": PROCESSES}
 
     def close(self) -> None:
         """Nothing is held."""
