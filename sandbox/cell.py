@@ -236,7 +236,9 @@ def run_calls(loaded: tuple[CodeType, bool], results: int) -> NoReturn:
         namespace: dict[str, Any] = {"__name__": "solution", "__builtins__": builtins, "__file__": "main.py"}
         status = execute(loaded[0], namespace)
         if status == 0:
-            write(results, values.answer_calls(namespace, calls))
+            answers = memoryview(values.answer_calls(namespace, calls))
+            while answers:
+                answers = answers[write(results, answers) :]
     except BaseException:  # noqa: BLE001  whatever foreign code raises
         status = 1
         show_error()

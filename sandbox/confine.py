@@ -11,9 +11,12 @@ import ctypes
 import itertools
 import os
 import platform
+import re
 import resource
+import signal
 import struct
 import sys
+from typing import Any
 
 LIBC = ctypes.PyDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 36, 38
@@ -283,3 +286,45 @@ def drop_privileges(uid: int) -> None:
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     LIBC.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+
+
+# All of them --------------------------------------------------------------------------------------------------------
+
+
+def raise_walls(config: dict[str, Any]) -> list[str]:
+    """Confine this process for good; returns the names of the walls that stand."""
+    walls = ["rlimits"]
+    os.umask(0o077)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    abi = landlock_abi()
+    readable, listable = library_paths()
+    rules = landlock_rules(abi, readable + config["packages"], listable, ["/dev/null"]) if abi else -1
+    if os.getuid() == 0 and config["uid"]:
+        become(config["uid"], config["packages"])
+        walls.append("uid")
+    hold_limits(config["processes"] if os.getuid() != 0 else None)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    walls += ["non_dumpable", "no_new_privs"]
+    if abi:
+        enforce_landlock(rules)
+        walls.append(f"landlock:{abi}")
+    FilterProgram(server_filter()).install()
+    return [*walls, "seccomp"]
+
+
+def become(uid: int, packages: list[str]) -> None:
+    """Drop root for `uid`; if that user cannot reach the standard library by its path, keep it as working folder."""
+    standard = os.path.dirname(os.__file__)
+    os.chdir(standard)
+    drop_privileges(uid)
+    if os.access(standard, os.R_OK):
+        os.chdir("/")
+    else:
+        here = "/proc/self/cwd"
+        sys.path[:] = [here, f"{here}/lib-dynload", *packages]
+        for module in list(sys.modules.values()):
+            if folders := getattr(module, "__path__", None):  # where its submodules are looked for
+                module.__path__ = [re.sub(f"^{re.escape(standard)}", here, folder) for folder in folders]
+        sys.path_importer_cache.clear()

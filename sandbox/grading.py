@@ -19,6 +19,8 @@ from sandbox.worker import Input, JudgeWorker, RunReport, only
 
 SpecialChecker = Callable[[str, str, str], str]
 """(input, output, expected) -> why the output is wrong; empty when it is right."""
+RUNNER_MEMORY = 512 << 20
+"""Memory of a container that no test may have: for the runner and the inputs it keeps."""
 LARGEST_CHUNK = 32
 """Most tests ordered at once: what may be run in vain after a failure."""
 LARGEST_GROUP = 64
@@ -43,7 +45,10 @@ class Grader:
         stop_at_first_failure: bool,
         special: Mapping[str, SpecialChecker],
         gate: RunGate,
+        memory_bytes: int | None = None,
     ) -> None:
+        """`memory_bytes`: what a runner has; None: no limit of its own."""
+        self._memory_bytes = memory_bytes
         self._mode, self._stop, self._special, self._gate = mode, stop_at_first_failure, special, gate
         self._failures: OrderedDict[str, dict[int, int]] = OrderedDict()
         self._facts: OrderedDict[str, Facts] = OrderedDict()
@@ -55,7 +60,7 @@ class Grader:
     ) -> tuple[str, Judgement]:
         """(code hash, judgement). InvalidSuite when the suite cannot be judged; RunnerLost when the runner is lost."""
         suite = submission.suite
-        reason = refusal(suite, self._special)
+        reason = refusal(suite, self._special, self._memory_bytes)
         if reason:
             raise InvalidSuite(f"suite {suite.suite_id!r}: {reason}")
         with self._gate.shared():
@@ -189,12 +194,15 @@ class Grader:
         return facts
 
 
-def refusal(suite: Suite, special: Container[str]) -> str:
-    """Why a judge with these special checkers cannot judge by this suite; empty if it can."""
+def refusal(suite: Suite, special: Container[str], memory_bytes: int | None = None) -> str:
+    """Why a judge with these special checkers and so much memory per runner cannot judge by it; empty if it can."""
     if not suite.tests:
         return "it has no tests"
     if suite.checker.kind == "special" and suite.style == "stdin" and suite.checker.name not in special:
         return f"it needs the special checker {suite.checker.name!r}, which the judge was not given"
+    if memory_bytes is not None and suite.limits.memory_bytes + RUNNER_MEMORY > memory_bytes:
+        wanted, there = suite.limits.memory_bytes >> 20, memory_bytes >> 20
+        return f"its tests may use {wanted} MiB, but a container has {there} and needs {RUNNER_MEMORY >> 20} for itself"
     return ""
 
 

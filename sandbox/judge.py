@@ -42,8 +42,9 @@ class Judge:
     ) -> None:  # fmt: skip
         self.version = VERSION
         self._store = store
-        self._grader = Grader(mode, stop_at_first_failure, dict(special or {}), RunGate(workers))
         self._backend = open_backend(backend, **(backend_options or {}))
+        memory = self._backend.memory_bytes
+        self._grader = Grader(mode, stop_at_first_failure, dict(special or {}), RunGate(workers), memory)
         self._workers = [JudgeWorker(self._backend, preimports) for _ in range(workers)]
         try:
             self._workers[0].start()

@@ -329,40 +329,6 @@ def address_space() -> int:
         return 256 << 20
 
 
-def raise_walls(config: dict[str, Any]) -> list[str]:
-    """Confine this process for good; returns the names of the walls that stand."""
-    walls = ["rlimits"]
-    os.umask(0o077)
-    confine.prctl(confine.PR_SET_CHILD_SUBREAPER, 1)
-    abi = confine.landlock_abi()
-    readable, listable = confine.library_paths()
-    rules = confine.landlock_rules(abi, readable + config["packages"], listable, ["/dev/null"]) if abi else -1
-    if os.getuid() == 0 and config["uid"]:
-        become(config["uid"], config["packages"])
-        walls.append("uid")
-    confine.hold_limits(config["processes"] if os.getuid() != 0 else None)
-    confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
-    confine.prctl(confine.PR_SET_DUMPABLE, 0)
-    confine.prctl(confine.PR_SET_NO_NEW_PRIVS, 1)
-    walls += ["non_dumpable", "no_new_privs"]
-    if abi:
-        confine.enforce_landlock(rules)
-        walls.append(f"landlock:{abi}")
-    confine.FilterProgram(confine.server_filter()).install()
-    return [*walls, "seccomp"]
-
-
-def become(uid: int, packages: list[str]) -> None:
-    """Drop root for `uid`; if that user cannot reach the standard library by its path, keep it as working folder."""
-    standard = os.path.dirname(os.__file__)
-    os.chdir(standard)
-    confine.drop_privileges(uid)
-    if os.access(standard, os.R_OK):
-        os.chdir("/")
-    else:
-        sys.path[:] = ["/proc/self/cwd", "/proc/self/cwd/lib-dynload", *packages]
-
-
 def move_pipes() -> tuple[int, int]:
     """The pipes to the host, moved out of the standard positions, which get /dev/null."""
     inlet, outlet = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 10), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
@@ -385,7 +351,7 @@ def main(config: dict[str, Any]) -> None:
     try:
         sys.path += config["packages"]
         cell.prepare(config["preimports"])
-        walls = raise_walls(config)
+        walls = confine.raise_walls(config)
     except (confine.WallRefused, ImportError) as error:
         greet(outlet, {"refused": str(error)})
         return

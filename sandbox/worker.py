@@ -58,7 +58,10 @@ START_S, ANSWER_S = 60.0, 60.0
 SLOTS, SLOT_BYTES = 512, 256 << 20
 """Inputs one runner keeps: at most this many, of at most so many bytes together."""
 SUMMARY_MOST = 600
-REFEREE_LIMITS = Limits(cpu_s=10, output_bytes=4 << 20)
+VALUES_LINE = "from sandbox.values import CHANGEABLE, Carrier, NotCarried\n"
+CALL_BYTES = 16 << 20
+"""Most bytes of a test's calls, and of the answers to them: apart from what the program prints."""
+REFEREE_LIMITS = Limits(cpu_s=10, memory_bytes=1 << 30, output_bytes=2 * CALL_BYTES)
 
 
 class RunReport(NamedTuple):
@@ -110,7 +113,10 @@ def referee_source() -> str:
     """The program of the referee: values and rulings in one text."""
     folder = resources.files("sandbox")
     rulings = folder.joinpath("referee.py").read_text("utf-8")
-    for line in ("from __future__ import annotations\n", "from sandbox.values import decode, encode\n"):
+    for line in (
+        "from __future__ import annotations\n",
+        VALUES_LINE,
+    ):
         rulings = rulings.replace(line, "")
     return folder.joinpath("values.py").read_text("utf-8") + rulings + "\n\nmain()\n"
 

@@ -35,6 +35,7 @@ class EmbeddedBackend:
     """
 
     name = "embedded"
+    memory_bytes: int | None = None
 
     def __init__(self, outer: Literal["auto", "bubblewrap", "none"] = "auto", packages: tuple[str, ...] = ()) -> None:
         refusal = "" if outer == "none" else bubblewrap_refusal()

@@ -24,7 +24,8 @@ from sandbox import (
     describe_walls,
     judgeable,
 )
-from tests.sandbox.conftest import sums
+from sandbox.grading import refusal
+from tests.sandbox.conftest import open_judge, sums
 
 ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
 
@@ -64,6 +65,7 @@ HABITS = {
     "byte_order_mark": "\ufeff" + ADD,
     "carriage_returns": ADD.replace("\n", "\r\n"),
     "late_imports": "import socket, bz2, json, decimal\n" + ADD,
+    "late_submodules": "import importlib.util, collections.abc, concurrent.futures, ctypes.util, json.tool\n" + ADD,
     "writes_when_destroyed": "import os\nfrom io import IOBase, BytesIO\nclass F(IOBase):\n"
     " def __init__(s): s.b = BytesIO(); s.write = s.b.write\n"
     " def flush(s): os.write(1, s.b.getvalue()); s.b.truncate(0); s.b.seek(0)\n"
@@ -241,3 +243,19 @@ def test_a_problem_whose_special_checker_is_missing_is_known_beforehand():
     assert judgeable(suite, {"any_factor"}) == ""
     with Judge(workers=1) as judge, pytest.raises(InvalidSuite, match="special checker 'any_factor'"):
         judge.judge([Submission(ADD, suite)])
+
+
+def test_a_memory_limit_above_the_containers_is_refused_by_name():
+    suite = sums(1, limits=Limits(memory_bytes=3 << 30))
+    assert refusal(suite, ()) == ""
+    assert "3072 MiB, but a container has 3072" in refusal(suite, (), 3 << 30)
+    assert refusal(suite, (), 4 << 30) == ""
+
+
+@pytest.mark.docker
+def test_a_judge_of_containers_refuses_a_limit_above_theirs():
+    with (
+        open_judge(("docker", {"memory_bytes": 1 << 30}), workers=1) as judge,
+        pytest.raises(InvalidSuite, match="MiB"),
+    ):
+        judge.judge([Submission(ADD, sums(1, limits=Limits(memory_bytes=1 << 30)))])
