@@ -21,7 +21,7 @@ import warnings
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from sandbox import values
+from sandbox import traits, values
 
 HIGHEST_FD = 4096
 COMPILE_MEMORY = 1 << 30
@@ -30,9 +30,9 @@ SUMMARY = 600
 """Bytes of a compilation's result which the host may see: a mark, then the code's hash or an error message."""
 COMPILED, REFUSED = b"1", b"0"
 HASH_LENGTH = 32
+TRAITS_AT = len(COMPILED) + HASH_LENGTH
+"""Where in a compilation's result the byte with the program's traits stands."""
 RECURSION_LIMIT = 1000
-ENDERS = frozenset({"open", "fdopen", "FileIO", "TextIOWrapper", "BufferedWriter", "IOBase", "__del__"})
-"""Names in a program which may hold what a normal exit would flush or end."""
 PREIMPORTS = (
     "collections", "heapq", "bisect", "itertools", "functools", "math", "string", "re", "random", "operator", "copy",
     "decimal", "fractions", "typing", "io", "threading", "queue", "array", "time", "datetime", "cmath", "statistics",
@@ -90,21 +90,10 @@ def compile_into(source: int, target: int) -> NoReturn:
         message = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
         os.write(target, REFUSED + message[: SUMMARY - 1])
         os._exit(0)
-    flags = b"1" if needs_clearing(code) else b"0"
-    data = COMPILED + code_hash(code).encode() + flags + marshal.dumps(code)
+    data = COMPILED + code_hash(code).encode() + bytes([traits.traits(code)]) + marshal.dumps(code)
     while data:
         data = data[os.write(target, data) :]
     os._exit(0)
-
-
-def parts(code: CodeType) -> tuple[CodeType, ...]:
-    """Code objects directly inside this one."""
-    return tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
-
-
-def needs_clearing(code: CodeType) -> bool:
-    """Whether the program may hold objects of its own which write when a normal exit destroys them."""
-    return not ENDERS.isdisjoint(code.co_names) or any(needs_clearing(part) for part in parts(code))
 
 
 def code_hash(code: CodeType) -> str:
@@ -149,8 +138,7 @@ def _hash_constant(constant: object, update: Any) -> None:
 def load(code_file: int) -> tuple[CodeType, bool]:
     """The compiled program, and whether it may hold objects that write when they are destroyed."""
     data = os.pread(code_file, os.fstat(code_file).st_size, 0)
-    start = len(COMPILED) + HASH_LENGTH
-    return marshal.loads(data[start + 1 :]), data[start : start + 1] == b"1"
+    return marshal.loads(data[TRAITS_AT + 1 :]), bool(data[TRAITS_AT] & traits.TO_CLEAR)
 
 
 def renew_main() -> None:
@@ -201,10 +189,12 @@ def depth() -> int:
 def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[int], marks: int) -> NoReturn:
     """Run the program on several tests in this one process; after each good end a zero byte goes to `marks`.
 
-    Stops at the first bad end or leftover thread. What this process claims only ever saves work: the host accepts a
-    test of a group only on its output and the whole process's measured cost, and decides all else again alone.
+    Stops at the first bad end, leftover thread or change to a module. What this process claims only ever saves work:
+    the host accepts a test of a group only on its output and the whole process's measured cost, and decides all else
+    again alone.
     """
     leave_now, write, dup2, lseek = os._exit, os.write, os.dup2, os.lseek
+    contents, same, untouched = traits.contents, traits.same, traits.contents(loaded[0])
     try:
         for stdin, stdout in zip(inputs, outputs, strict=True):
             lseek(stdin, 0, 0)
@@ -213,7 +203,7 @@ def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[in
             renew()
             renew_main()
             failed = execute(loaded[0], sys.modules["__main__"].__dict__)
-            if failed or threading.active_count() > 1 or flush(loaded[1]):
+            if failed or threading.active_count() > 1 or flush(loaded[1]) or not same(untouched, contents(loaded[0])):
                 break
             write(marks, b"\0")
     finally:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sandbox.errors import RunnerLost
-from sandbox.outcome import outcome
+from sandbox.outcome import outcome, printable
 from sandbox.records import Limits, Suite, TestResult, Verdict
 from sandbox.runner import ENDED_ASLEEP, ENDED_WALL
 from sandbox.timeouts import RunGate, confirm
@@ -55,11 +55,11 @@ class FunctionTests:
         """
         calls, fault = self._calls_before_answers(worker, suite, index)
         if fault:
-            return TestResult(index, Verdict.infra, detail=f"the test cannot be judged: {fault}")
+            return TestResult(index, Verdict.infra, detail=printable(f"the test cannot be judged: {fault}"))
         spent, wall_s, memory = 0.0, 0.0, 0
 
         def result(verdict: Verdict, detail: str) -> TestResult:
-            return TestResult(index, verdict, report.cpu_s, wall_s, memory, detail)
+            return TestResult(index, verdict, report.cpu_s, wall_s, memory, printable(detail))
 
         for _ in range(ROUNDS):
             report = self._answer(worker, suite, index, calls)

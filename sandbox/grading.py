@@ -12,7 +12,7 @@ from typing import Literal
 from sandbox.checker import compare, suite_tolerance
 from sandbox.errors import InvalidSuite
 from sandbox.function_tests import FunctionTests
-from sandbox.outcome import outcome
+from sandbox.outcome import outcome, printable
 from sandbox.records import Judgement, Submission, Suite, TestResult, Verdict
 from sandbox.timeouts import RunGate, confirm, killed, over_time
 from sandbox.worker import Input, JudgeWorker, RunReport, only
@@ -66,20 +66,20 @@ class Grader:
         with self._gate.shared():
             compiled = worker.compile(submission.program, suite.limits)
         if compiled.error:
-            return "", Judgement(Verdict.compile_error, 0, len(suite.tests), detail=compiled.error)
+            return "", Judgement(Verdict.compile_error, 0, len(suite.tests), detail=printable(compiled.error))
         earlier = known(compiled.code_hash)
         if earlier is not None:
             return compiled.code_hash, replace(earlier, reused=True)
-        return compiled.code_hash, self._summary(suite, self._run_tests(worker, suite))
+        return compiled.code_hash, self._summary(suite, self._run_tests(worker, suite, compiled.plain))
 
     # running
 
-    def _run_tests(self, worker: JudgeWorker, suite: Suite) -> dict[int, TestResult]:
-        """Results by test index, in the order they came about."""
+    def _run_tests(self, worker: JudgeWorker, suite: Suite, plain: bool) -> dict[int, TestResult]:
+        """Results by test index, in the order they came about; of a `plain` program several may run in one process."""
         results: dict[int, TestResult] = {}
         stop = self._stops(suite)
         todo, size = self._order(suite), 1
-        grouping = self._mode == "batch" and suite.style == "stdin"
+        grouping = self._mode == "batch" and suite.style == "stdin" and plain
         while todo:
             group = group_size(suite, results) if grouping and results else 1
             if group > 1:
@@ -137,7 +137,7 @@ class Grader:
         if verdict is Verdict.accepted:
             detail = self._compare(suite, index, report.out)
             verdict = Verdict.wrong_answer if detail else Verdict.accepted
-        return TestResult(index, verdict, report.cpu_s, report.wall_s, report.memory_bytes, detail)
+        return TestResult(index, verdict, report.cpu_s, report.wall_s, report.memory_bytes, printable(detail))
 
     def _compare(self, suite: Suite, index: int, output: bytes) -> str:
         test = suite.tests[index]

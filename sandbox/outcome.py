@@ -27,6 +27,11 @@ def outcome(report: RunReport, limits: Limits) -> tuple[Verdict, str]:
     return Verdict.accepted, ""
 
 
+def printable(text: str) -> str:
+    """The text with what a terminal would obey or hide written out: programs choose the words of their errors."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def failure(report: RunReport) -> tuple[Verdict, str]:
     """What a non-zero wait status means."""
     words = report.err.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300]

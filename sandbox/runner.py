@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sandbox import cell, confine
+from sandbox import cell, confine, traits
 
 COMMAND = struct.Struct("<cIIQ")
 PLAN = struct.Struct("<IIIQQBBHI")  # cpu, wall and asleep ms, memory, output, style, stop at failure, per fork, job
@@ -37,8 +37,9 @@ STYLE_PROGRAM, STYLE_CALLS = 0, 1
 UNDECIDED = 1 << 8
 """Wait status reported for a test of a group that did not come to a good end: exit status 1."""
 ENDED_ITSELF, ENDED_CPU, ENDED_WALL, ENDED_ASLEEP = 0, 1, 2, 3
-STACK_SLACK = 640 << 20
-"""Address space beyond the memory limit, for stacks of threads: programs reserve 128 MiB and more and touch little."""
+SLACK, STACK_SLACK = 96 << 20, 640 << 20
+"""Address space beyond the memory limit, in general and where a program names threads or packages are installed: these
+reserve 128 MiB and more and touch little."""
 ERROR_TAIL = 2048
 NOWHERE = 2
 """The server's own standard error, /dev/null: what a compiler says beside its result is not kept."""
@@ -79,8 +80,9 @@ NOTHING = End(0, 0, 0, 0, 0, 0)
 class Server:
     """State between commands: the input slots, the compiled program, the pipes to the host."""
 
-    def __init__(self, inlet: int, outlet: int, base_memory: int) -> None:
-        self.inlet, self.outlet, self.base_memory = inlet, outlet, base_memory
+    def __init__(self, inlet: int, outlet: int, base_memory: int, packages: bool) -> None:
+        self.inlet, self.outlet, self.base_memory, self.packages = inlet, outlet, base_memory, packages
+        self.slack = SLACK
         self.slots: dict[int, int] = {}
         self.code = -1
         self.fork: Any = confine.LIBC.fork
@@ -169,6 +171,8 @@ class Server:
         pid = self.child(compile_source)
         end = attend(pid, cpu_ms, 10_000 + 5 * cpu_ms, COMPILER_ASLEEP_MS)
         os.close(source)
+        mentioned = os.pread(self.code, 1, cell.TRAITS_AT)
+        self.slack = STACK_SLACK if self.packages or (mentioned and mentioned[0] & traits.THREADS) else SLACK
         self.report(b"C", job, 0, end, -1, -1, 0)
         size = os.fstat(self.code).st_size
         head = min(size, cell.SUMMARY)
@@ -260,7 +264,7 @@ class Server:
 
     def limit(self, plan: RunPlan) -> None:
         """In a child: the limits of a test."""
-        cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + STACK_SLACK, plan.output + 1)
+        cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + self.slack, plan.output + 1)
 
 
 def well(end: End) -> bool:
@@ -351,12 +355,13 @@ def main(config: dict[str, Any]) -> None:
     try:
         sys.path += config["packages"]
         cell.prepare(config["preimports"])
+        base_memory = address_space()
         walls = confine.raise_walls(config)
     except (confine.WallRefused, ImportError) as error:
         greet(outlet, {"refused": str(error)})
         return
     greet(outlet, {"walls": walls, "python": sys.version.split()[0]})
-    server = Server(inlet, outlet, address_space())
+    server = Server(inlet, outlet, base_memory, bool(config["packages"]))
     gc.collect()
     gc.freeze()
     server.serve()

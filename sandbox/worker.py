@@ -15,6 +15,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from sandbox.backends import Backend
+from sandbox.cell import COMPILED, REFUSED, TRAITS_AT
 from sandbox.channel import Channel
 from sandbox.errors import RunnerLost, SandboxUnavailable
 from sandbox.records import Limits
@@ -29,8 +30,9 @@ from sandbox.runner import (
     STYLE_CALLS,
     STYLE_PROGRAM,
 )
+from sandbox.traits import PLAIN
 
-MODULES = ("values", "confine", "cell", "runner")
+MODULES = ("values", "traits", "confine", "cell", "runner")
 BOOTSTRAP = """
 import os, sys, types
 def take(n):
@@ -95,10 +97,14 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Result of a compilation: `code_hash`, or `error` when the program does not compile."""
+    """Result of a compilation: `code_hash`, or `error` when the program does not compile.
+
+    `plain`: what the program does in one test cannot be found in the next one of the same process.
+    """
 
     code_hash: str
     error: str
+    plain: bool = False
 
 
 @cache
@@ -202,9 +208,10 @@ class JudgeWorker:
             raise RunnerLost("the compiler was killed from outside")
         if report.ended or report.status or not summary:
             return Compiled("", "the compiler was stopped: too much time or memory")
-        if summary[:1] == b"1" and len(summary) > 33:
-            return Compiled(f"{self.python}-{summary[1:33].decode('ascii', 'replace')}", "")
-        if summary[:1] != b"0":
+        if summary[:1] == COMPILED and len(summary) > TRAITS_AT:
+            code_hash = f"{self.python}-{summary[1:TRAITS_AT].decode('ascii', 'replace')}"
+            return Compiled(code_hash, "", bool(summary[TRAITS_AT] & PLAIN))
+        if summary[:1] != REFUSED:
             raise RunnerLost("a compilation's summary makes no sense")
         return Compiled("", summary[1:].decode("utf-8", "replace"))
 

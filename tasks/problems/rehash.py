@@ -4,7 +4,7 @@ Rows of `trajectories` and `eval_samples` carry `program_hash` and `normal_hash`
 version 0.1 both were hashes of `ast.dump`, which differs between versions of Python: equal programs of different times
 looked different. The new ones follow from the text alone, so they are computed anew from it, for all rows in one way.
 
-Rows of `verdicts` keep the hash they were stored under: they belong to an older sandbox, whose verdicts nobody asks for.
+Rows of `verdicts` keep the hash they were stored under: they are of an older sandbox, whose verdicts nobody asks for.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ from sandbox import (
     describe_walls,
     judgeable,
 )
+from sandbox import traits as traits_module
 from sandbox.grading import refusal
+from sandbox.traits import traits
 from tests.sandbox.conftest import open_judge, sums
 
 ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
@@ -101,6 +103,60 @@ def test_both_modes_agree_on_programs_that_keep_state_or_fail_late(mode: Literal
         unflushed, *others = judge.judge([Submission(p, sums(40)) for p in (leaves, ADD, late, state)])
     assert unflushed.verdict is Verdict.wrong_answer
     assert [j.verdict for j in others] == [Verdict.accepted, Verdict.wrong_answer, Verdict.accepted]
+
+
+REMEMBERING = {
+    "decimal_precision": "import decimal\na, b = map(int, input().split())\nc = decimal.getcontext()\n"
+    "print(a + b if c.prec != 28 or a == 0 else 0)\nc.prec = 5",
+    "exit_function": "import atexit, os\na, b = map(int, input().split())\nprint(a + b, flush=True)\natexit.register(os._exit, 3)",
+    "attribute_of_a_module": "import math\na, b = map(int, input().split())\ntry: math.n\nexcept AttributeError: n = 0\n"
+    "else: n = 1\nmath.n = 1\nprint(a + b if n or a == 0 else 0)",
+    "attribute_of_a_class": "from collections import Counter as C\na, b = map(int, input().split())\ntry: C.n\n"
+    "except AttributeError: n = 0\nelse: n = 1\nC.n = 1\nprint(a + b if n or a == 0 else 0)",
+    "module_of_its_own": "import sys\na, b = map(int, input().split())\nprint(a + b if 'x' in sys.modules or a == 0 else 0)\n"
+    "sys.modules['x'] = sys",
+    "cache_of_a_library": "import re\na, b = map(int, input().split())\nn = len(re._cache)\nre.compile('xyz')\n"
+    "print(a + b if len(re._cache) == n or a == 0 else 0)",
+}
+
+
+@pytest.mark.parametrize("name", sorted(REMEMBERING))
+def test_nothing_a_program_remembers_makes_a_wrong_test_pass(name: str):
+    found = {}
+    for mode in ("test", "batch"):
+        with Judge(workers=1, mode=mode) as judge:
+            found[mode] = judge.judge([Submission(REMEMBERING[name], sums(40))])[0].verdict
+    assert found["test"] is found["batch"]
+    assert found["test"] in (Verdict.wrong_answer, Verdict.runtime_error)
+
+
+PLAIN = {
+    ADD: True,
+    "import sys, heapq\nfrom collections import deque\ninput = sys.stdin.readline\nsys.setrecursionlimit(9999)\n"
+    + ADD: True,
+    "class A:\n  def __init__(s): s.x = 1\n  def __lt__(s, o): return s.x < o.x\n" + ADD: True,
+    "import decimal\n" + ADD: False,
+    "import os\n" + ADD: False,
+    "getattr(int, 'x', 0)\n" + ADD: False,
+    "def f():\n  import threading\n" + ADD: False,
+    "import numpy\n" + ADD: False,
+}
+
+
+@pytest.mark.parametrize("program", PLAIN)
+def test_which_programs_may_run_several_tests_in_one_process(program: str):
+    assert bool(traits(compile(program, "p", "exec")) & traits_module.PLAIN) is PLAIN[program]
+
+
+@pytest.mark.parametrize(
+    "program", ["x = []\nwhile 1: x.append(bytearray(1 << 20))", "x = bytearray(3 << 30)", "x = [0] * 10**9"]
+)
+def test_little_more_memory_is_taken_than_the_limit_says(judge: Judge, program: str):
+    limits = Limits(cpu_s=3, memory_bytes=128 << 20)
+    hold = "try:\n" + "".join(f"  {line}\n" for line in program.split("\n")) + "except MemoryError: pass\n"
+    found = judge.judge([Submission(hold + "print(0)", sums(1, limits=limits))])[0]
+    assert found.verdict in (Verdict.memory_limit, Verdict.accepted)
+    assert found.memory_bytes < (128 + 120) << 20
 
 
 def test_time_used_by_a_whole_group_never_excuses_one_test():
@@ -259,3 +315,23 @@ def test_a_judge_of_containers_refuses_a_limit_above_theirs():
         pytest.raises(InvalidSuite, match="MiB"),
     ):
         judge.judge([Submission(ADD, sums(1, limits=Limits(memory_bytes=1 << 30)))])
+
+
+ESCAPES = "\x1b]0;title\x07\x1b[2J\u202e\r"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [f"raise ValueError({ESCAPES!r})", f"print({ESCAPES!r})", f"import sys; sys.exit({ESCAPES!r})", f"x = ?{ESCAPES}"],
+)
+def test_a_detail_holds_nothing_a_terminal_would_obey(local: Judge, program: str):
+    found = local.judge([Submission(program, sums(1))])[0]
+    for detail in (found.detail, *(test.detail for test in found.tests)):
+        assert detail.isprintable()
+
+
+def test_an_answer_cannot_speak_to_a_terminal_either(local: Judge):
+    suite = Suite("speaks", (TestCase("assert f(1) == 2, f(1)"),), style="function")
+    found = local.judge([Submission(f"def f(n): return {ESCAPES!r}", suite)])[0]
+    assert found.verdict is Verdict.wrong_answer
+    assert found.detail.isprintable()
