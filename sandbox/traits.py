@@ -36,7 +36,7 @@ OWN = frozenset(("__init__", "__name__", "__slots__", "__hash__", "__repr__", "_
                  "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "__add__", "__sub__", "__mul__",
                  "__next__", "__neg__", "__mod__", "__pow__", "__annotations__", "__doc__"))  # fmt: skip
 """Names with underscores that classes of a program's own define; any other such name may reach further."""
-STREAMS = ("stdin", "stdout", "stderr")
+STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
 EXTENDED, IMPORT = opcode.opmap["EXTENDED_ARG"], opcode.opmap["IMPORT_NAME"]
 
 
@@ -89,8 +89,7 @@ def same(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
     """Whether nothing was put in, taken out or exchanged; the streams of `sys` are renewed anyway."""
     if len(before) != len(after):
         return False
-    return all(
-        one.keys() == two.keys()
-        and all(two[key] is value or key in ("stdin", "stdout", "stderr") for key, value in one.items())
-        for one, two in zip(before, after, strict=True)
-    )
+    for one, two in zip(before, after, strict=True):
+        if one.keys() != two.keys() or any(two[key] is not one[key] for key in one if key not in STREAMS):
+            return False
+    return True

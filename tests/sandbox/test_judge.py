@@ -159,6 +159,15 @@ def test_little_more_memory_is_taken_than_the_limit_says(judge: Judge, program: 
     assert found.memory_bytes < (128 + 120) << 20
 
 
+def test_several_tests_of_a_plain_program_really_run_in_one_process():
+    program = "import sys, random\nfrom collections import Counter\ninput = sys.stdin.readline\n" + ADD
+    with Judge(workers=1, mode="batch") as judge:
+        found = judge.judge([Submission(program, sums(40))])[0]
+    shares = [test.cpu_s for test in found.tests]
+    assert found.verdict is Verdict.accepted
+    assert len(set(shares)) <= 6
+
+
 def test_time_used_by_a_whole_group_never_excuses_one_test():
     slow = "import sys\na, b = map(int, input().split())\nif a == 20:\n  while True: pass\nprint(a + b)"
     with Judge(workers=1, mode="batch") as judge:
