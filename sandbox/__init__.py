@@ -5,6 +5,7 @@
 
 from sandbox.errors import InvalidSuite, RunnerLost, SandboxError, SandboxUnavailable
 from sandbox.judge import Judge, judgeable
+from sandbox.packages import installed_packages
 from sandbox.probe import describe_walls
 from sandbox.records import (
     VERSION,
@@ -36,5 +37,6 @@ __all__ = [
     "Verdict",
     "VerdictStore",
     "describe_walls",
+    "installed_packages",
     "judgeable",
 ]

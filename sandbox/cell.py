@@ -7,6 +7,7 @@ anyone. What is needed after the program ran is bound before it runs.
 from __future__ import annotations
 
 import builtins
+import errno
 import gc
 import hashlib
 import importlib
@@ -33,6 +34,8 @@ HASH_LENGTH = 32
 TRAITS_AT = len(COMPILED) + HASH_LENGTH
 """Where in a compilation's result the byte with the program's traits stands."""
 RECURSION_LIMIT = 1000
+MOST_FILES = 256
+"""Descriptors a program may have: each may hold memory of the kernel's that counts as nobody's."""
 PREIMPORTS = (
     "collections", "heapq", "bisect", "itertools", "functools", "math", "string", "re", "random", "operator", "copy",
     "decimal", "fractions", "typing", "io", "threading", "queue", "array", "time", "datetime", "cmath", "statistics",
@@ -75,6 +78,7 @@ def set_limits(cpu_ms: int, address_space: int, file_size: int) -> None:
     setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
     setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+    setrlimit(resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
 
 
 # compiling -------------------------------------------------------------------------------------------------------
@@ -139,6 +143,36 @@ def load(code_file: int) -> tuple[CodeType, bool]:
     """The compiled program, and whether it may hold objects that write when they are destroyed."""
     data = os.pread(code_file, os.fstat(code_file).st_size, 0)
     return marshal.loads(data[TRAITS_AT + 1 :]), bool(data[TRAITS_AT] & traits.TO_CLEAR)
+
+
+def provide_files(spare: list[int]) -> None:
+    """Let `tempfile` make files of these empty memory files; a name reaches them as long as the program runs."""
+    import tempfile
+
+    def take() -> int:
+        if not spare:
+            raise OSError(errno.ENOSPC, "no further temporary files")
+        return spare.pop()
+
+    def temporary_file(mode: str = "w+b", buffering: int = -1, encoding: Any = None, newline: Any = None,
+                       *_: Any, errors: Any = None, **__: Any) -> Any:  # fmt: skip
+        return open(os.dup(take()), mode, buffering, encoding, errors, newline)
+
+    def named_temporary_file(mode: str = "w+b", buffering: int = -1, encoding: Any = None, newline: Any = None,
+                             *_: Any, errors: Any = None, **__: Any) -> Any:  # fmt: skip
+        fd = take()
+        file: Any = open(os.dup(fd), mode, buffering, encoding, errors, newline)  # noqa: SIM115  for the program
+        return tempfile._TemporaryFileWrapper(file, f"/dev/fd/{fd}", False)
+
+    def mkstemp(*_: Any, **__: Any) -> tuple[int, str]:
+        fd = take()
+        return os.dup(fd), f"/dev/fd/{fd}"
+
+    def mkdtemp(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(errno.EROFS, "there are temporary files here, but no folders for them")
+
+    tempfile.TemporaryFile, tempfile.NamedTemporaryFile = temporary_file, named_temporary_file
+    tempfile.mkstemp, tempfile.mkdtemp = mkstemp, mkdtemp
 
 
 def renew_main() -> None:

@@ -27,6 +27,7 @@ LOAD, JUMP_EQ, JUMP_GE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 OFFSET_NR, OFFSET_ARCH, OFFSET_ARG0, OFFSET_ARG1, OFFSET_ARG2, OFFSET_ARG3 = 0, 4, 16, 24, 32, 40
 CLONE_THREAD = 0x10000
 SIGKILL = 9
+AF_UNIX = 1
 MAP_SHARED, MAP_ANONYMOUS = 0x1, 0x20
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -64,7 +65,7 @@ SYSCALLS: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 CONDITIONAL: dict[str, tuple[int, int]] = {
     "mmap": (9, 222), "clone": (56, 220), "clone3": (435, 435), "ioctl": (16, 29), "fcntl": (72, 25),
-    "prlimit64": (302, 261),
+    "prlimit64": (302, 261), "socketpair": (53, 199), "sendto": (44, 206), "recvfrom": (45, 207),
 }  # fmt: skip
 ALLOWED_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIO(N)CLEX
 ALLOWED_FCNTLS = (0, 1, 2, 3, 4, 1030, 1032, 1033, 1034)  # DUPFD GET/SETFD GET/SETFL DUPFD_CLOEXEC GETPIPE_SZ SEALS
@@ -103,6 +104,13 @@ def _no_shared_memory(nr: int) -> list[Instruction]:
     return [(JUMP_EQ, 0, len(body), nr), *body]
 
 
+def _stream_pairs(nr: int) -> list[Instruction]:
+    """If the call is `nr`, socketpair: allow two connected local streams, which reach nothing but one another."""
+    refuse: list[Instruction] = [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_EQ, 1, 0, AF_UNIX), (RETURN, 0, 0, ERRNO | EPERM)]
+    kinds = _one_of(nr, OFFSET_ARG1, (1, 1 | 0o4000, 1 | 0o2000000, 1 | 0o2004000), EPERM)[1:]
+    return [(JUMP_EQ, 0, len(refuse) + len(kinds), nr), *refuse, *kinds]
+
+
 def server_filter() -> list[Instruction]:
     """Filter of the server and all below it: an allow list; everything else fails with EPERM."""
     column = _column()
@@ -119,6 +127,9 @@ def server_filter() -> list[Instruction]:
     program += _one_of(nr["ioctl"], OFFSET_ARG1, ALLOWED_IOCTLS, ENOTTY)
     program += _one_of(nr["fcntl"], OFFSET_ARG1, ALLOWED_FCNTLS, EPERM)
     program += _one_of(nr["prlimit64"], OFFSET_ARG0, (0,), EPERM)
+    program += _stream_pairs(nr["socketpair"])
+    for name in ("sendto", "recvfrom"):  # to the other end of a pair, without flags: no urgent data
+        program += _one_of(nr[name], OFFSET_ARG3, (0,), EPERM)
     return [*program, (RETURN, 0, 0, ERRNO | EPERM)]
 
 

@@ -40,6 +40,8 @@ ENDED_ITSELF, ENDED_CPU, ENDED_WALL, ENDED_ASLEEP = 0, 1, 2, 3
 SLACK, STACK_SLACK = 96 << 20, 640 << 20
 """Address space beyond the memory limit, in general and where a program names threads or packages are installed: these
 reserve 128 MiB and more and touch little."""
+TEMPORARY_FILES = 8
+"""Temporary files of a test whose program imports `tempfile`, each at most as large as an output."""
 ERROR_TAIL = 2048
 NOWHERE = 2
 """The server's own standard error, /dev/null: what a compiler says beside its result is not kept."""
@@ -82,7 +84,7 @@ class Server:
 
     def __init__(self, inlet: int, outlet: int, base_memory: int, packages: bool) -> None:
         self.inlet, self.outlet, self.base_memory, self.packages = inlet, outlet, base_memory, packages
-        self.slack = SLACK
+        self.slack, self.traits = SLACK, 0
         self.slots: dict[int, int] = {}
         self.code = -1
         self.fork: Any = confine.LIBC.fork
@@ -171,8 +173,9 @@ class Server:
         pid = self.child(compile_source)
         end = attend(pid, cpu_ms, 10_000 + 5 * cpu_ms, COMPILER_ASLEEP_MS)
         os.close(source)
-        mentioned = os.pread(self.code, 1, cell.TRAITS_AT)
-        self.slack = STACK_SLACK if self.packages or (mentioned and mentioned[0] & traits.THREADS) else SLACK
+        found = os.pread(self.code, 1, cell.TRAITS_AT)
+        self.traits = found[0] if found else 0
+        self.slack = STACK_SLACK if self.packages or self.traits & traits.THREADS else SLACK
         self.report(b"C", job, 0, end, -1, -1, 0)
         size = os.fstat(self.code).st_size
         head = min(size, cell.SUMMARY)
@@ -222,21 +225,24 @@ class Server:
     def run_one(self, plan: RunPlan, slot: int) -> bool:
         """One test in a process of its own; whether it ended well."""
         out, err = new_file("out"), new_file("err")
+        spare = [new_file("temporary") for _ in range(TEMPORARY_FILES)] if self.traits & traits.FILES else []
 
         def take_test() -> None:
+            if spare:
+                cell.provide_files(spare)
             self.limit(plan)
             loaded = cell.load(self.code)
             if plan.style == STYLE_CALLS:
-                self.confine_child(self.slots[slot], err, err, keep=(out,))
+                self.confine_child(self.slots[slot], err, err, keep=(out, *spare))
                 cell.run_calls(loaded, out)
-            self.confine_child(self.slots[slot], out, err)
+            self.confine_child(self.slots[slot], out, err, keep=tuple(spare))
             cell.run_program(loaded)
 
         pid = self.child(take_test)
         end = attend(pid, plan.cpu_ms, plan.wall_ms, plan.asleep_ms)
         self.report(b"T", plan.job, slot, end, out, err, plan.output)
-        os.close(out)
-        os.close(err)
+        for fd in (out, err, *spare):
+            os.close(fd)
         expect_no_children()
         return well(end)
 

@@ -104,7 +104,7 @@ def collect(context: Context, material: Material) -> tuple[dict[str, int], dict[
     wanted = config.corpus.sources
     if "reference" in wanted:
         added["reference"] = sample_reference(context, material)
-    with Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge:
+    with Judge(**config.sandbox.judge_arguments()) as judge:
         ingestion = Ingestion(context, material, judge)
         if "human" in wanted:
             items, skipped = human_solutions(material)

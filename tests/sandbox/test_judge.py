@@ -73,6 +73,19 @@ HABITS = {
     " def flush(s): os.write(1, s.b.getvalue()); s.b.truncate(0); s.b.seek(0)\n"
     "f = F(); a, b = map(int, input().split()); f.write(str(a + b).encode())",
     "last_words": "class L:\n def __del__(s): print(s.n)\nl = L(); a, b = map(int, input().split()); l.n = a + b",
+    "asyncio": "import asyncio, sys\nasync def main():\n q = asyncio.Queue()\n await asyncio.wait_for(asyncio.sleep(0.01), 5)\n"
+    " a, b = map(int, (await asyncio.to_thread(sys.stdin.readline)).split())\n"
+    " await asyncio.gather(q.put(a), q.put(b))\n print(await q.get() + await q.get())\nasyncio.run(main())",
+    "local_stream": "import socket\nx, y = socket.socketpair()\nx.sendall(input().encode())\n"
+    "print(sum(map(int, y.recv(99).split())))",
+    "temporary_file": "import tempfile\nwith tempfile.TemporaryFile('w+') as f:\n f.write(input()); f.seek(0)\n"
+    " a, b = map(int, f.read().split())\nprint(a + b)",
+    "named_temporary_file": "from tempfile import NamedTemporaryFile\nf = NamedTemporaryFile('w', delete=False)\n"
+    "f.write(input()); f.close()\na, b = map(int, open(f.name).read().split()); print(a + b)",
+    "mkstemp": "import os, tempfile\nfd, name = tempfile.mkstemp()\nos.write(fd, input().encode()); os.close(fd)\n"
+    "with open(name, 'a') as f: f.write(' 0')\nprint(sum(map(int, open(name).read().split())))",
+    "spooled_file": "import tempfile\nf = tempfile.SpooledTemporaryFile(4, 'w+')\nf.write(input() + ' ' * 99); f.seek(0)\n"
+    "a, b = map(int, f.read().split()); print(a + b)",
     "recursion": "def f(n): return n and f(n - 1)\nf(997)\n" + ADD,
     "digits": "len(str(1 << 40000))\n" + ADD,
     "wrapped_stdout": "import sys, io\nclass W(io.IOBase):\n def __init__(s): s.b = []\n def write(s, t): s.b.append(t)\n"
