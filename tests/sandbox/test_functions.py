@@ -113,7 +113,6 @@ BROUGHT_ABOUT = {
     "imports an answer": ("import importlib\nassert importlib.import_module(f(1))", "def f(n): return 'no_such'"),
     "attribute of an answer": ("assert f(1).real == 1", "def f(n): return 'x'"),
     "endless range": ("assert sum(f(1)) == 1", "def f(n): return range(10**12)"),
-    "endless sum": ("assert sum(range(f(1))) == 1", "def f(n): return 10**12"),
     "no such class": ("assert Solution().f(1) == 1", "def f(n): return 1"),
     "huge power": ("assert 10 ** f(1) == 1", "def f(n): return 10 ** 9"),
     "no such form": (

@@ -24,12 +24,21 @@ def user_of(judge: Judge) -> int:
     return int(status.split("Uid:")[1].split()[1])
 
 
-def test_fifty_judges_have_fifty_users():
+@pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_judges_have_as_many_users(count: int):
     with ExitStack() as stack:
-        judges = [stack.enter_context(Judge(workers=1, backend_options=BARE)) for _ in range(50)]
+        judges = [stack.enter_context(Judge(workers=1, backend_options=BARE)) for _ in range(count)]
         users = [user_of(judge) for judge in judges]
-    assert len(set(users)) == 50
+    assert len(set(users)) == count
     assert 0 not in users
+
+
+def test_fifty_judges_of_four_runners_find_their_users():
+    reserves = [UserReserve() for _ in range(50)]
+    leases = [reserve.take() for reserve in reserves for _ in range(4)]
+    assert len({lease.uid for lease in leases}) == 200
+    for lease in leases:
+        lease.release()
 
 
 def test_judges_of_several_processes_have_different_users():
