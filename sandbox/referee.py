@@ -46,10 +46,10 @@ class UnderTest:
 
 
 class StandIn:
-    """An object that stays in the program: it can be called, asked for attributes and handed back."""
+    """An object that stays in the program: it can be called, its attributes read and set, and be handed back."""
 
     def __init__(self, record: CallRecord, number: int, kind: str) -> None:
-        self._record, self._number, self._kind = record, number, kind
+        vars(self).update(_record=record, _number=number, _kind=kind)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self._record.call(["object", self._number], args, named)
@@ -58,6 +58,9 @@ class StandIn:
         if name.startswith("__"):
             raise AttributeError(name)
         return self._record.call(["object", self._number, name], (), {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._record.call(["set", self._number, name], (value,), {})
 
     def __repr__(self) -> str:
         return f"<{self._kind} of the program>"

@@ -234,9 +234,12 @@ class ProgramSide(Carrier):
         return made
 
     def call(self, target: list[Any], args: list[Any], named: dict[str, Any]) -> Any:
-        """What comes of a call of ["name", f] or ["object", number]; with a name behind these, their attribute."""
+        """What comes of a call of ["name", f] or ["object", number]; with a name behind these, their attribute, and of
+        ["set", number, name] nothing but that."""
         kind, which, *attribute = target
         thing = self.namespace[which] if kind == "name" else self.kept[which]
+        if kind == "set":
+            return setattr(thing, attribute[0], args[0])
         return getattr(thing, attribute[0]) if attribute else thing(*args, **named)
 
 

@@ -220,6 +220,11 @@ CARRIED = {
         "class Stack:\n  def __init__(s): s.items = []\n"
         "  def push(s, x): s.items.append(x)\n  def pop(s): return s.items.pop()",
     ),
+    "attributes set by the test": (
+        "a = Node(1)\na.next = Node(2)\na.next.next = None\na.value += 5\nassert f(a) == 8",
+        "class Node:\n  def __init__(s, v): s.value, s.next = v, 0\n"
+        "def f(n): return n.value + (f(n.next) if n.next else 0)",
+    ),
     "method": ("assert Solution().f([1, 2]) == 3", "class Solution:\n  def f(self, x): return sum(x)"),
     "objects as arguments": (
         "assert f([Pair(1, 2), Pair(3, 4)]) == 10",
