@@ -33,6 +33,8 @@ from sandbox.runner import (
 from sandbox.traits import PLAIN
 
 MODULES = ("values", "traits", "confine", "cell", "runner")
+REFEREE_PROGRAM = "from sandbox.referee import main\nmain()\n"
+"""Program of a runner that no foreign program enters, and which has the referee imported already."""
 BOOTSTRAP = """
 import os, sys, types
 def take(n):
@@ -52,7 +54,8 @@ def start():
         sys.modules["sandbox." + name] = module
         setattr(package, name, module)
         exec(compile(source, name + ".py", "exec"), module.__dict__)
-    for name in [n for n in sys.modules if n.startswith("sandbox")]: del sys.modules[name]
+    if not message["keep"]:
+        for name in [n for n in sys.modules if n.startswith("sandbox")]: del sys.modules[name]
     package.runner.main(message["config"])
 start()
 """
@@ -60,7 +63,6 @@ START_S, ANSWER_S = 60.0, 60.0
 SLOTS, SLOT_BYTES = 512, 256 << 20
 """Inputs one runner keeps: at most this many, of at most so many bytes together."""
 SUMMARY_MOST = 600
-VALUES_LINE = "from sandbox.values import CHANGEABLE, Carrier, NotCarried\n"
 CALL_BYTES = 16 << 20
 """Most bytes of a test's calls, and of the answers to them: apart from what the program prints."""
 REFEREE_LIMITS = Limits(cpu_s=10, memory_bytes=1 << 30, output_bytes=2 * CALL_BYTES)
@@ -108,30 +110,17 @@ class Compiled:
 
 
 @cache
-def module_sources() -> list[tuple[str, str]]:
-    """The source of everything that runs inside, in the order of their imports."""
+def module_sources(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The source of what runs inside, in the order of the imports."""
     folder = resources.files("sandbox")
-    return [(name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in MODULES]
-
-
-@cache
-def referee_source() -> str:
-    """The program of the referee: values and rulings in one text."""
-    folder = resources.files("sandbox")
-    rulings = folder.joinpath("referee.py").read_text("utf-8")
-    for line in (
-        "from __future__ import annotations\n",
-        VALUES_LINE,
-    ):
-        rulings = rulings.replace(line, "")
-    return folder.joinpath("values.py").read_text("utf-8") + rulings + "\n\nmain()\n"
+    return [(name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in names]
 
 
 class JudgeWorker:
     """A runner, started when first needed; `close` ends it."""
 
-    def __init__(self, backend: Backend, preimports: Sequence[str] = ()) -> None:
-        self._backend, self._preimports = backend, tuple(preimports)
+    def __init__(self, backend: Backend, preimports: Sequence[str] = (), *, for_referee: bool = False) -> None:
+        self._backend, self._preimports, self._for_referee = backend, tuple(preimports), for_referee
         self._channel: Channel | None = None
         self._job = 0
         self._kept: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
@@ -148,7 +137,8 @@ class JudgeWorker:
         """Launch the runner and insist on its walls; SandboxUnavailable if one that must stand does not."""
         channel, config = self._backend.launch(BOOTSTRAP)
         config = {"preimports": list(self._preimports), **config}
-        body = json.dumps({"modules": module_sources(), "config": config}).encode()
+        modules = module_sources((*MODULES, "referee") if self._for_referee else MODULES)
+        body = json.dumps({"modules": modules, "config": config, "keep": self._for_referee}).encode()
         deadline = time.monotonic() + START_S
         try:
             channel.send(b"%012d" % len(body) + body, deadline)
@@ -183,10 +173,11 @@ class JudgeWorker:
     def referee(self) -> JudgeWorker:
         """A second runner beside this one, for the asserts of function-style problems; no foreign program enters it."""
         if self._referee is None:
-            self._referee = JudgeWorker(self._backend)
+            self._referee = JudgeWorker(self._backend, for_referee=True)
         if not self._referee.alive:
             self._referee.start()
-            self._referee.compile(referee_source(), REFEREE_LIMITS)
+            if error := self._referee.compile(REFEREE_PROGRAM, REFEREE_LIMITS).error:
+                raise RunnerLost(f"the referee's program does not compile: {error}")
         return self._referee
 
     # commands
