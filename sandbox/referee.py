@@ -2,9 +2,9 @@
 
 `main` is run as a program of its own for each ruling, by a runner that has imported this module. It reads one JSON
 object from standard input: the trusted `setup` and `test` code, the `names` it may call, the `calls` made so far and
-their `answers`, both as text. It prints one letter and a text: A, all asserts hold; F, one does not, and which; N, these
-calls need answers; E, the test code itself is broken or cannot be judged, whatever the program. Names under test become
-functions that look answers up, so an assert only ever sees plain values and stand-ins for the program's objects.
+their `answers`, both as text. It prints one letter and a text: A, all asserts hold; F, one does not, and which; N,
+these calls need answers; E, the test code itself is broken or cannot be judged, whatever the program. Names under test
+become functions that look answers up, so an assert only ever sees plain values and stand-ins for objects.
 """
 
 from __future__ import annotations
