@@ -3,10 +3,11 @@
 # ruff: noqa: E501  programs are data
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
+from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict, function_tests
 
 ASSERTS = (
     TestCase("assert add(1, 2) == 3"),
@@ -124,7 +125,9 @@ BROUGHT_ABOUT = {
 
 
 @pytest.mark.parametrize("name", sorted(BROUGHT_ABOUT))
-def test_what_the_answers_bring_about_is_the_programs(local: Judge, name: str):
+def test_what_the_answers_bring_about_is_the_programs(local: Judge, monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.setattr(function_tests, "RULING_CPU_S", 1.0)
+    monkeypatch.setattr(function_tests, "ROUNDS", 40)
     test, program = BROUGHT_ABOUT[name]
     suite = Suite(name, (TestCase(test),), style="function", entry_point="f", limits=Limits(cpu_s=1))
     started = time.monotonic()
@@ -278,4 +281,5 @@ def test_what_tests_in_use_need_crosses_over(local: Judge, test: str, program: s
 
 
 def test_an_endless_function_hits_its_time_limit(local: Judge):
-    assert verdict(local, "def add(a, b):\n  while True: pass") is Verdict.time_limit
+    suite = replace(SUITE, suite_id="endless", limits=Limits(cpu_s=0.3))
+    assert verdict(local, "def add(a, b):\n  while True: pass", suite) is Verdict.time_limit
