@@ -5,6 +5,8 @@
 
 from sandbox.errors import InvalidSuite, RunnerLost, SandboxError, SandboxUnavailable
 from sandbox.judge import Judge, judgeable
+from sandbox.packages import installed_packages
+from sandbox.probe import describe_walls
 from sandbox.records import (
     VERSION,
     Checker,
@@ -17,7 +19,6 @@ from sandbox.records import (
     Verdict,
     VerdictStore,
 )
-from sandbox.survey import describe_walls
 
 __all__ = [
     "VERSION",
@@ -36,5 +37,6 @@ __all__ = [
     "Verdict",
     "VerdictStore",
     "describe_walls",
+    "installed_packages",
     "judgeable",
 ]

@@ -7,6 +7,7 @@ anyone. What is needed after the program ran is bound before it runs.
 from __future__ import annotations
 
 import builtins
+import errno
 import gc
 import hashlib
 import importlib
@@ -17,10 +18,11 @@ import random
 import resource
 import sys
 import threading
+import warnings
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from sandbox import values
+from sandbox import traits, values
 
 HIGHEST_FD = 4096
 COMPILE_MEMORY = 1 << 30
@@ -29,9 +31,11 @@ SUMMARY = 600
 """Bytes of a compilation's result which the host may see: a mark, then the code's hash or an error message."""
 COMPILED, REFUSED = b"1", b"0"
 HASH_LENGTH = 32
+TRAITS_AT = len(COMPILED) + HASH_LENGTH
+"""Where in a compilation's result the byte with the program's traits stands."""
 RECURSION_LIMIT = 1000
-ENDERS = frozenset({"open", "fdopen", "FileIO", "TextIOWrapper", "BufferedWriter", "IOBase", "__del__"})
-"""Names in a program which may hold what a normal exit would flush or end."""
+MOST_FILES = 256
+"""Descriptors a program may have: each may hold memory of the kernel's that counts as nobody's."""
 PREIMPORTS = (
     "collections", "heapq", "bisect", "itertools", "functools", "math", "string", "re", "random", "operator", "copy",
     "decimal", "fractions", "typing", "io", "threading", "queue", "array", "time", "datetime", "cmath", "statistics",
@@ -74,6 +78,7 @@ def set_limits(cpu_ms: int, address_space: int, file_size: int) -> None:
     setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
     setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+    setrlimit(resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
 
 
 # compiling -------------------------------------------------------------------------------------------------------
@@ -82,27 +87,17 @@ def set_limits(cpu_ms: int, address_space: int, file_size: int) -> None:
 def compile_into(source: int, target: int) -> NoReturn:
     """Compile the program in file `source`; write hash, flags and code, or the error, to file `target`; exit."""
     text = os.pread(source, os.fstat(source).st_size, 0)
+    warnings.simplefilter("ignore")  # of odd but valid code; nobody could read them
     try:
         code = compile(text, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         message = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
         os.write(target, REFUSED + message[: SUMMARY - 1])
         os._exit(0)
-    flags = b"1" if needs_clearing(code) else b"0"
-    data = COMPILED + code_hash(code).encode() + flags + marshal.dumps(code)
+    data = COMPILED + code_hash(code).encode() + bytes([traits.traits(code)]) + marshal.dumps(code)
     while data:
         data = data[os.write(target, data) :]
     os._exit(0)
-
-
-def parts(code: CodeType) -> tuple[CodeType, ...]:
-    """Code objects directly inside this one."""
-    return tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
-
-
-def needs_clearing(code: CodeType) -> bool:
-    """Whether the program may hold objects of its own which write when a normal exit destroys them."""
-    return not ENDERS.isdisjoint(code.co_names) or any(needs_clearing(part) for part in parts(code))
 
 
 def code_hash(code: CodeType) -> str:
@@ -147,8 +142,37 @@ def _hash_constant(constant: object, update: Any) -> None:
 def load(code_file: int) -> tuple[CodeType, bool]:
     """The compiled program, and whether it may hold objects that write when they are destroyed."""
     data = os.pread(code_file, os.fstat(code_file).st_size, 0)
-    start = len(COMPILED) + HASH_LENGTH
-    return marshal.loads(data[start + 1 :]), data[start : start + 1] == b"1"
+    return marshal.loads(data[TRAITS_AT + 1 :]), bool(data[TRAITS_AT] & traits.TO_CLEAR)
+
+
+def provide_files(spare: list[int]) -> None:
+    """Let `tempfile` make files of these empty memory files; a name reaches them as long as the program runs."""
+    import tempfile
+
+    def take() -> int:
+        if not spare:
+            raise OSError(errno.ENOSPC, "no further temporary files")
+        return spare.pop()
+
+    def temporary_file(mode: str = "w+b", buffering: int = -1, encoding: Any = None, newline: Any = None,
+                       *_: Any, errors: Any = None, **__: Any) -> Any:  # fmt: skip
+        return open(os.dup(take()), mode, buffering, encoding, errors, newline)
+
+    def named_temporary_file(mode: str = "w+b", buffering: int = -1, encoding: Any = None, newline: Any = None,
+                             *_: Any, errors: Any = None, **__: Any) -> Any:  # fmt: skip
+        fd = take()
+        file: Any = open(os.dup(fd), mode, buffering, encoding, errors, newline)  # noqa: SIM115  for the program
+        return tempfile._TemporaryFileWrapper(file, f"/dev/fd/{fd}", False)
+
+    def mkstemp(*_: Any, **__: Any) -> tuple[int, str]:
+        fd = take()
+        return os.dup(fd), f"/dev/fd/{fd}"
+
+    def mkdtemp(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(errno.EROFS, "there are temporary files here, but no folders for them")
+
+    tempfile.TemporaryFile, tempfile.NamedTemporaryFile = temporary_file, named_temporary_file
+    tempfile.mkstemp, tempfile.mkdtemp = mkstemp, mkdtemp
 
 
 def renew_main() -> None:
@@ -199,10 +223,12 @@ def depth() -> int:
 def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[int], marks: int) -> NoReturn:
     """Run the program on several tests in this one process; after each good end a zero byte goes to `marks`.
 
-    Stops at the first bad end or leftover thread. What this process claims only ever saves work: the host accepts a
-    test of a group only on its output and the whole process's measured cost, and decides all else again alone.
+    Stops at the first bad end, leftover thread or change to a module. What this process claims only ever saves work:
+    the host accepts a test of a group only on its output and the whole process's measured cost, and decides all else
+    again alone.
     """
     leave_now, write, dup2, lseek = os._exit, os.write, os.dup2, os.lseek
+    contents, same, untouched = traits.contents, traits.same, traits.contents(loaded[0])
     try:
         for stdin, stdout in zip(inputs, outputs, strict=True):
             lseek(stdin, 0, 0)
@@ -211,7 +237,7 @@ def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[in
             renew()
             renew_main()
             failed = execute(loaded[0], sys.modules["__main__"].__dict__)
-            if failed or threading.active_count() > 1 or flush(loaded[1]):
+            if failed or threading.active_count() > 1 or flush(loaded[1]) or not same(untouched, contents(loaded[0])):
                 break
             write(marks, b"\0")
     finally:
@@ -234,7 +260,9 @@ def run_calls(loaded: tuple[CodeType, bool], results: int) -> NoReturn:
         namespace: dict[str, Any] = {"__name__": "solution", "__builtins__": builtins, "__file__": "main.py"}
         status = execute(loaded[0], namespace)
         if status == 0:
-            write(results, values.answer_calls(namespace, calls))
+            answers = memoryview(values.answer_calls(namespace, calls))
+            while answers:
+                answers = answers[write(results, answers) :]
     except BaseException:  # noqa: BLE001  whatever foreign code raises
         status = 1
         show_error()

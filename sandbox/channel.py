@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from sandbox.errors import RunnerLost
@@ -31,9 +32,15 @@ class Channel(Protocol):
 
 
 class ProcessChannel:
-    """A runner that is a child process, spoken to through two pipes; it leads a process group of its own."""
+    """A runner that is a child process, spoken to through two pipes; it leads a process group of its own.
 
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+    `ended` is called when the runner is gone.
+    """
+
+    def __init__(
+        self, command: list[str], environment: dict[str, str], ended: Callable[[], object] = lambda: None
+    ) -> None:
+        self._ended = ended
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -81,6 +88,7 @@ class ProcessChannel:
         process.wait()
         for stream in self._streams:
             stream.close()
+        self._ended()
 
     def _last_words(self) -> str:
         try:

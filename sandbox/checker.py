@@ -6,18 +6,19 @@ codecontests  as CodeContests judges: white space split, lower case, any two num
 exact         equal text; only line ends (CRLF or LF) and those at the very end do not matter
 special       a function of the caller's decides (judge.py)
 
-No attacker text reaches `float` unless it is short and looks like a number; none ever reaches `int` or `Decimal`.
+No attacker text reaches `float` unless it looks like a number of bounded length; none ever reaches `int` or `Decimal`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 
 from sandbox.records import Checker, Suite
 
 NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?")
 INTEGER = re.compile(rb"[+-]?\d+")
-LONGEST_NUMBER = 64
+LONGEST_NUMBER = 20_000
 DEFAULT_TOLERANCE = 1e-6
 CODECONTESTS_TOLERANCE = 1e-5
 SHOWN = 40
@@ -73,11 +74,13 @@ def near(ours: bytes, theirs: bytes, tolerance: float, *, relative: bool) -> boo
     if not (is_number(ours) and is_number(theirs)):
         return False
     a, b = float(ours), float(theirs)
-    return a == b or abs(a - b) <= tolerance * (max(1.0, abs(b)) if relative else 1.0)
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return False  # too large for a float, which cannot tell how near they are
+    return abs(a - b) <= tolerance * (max(1.0, abs(b)) if relative else 1.0)
 
 
 def is_number(token: bytes) -> bool:
-    """Whether the token is short and a plain decimal number: no hexadecimal, no underscores, no `nan`."""
+    """Whether the token is a plain decimal number of bounded length: no hexadecimal, no underscores, no `nan`."""
     return len(token) <= LONGEST_NUMBER and NUMBER.fullmatch(token) is not None
 
 

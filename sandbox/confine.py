@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import platform
+import re
 import resource
+import signal
 import struct
 import sys
+from typing import Any
 
 LIBC = ctypes.PyDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 36, 38
@@ -20,12 +24,16 @@ PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 EPERM, ENOTTY, ENOSYS = 1, 25, 38
 LOAD, JUMP_EQ, JUMP_GE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-OFFSET_NR, OFFSET_ARCH, OFFSET_ARG0, OFFSET_ARG1, OFFSET_ARG3 = 0, 4, 16, 24, 40
+OFFSET_NR, OFFSET_ARCH, OFFSET_ARG0, OFFSET_ARG1, OFFSET_ARG2, OFFSET_ARG3 = 0, 4, 16, 24, 32, 40
 CLONE_THREAD = 0x10000
+SIGKILL = 9
+AF_UNIX = 1
 MAP_SHARED, MAP_ANONYMOUS = 0x1, 0x20
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 X32_BIT = 0x40000000
+REFUSE, PERMIT = -1, -2
+"""Targets of jumps while a filter is put together."""
 
 # name: (x86_64, aarch64); -1 where the architecture lacks it. Busy calls first: the kernel walks a filter in order.
 SYSCALLS: dict[str, tuple[int, int]] = {
@@ -57,7 +65,7 @@ SYSCALLS: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 CONDITIONAL: dict[str, tuple[int, int]] = {
     "mmap": (9, 222), "clone": (56, 220), "clone3": (435, 435), "ioctl": (16, 29), "fcntl": (72, 25),
-    "prlimit64": (302, 261),
+    "prlimit64": (302, 261), "socketpair": (53, 199), "sendto": (44, 206), "recvfrom": (45, 207),
 }  # fmt: skip
 ALLOWED_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIO(N)CLEX
 ALLOWED_FCNTLS = (0, 1, 2, 3, 4, 1030, 1032, 1033, 1034)  # DUPFD GET/SETFD GET/SETFL DUPFD_CLOEXEC GETPIPE_SZ SEALS
@@ -96,6 +104,13 @@ def _no_shared_memory(nr: int) -> list[Instruction]:
     return [(JUMP_EQ, 0, len(body), nr), *body]
 
 
+def _stream_pairs(nr: int) -> list[Instruction]:
+    """If the call is `nr`, socketpair: allow two connected local streams, which reach nothing but one another."""
+    refuse: list[Instruction] = [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_EQ, 1, 0, AF_UNIX), (RETURN, 0, 0, ERRNO | EPERM)]
+    kinds = _one_of(nr, OFFSET_ARG1, (1, 1 | 0o4000, 1 | 0o2000000, 1 | 0o2004000), EPERM)[1:]
+    return [(JUMP_EQ, 0, len(refuse) + len(kinds), nr), *refuse, *kinds]
+
+
 def server_filter() -> list[Instruction]:
     """Filter of the server and all below it: an allow list; everything else fails with EPERM."""
     column = _column()
@@ -112,6 +127,9 @@ def server_filter() -> list[Instruction]:
     program += _one_of(nr["ioctl"], OFFSET_ARG1, ALLOWED_IOCTLS, ENOTTY)
     program += _one_of(nr["fcntl"], OFFSET_ARG1, ALLOWED_FCNTLS, EPERM)
     program += _one_of(nr["prlimit64"], OFFSET_ARG0, (0,), EPERM)
+    program += _stream_pairs(nr["socketpair"])
+    for name in ("sendto", "recvfrom"):  # to the other end of a pair, without flags: no urgent data
+        program += _one_of(nr[name], OFFSET_ARG3, (0,), EPERM)
     return [*program, (RETURN, 0, 0, ERRNO | EPERM)]
 
 
@@ -119,19 +137,38 @@ def child_filter() -> tuple[list[Instruction], int]:
     """Filter of a process that runs foreign code, and the index of the instruction to which its own pid belongs.
 
     Short, since it is installed once per test: no new processes, no signals to others, nothing only the server needs.
+    Nor may a process kill itself or change its limit of CPU time, after which the kernel would: so whoever was ended by
+    SIGKILL was ended from outside.
     """
     column = _column()
     refused = [SYSCALLS[name][column] for name in SERVER_ONLY]
-    signals = [SYSCALLS[name][column] for name in ("kill", "tgkill")]
-    clone, n = CONDITIONAL["clone"][column], len(refused)
-    # layout: load, n refused, kill, tgkill, clone, allow, [own pid: load, eq], [threads: load, set], refuse, allow
+    setrlimit, prlimit = SYSCALLS["setrlimit"][column], CONDITIONAL["prlimit64"][column]
+    kill, tgkill = SYSCALLS["kill"][column], SYSCALLS["tgkill"][column]
+    own_pid = (JUMP_EQ, PERMIT, REFUSE, 0)
+    calls = [kill, tgkill, CONDITIONAL["clone"][column], setrlimit, prlimit]
+    checks: list[list[Instruction]] = [
+        [(LOAD, 0, 0, OFFSET_ARG1), (JUMP_EQ, REFUSE, 2, SIGKILL)],  # then on to the process id
+        [(LOAD, 0, 0, OFFSET_ARG2), (JUMP_EQ, REFUSE, 0, SIGKILL), (LOAD, 0, 0, OFFSET_ARG0), own_pid],
+        [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_SET, PERMIT, REFUSE, CLONE_THREAD)],
+        [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_EQ, REFUSE, PERMIT, resource.RLIMIT_CPU)],
+        [(LOAD, 0, 0, OFFSET_ARG1), (JUMP_EQ, REFUSE, PERMIT, resource.RLIMIT_CPU)],
+    ]
     program: list[Instruction] = [(LOAD, 0, 0, OFFSET_NR)]
-    program += [(JUMP_EQ, n - i + 7, 0, nr) for i, nr in enumerate(refused)]
-    program += [(JUMP_EQ, 3, 0, signals[0]), (JUMP_EQ, 2, 0, signals[1]), (JUMP_EQ, 3, 0, clone), (RETURN, 0, 0, ALLOW)]
-    program += [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_EQ, 3, 2, 0)]
-    program += [(LOAD, 0, 0, OFFSET_ARG0), (JUMP_SET, 1, 0, CLONE_THREAD)]
-    program += [(RETURN, 0, 0, ERRNO | EPERM), (RETURN, 0, 0, ALLOW)]
-    return program, n + 6
+    program += [(JUMP_EQ, REFUSE, 0, nr) for nr in refused]
+    starts = itertools.accumulate((len(check) for check in checks), initial=len(calls))
+    program += [(JUMP_EQ, start - i, 0, nr) for i, (nr, start) in enumerate(zip(calls, starts, strict=False))]
+    program += [(RETURN, 0, 0, ALLOW), *itertools.chain(*checks), (RETURN, 0, 0, ERRNO | EPERM), (RETURN, 0, 0, ALLOW)]
+    return resolved(program), program.index(own_pid)
+
+
+def resolved(program: list[Instruction]) -> list[Instruction]:
+    """The program with jumps to REFUSE and PERMIT, its last two instructions, as distances."""
+    last = len(program) - 1
+    distance = {REFUSE: last - 1, PERMIT: last}
+    return [
+        (code, distance[yes] - i - 1 if yes in distance else yes, distance[no] - i - 1 if no in distance else no, value)
+        for i, (code, yes, no, value) in enumerate(program)
+    ]
 
 
 class FilterProgram:
@@ -260,3 +297,45 @@ def drop_privileges(uid: int) -> None:
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     LIBC.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+
+
+# All of them --------------------------------------------------------------------------------------------------------
+
+
+def raise_walls(config: dict[str, Any]) -> list[str]:
+    """Confine this process for good; returns the names of the walls that stand."""
+    walls = ["rlimits"]
+    os.umask(0o077)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    abi = landlock_abi()
+    readable, listable = library_paths()
+    rules = landlock_rules(abi, readable + config["packages"], listable, ["/dev/null"]) if abi else -1
+    if os.getuid() == 0 and config["uid"]:
+        become(config["uid"], config["packages"])
+        walls.append("uid")
+    hold_limits(config["processes"] if os.getuid() != 0 else None)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    walls += ["non_dumpable", "no_new_privs"]
+    if abi:
+        enforce_landlock(rules)
+        walls.append(f"landlock:{abi}")
+    FilterProgram(server_filter()).install()
+    return [*walls, "seccomp"]
+
+
+def become(uid: int, packages: list[str]) -> None:
+    """Drop root for `uid`; if that user cannot reach the standard library by its path, keep it as working folder."""
+    standard = os.path.dirname(os.__file__)
+    os.chdir(standard)
+    drop_privileges(uid)
+    if os.access(standard, os.R_OK):
+        os.chdir("/")
+    else:
+        here = "/proc/self/cwd"
+        sys.path[:] = [here, f"{here}/lib-dynload", *packages]
+        for module in list(sys.modules.values()):
+            if folders := getattr(module, "__path__", None):  # where its submodules are looked for
+                module.__path__ = [re.sub(f"^{re.escape(standard)}", here, folder) for folder in folders]
+        sys.path_importer_cache.clear()

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from sandbox.backends import open_backend
 from sandbox.errors import RunnerLost, SandboxUnavailable
-from sandbox.examination import Examiner, SpecialChecker, refusal
+from sandbox.grading import Grader, SpecialChecker, refusal
 from sandbox.records import VERSION, Judgement, Submission, Suite, Verdict, VerdictStore
-from sandbox.settling import Room
 from sandbox.stream import Job, Stream
-from sandbox.worker import Worker
+from sandbox.timeouts import RunGate
+from sandbox.worker import JudgeWorker
 
 ATTEMPTS = 3
 RECYCLE_AFTER = 2000
@@ -42,9 +42,10 @@ class Judge:
     ) -> None:  # fmt: skip
         self.version = VERSION
         self._store = store
-        self._examiner = Examiner(mode, stop_at_first_failure, dict(special or {}), Room(workers))
         self._backend = open_backend(backend, **(backend_options or {}))
-        self._workers = [Worker(self._backend, i, preimports) for i in range(workers)]
+        memory = self._backend.memory_bytes
+        self._grader = Grader(mode, stop_at_first_failure, dict(special or {}), RunGate(workers), memory)
+        self._workers = [JudgeWorker(self._backend, preimports) for _ in range(workers)]
         try:
             self._workers[0].start()
         except SandboxUnavailable:
@@ -84,7 +85,7 @@ class Judge:
 
     # threads
 
-    def _work(self, worker: Worker) -> None:
+    def _work(self, worker: JudgeWorker) -> None:
         while (job := self._jobs.get()) is not None:
             try:
                 job.done.put((job, *self._judge_one(worker, job)))
@@ -92,14 +93,14 @@ class Judge:
                 job.done.put((job, "", error))
         worker.close()
 
-    def _judge_one(self, worker: Worker, job: Job) -> tuple[str, Judgement]:
+    def _judge_one(self, worker: JudgeWorker, job: Job) -> tuple[str, Judgement]:
         """Judge on this worker; on a fault of the sandbox again on a fresh one, and in the end `infra`."""
         fault = ""
         for _ in range(ATTEMPTS):
             try:
                 if not worker.alive:
                     worker.start()
-                outcome = self._examiner.examine(worker, job.submission, job.known)
+                outcome = self._grader.grade(worker, job.submission, job.known)
                 worker.jobs_done += 1
                 if worker.jobs_done >= RECYCLE_AFTER:
                     worker.close()

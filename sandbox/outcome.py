@@ -7,10 +7,10 @@ import signal
 
 from sandbox.records import Limits, Verdict
 from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_WALL
-from sandbox.worker import Report
+from sandbox.worker import RunReport
 
 
-def outcome(report: Report, limits: Limits) -> tuple[Verdict, str]:
+def outcome(report: RunReport, limits: Limits) -> tuple[Verdict, str]:
     """Verdict and detail before any comparison: `accepted` means that the program ended well within its limits."""
     if report.ended == ENDED_CPU or report.cpu_s > limits.cpu_s:
         return Verdict.time_limit, f"more than {limits.cpu_s:g} s of CPU time"
@@ -27,11 +27,15 @@ def outcome(report: Report, limits: Limits) -> tuple[Verdict, str]:
     return Verdict.accepted, ""
 
 
-def failure(report: Report) -> tuple[Verdict, str]:
+def printable(text: str) -> str:
+    """The text with what a terminal would obey or hide written out: programs choose the words of their errors."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def failure(report: RunReport) -> tuple[Verdict, str]:
     """What a non-zero wait status means."""
     words = report.err.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300]
-    if os.WIFSIGNALED(report.status):
-        number = os.WTERMSIG(report.status)
+    if number := report.signal:
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
         return Verdict.runtime_error, f"killed by {name}" + (f": {words}" if words else "")
     if words.startswith("MemoryError"):

@@ -1,9 +1,10 @@
 """Runs asserts against recorded answers, in a sandbox of its own which no foreign program ever enters.
 
-It is itself judged-program shaped: compiled and run by a runner, it reads one JSON object from standard input: the
-trusted `setup` and `test` code, the `names` it may call, the `calls` made so far and their `answers`, both as text. It
-prints one letter and a text: A, all asserts hold; F, one does not, and which; N, these calls need answers; E, the test
-code itself is broken. Names under test become functions that look answers up, so an assert only ever sees plain values.
+`main` is run as a program of its own for each ruling, by a runner that has imported this module. It reads one JSON
+object from standard input: the trusted `setup` and `test` code, the `names` it may call, the `calls` made so far and
+their `answers`, both as text. It prints one letter and a text: A, all asserts hold; F, one does not, and which; N,
+these calls need answers; E, the test code itself is broken or cannot be judged, whatever the program. Names under test
+become functions that look answers up, so an assert only ever sees plain values and stand-ins for objects.
 """
 
 from __future__ import annotations
@@ -11,22 +12,112 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import importlib.util
 import json
+import marshal
 import sys
+import types
 from typing import Any
 
-from sandbox.values import decode, encode
+from sandbox.values import CHANGEABLE, Carrier, NotCarried
 
 
 class Unanswered(BaseException):
     """An answer is missing; the assert that wanted it is skipped for now."""
 
 
-class FromProgram:
-    """Mixed into exceptions that the program under test raised."""
+class BrokenTest(Exception):
+    """The test code cannot run, whatever the program answers."""
 
 
-class Record:
+class UnderTest:
+    """A function or class of the program, by name."""
+
+    def __init__(self, record: CallRecord, name: str) -> None:
+        self._record, self._name = record, name
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._record.call(["name", self._name], args, named)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._record.call(["name", self._name, name], (), {})
+
+
+class StandIn:
+    """An object that stays in the program: it can be called, its attributes read and set, and be handed back."""
+
+    def __init__(self, record: CallRecord, number: int, kind: str) -> None:
+        vars(self).update(_record=record, _number=number, _kind=kind)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._record.call(["object", self._number], args, named)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._record.call(["object", self._number, name], (), {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._record.call(["set", self._number, name], (value,), {})
+
+    def __repr__(self) -> str:
+        return f"<{self._kind} of the program>"
+
+
+class TestSide(Carrier):
+    """What the asserts give to the program and get from it."""
+
+    def __init__(self, record: CallRecord) -> None:
+        self._record = record
+        self._stand_ins: dict[int, StandIn] = {}
+        self._open: set[int] = set()
+
+    def decode_other(self, tag: str, rest: list[Any]) -> Any:
+        if tag != "@":
+            raise ValueError(f"a program's answer holds {tag!r}")
+        number, kind = int(rest[0]), str(rest[1])
+        return self._stand_ins.setdefault(number, StandIn(self._record, number, kind))
+
+    def encode_other(self, value: Any) -> Any:
+        if isinstance(value, StandIn):
+            return ["@", value._number]
+        if isinstance(value, UnderTest):
+            return ["U", value._name]
+        if isinstance(value, types.ModuleType):
+            return ["M", value.__name__]
+        if isinstance(value, types.FunctionType) and value.__module__ == "test":
+            return self.encode_function(value)
+        raise NotCarried(f"{value!r:.80}, a value of type {type(value).__name__!r}")
+
+    def encode_function(self, function: types.FunctionType) -> Any:
+        """Form of a function of the test code: its code, and what it uses from around itself."""
+        if id(function) in self._open:
+            raise NotCarried(f"{function.__qualname__}, which calls itself")
+        self._open.add(id(function))
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        used = [name for name in sorted(names_in(function.__code__)) if name in function.__globals__]
+        around = {name: function.__globals__[name] for name in used if name != "__builtins__"}
+        for value in (*cells, *around.values()):
+            if isinstance(value, CHANGEABLE):
+                raise NotCarried(f"{function.__qualname__}, which uses a {type(value).__name__} from around itself")
+        form = [
+            "L", marshal.dumps(function.__code__).hex(), function.__name__, self.encode(function.__defaults__),
+            self.encode(function.__kwdefaults__), [self.encode(value) for value in cells],
+            [[name, self.encode(value)] for name, value in around.items()],
+        ]  # fmt: skip
+        self._open.discard(id(function))
+        return form
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """Names a function and those inside it look up."""
+    inner = [names_in(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+class CallRecord:
     """Answers by call, and the calls in the order in which they were made."""
 
     def __init__(self, calls: list[Any], answers: list[Any]) -> None:
@@ -37,15 +128,18 @@ class Record:
         self.made = list(calls)
         self.asked = {self.key(call) for call in calls}
         self.missing = self.withheld = False
+        self.side = TestSide(self)
+        self.exceptions: dict[str, type[Exception]] = {}
+        self.names: set[str] = set()
 
     def key(self, call: list[Any]) -> str:
         """The call and how many equal ones came before it."""
         text = json.dumps(call[:3])
         return f"{call[3]}:{text}"
 
-    def call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def call(self, target: list[Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Look the outcome up and let it happen: arguments changed, result returned or exception raised."""
-        call = [name, encode(list(args)), encode(named), 0]
+        call = [target, self.side.encode(list(args)), self.side.encode(named), 0]
         text = json.dumps(call[:3])
         call[3] = self.seen.get(text, 0)
         self.seen[text] = call[3] + 1
@@ -58,34 +152,41 @@ class Record:
             self.made.append(call)
             raise Unanswered
         if "raised" in answer:
-            raise exception_like(answer["raised"], answer["text"])
-        for mine, theirs in zip(args, decode(answer["args"]), strict=True):
-            copy_into(mine, theirs)
-        return decode(answer["result"])
+            raise self.exception_like(answer)
+        for mine, changed in zip(args, answer["args"], strict=True):
+            if changed is not None:
+                copy_into(mine, self.side.decode(changed[0]))
+        return args[answer["same"]] if "same" in answer else self.side.decode(answer["result"])
+
+    def exception_like(self, answer: dict[str, Any]) -> BaseException:
+        """An exception of the types that the test code can know, else a plain one."""
+        kinds: list[Any] = [self.exceptions[name] for name in answer["raised"] if name in self.exceptions]
+        for name in answer["raised"]:
+            if name in ("StopIteration", "StopAsyncIteration") and name not in self.names:
+                name = "RuntimeError"  # inside `map` or `zip` a test would take it for the end
+            kind = getattr(builtins, name, None)
+            if isinstance(kind, type) and issubclass(kind, Exception):
+                kinds.append(kind)
+                break
+        bases = tuple(kinds) or (Exception,)
+        values = answer.get("values")
+        given = [answer["text"]] if values is None else [self.side.decode(value) for value in values]
+        try:
+            return type(bases[0].__name__, bases, {})(*given)
+        except TypeError:
+            return Exception(answer["text"])
 
 
 def copy_into(mine: Any, theirs: Any) -> None:
     """Make a mutable argument what the program made of it."""
     if type(mine) is not type(theirs):
         return
-    if isinstance(mine, (list, bytearray)):
+    if isinstance(mine, (list, bytearray)) or type(mine).__name__ == "array":
         mine[:] = theirs
-    elif isinstance(mine, (dict, set)):
-        mine.clear()
-        mine.update(theirs)
-
-
-def exception_like(name: str, text: str) -> BaseException:
-    """An exception of the built-in type of this name, else a plain one."""
-    if name in ("StopIteration", "StopAsyncIteration"):
-        name = "RuntimeError"  # inside `map` or `zip` a test would take it for the end
-    kind = getattr(builtins, name, None)
-    base: type[Exception] = kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception
-    mixed: Any = type(base.__name__, (base, FromProgram), {})
-    try:
-        return mixed(text)
-    except TypeError:
-        return Exception(text)
+    elif isinstance(mine, CHANGEABLE):
+        kept: Any = mine
+        kept.clear()
+        (kept.extend if hasattr(kept, "extend") else kept.update)(theirs)
 
 
 class SkipUnanswered(ast.NodeTransformer):
@@ -96,55 +197,101 @@ class SkipUnanswered(ast.NodeTransformer):
         return ast.Try([node], [handler], [], [])
 
 
-def prepare(test: str, names: list[str], namespace: dict[str, Any]) -> tuple[Any, list[str]]:
+def prepare(test: str, names: list[str], namespace: dict[str, Any], record: CallRecord) -> tuple[Any, list[str]]:
     """Test code ready to run, and the names it calls that are under test."""
     tree = ast.parse(test)
     defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
     calls_check = any(isinstance(n, ast.Expr) and "check(" in ast.unparse(n) for n in tree.body)
     if defines_check and not calls_check:
         tree.body += ast.parse("check(candidate)").body
-    wanted = [*names, "candidate"] if names else under_test(tree, namespace)
+    wanted = under_test(tree, names, namespace, record)
     tree = ast.fix_missing_locations(SkipUnanswered().visit(tree))
     return compile(tree, "test.py", "exec"), wanted
 
 
-def under_test(tree: ast.Module, namespace: dict[str, Any]) -> list[str]:
-    """Names the test code uses without anybody defining them; modules among them are imported into the namespace.
+def under_test(tree: ast.Module, names: list[str], namespace: dict[str, Any], record: CallRecord) -> list[str]:
+    """Names of the program that the test code uses: given ones, classes, and without given ones all nobody defines.
 
-    Where all names are known, the built-in functions it calls: the program has functions of these names.
+    Modules among the unknown names are imported into the namespace, unknown exceptions made. Where all names are known,
+    the built-in functions it calls: the program has functions of these names. BrokenTest if others stay unknown.
     """
     nodes = list(ast.walk(tree))
-    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    loaded = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    record.names = {n.id for n in loaded}
     called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
-    bound |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-    bound |= {(a.asname or a.name).split(".")[0] for n in nodes
-              if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}  # fmt: skip
-    unknown = {name for name in used - bound - set(namespace) if not hasattr(builtins, name)}
+    known = bound_names(nodes) | set(namespace) | set(dir(builtins)) | {"__file__"}
+    unknown = record.names - known
+    refuse_what_runs_text(nodes)
+    for name in caught_names(nodes) & unknown:
+        namespace[name] = record.exceptions[name] = type(name, (Exception,), {})
+    unknown -= set(record.exceptions)
     modules = (unknown & sys.stdlib_module_names) - called
     namespace.update({name: importlib.import_module(name) for name in modules})
-    return sorted(unknown - modules or called - bound - set(namespace))
+    unknown -= modules
+    if names and record.names & {*names, "candidate"}:
+        unknown -= {*names, "candidate"}
+        foreign = {name for name in unknown if not name[:1].isupper()}
+        if foreign:
+            raise BrokenTest(f"name {sorted(foreign)[0]!r} is not defined")
+        return [*names, "candidate", *sorted(unknown)]
+    return sorted(unknown or called - bound_names(nodes) - set(namespace))
+
+
+def bound_names(nodes: list[ast.AST]) -> set[str]:
+    """Names that the code itself gives a value to."""
+    bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    bound |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler)) and n.name}
+    bound |= {n.name for n in nodes if isinstance(n, (ast.MatchAs, ast.MatchStar)) and n.name}
+    bound |= {n.rest for n in nodes if isinstance(n, ast.MatchMapping) and n.rest}
+    imports = [n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))]
+    starred = [n.module for n in imports if isinstance(n, ast.ImportFrom) and n.names[0].name == "*" and n.module]
+    bound |= {name for module in starred for name in dir(importlib.import_module(module))}
+    return bound | {(a.asname or a.name).split(".")[0] for n in imports for a in n.names}
+
+
+def caught_names(nodes: list[ast.AST]) -> set[str]:
+    """Names of exceptions that the code catches."""
+    types_caught = [n.type for n in nodes if isinstance(n, ast.ExceptHandler) and n.type is not None]
+    return {name.id for kind in types_caught for name in ast.walk(kind) if isinstance(name, ast.Name)}
+
+
+def refuse_what_runs_text(nodes: list[ast.AST]) -> None:
+    """BrokenTest for test code that would run an answer, or that imports what is not there."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            constant = bool(node.args) and isinstance(node.args[0], ast.Constant)
+            if node.func.id in ("eval", "exec", "compile", "__import__") and not constant:
+                raise BrokenTest(f"it calls {node.func.id}, which would run an answer of the program")
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if importlib.util.find_spec(alias.name.split(".")[0]) is None:
+                    raise BrokenTest(f"it imports {alias.name!r}, which is not there")
 
 
 def referee(request: dict[str, Any]) -> str:
     """The letter and text to print."""
-    record = Record(json.loads(request["calls"] or "[]"), json.loads(request["answers"] or "[]"))
+    first = not request["calls"]
+    record = CallRecord(json.loads(request["calls"] or "[]"), json.loads(request["answers"] or "[]"))
     namespace: dict[str, Any] = {"__name__": "test", "__Unanswered": Unanswered}
     try:
         exec(request["setup"], namespace)
-        code, wanted = prepare(request["test"], request["names"], namespace)
+        code, wanted = prepare(request["test"], request["names"], namespace, record)
         for name in wanted:
             real = request["names"][0] if name == "candidate" and request["names"] else name
-            namespace[name] = lambda *args, _name=real, **named: record.call(_name, args, named)
+            namespace[name] = UnderTest(record, real)
         exec(code, namespace)
     except Unanswered:
         pass
-    except AssertionError as error:
-        return f"Fassertion failed {str(error)[:200]}"
+    except NotCarried as error:
+        return f"Eit gives the program {error}, which cannot be carried over"
+    except BrokenTest as error:
+        return f"E{error}"
     except Exception as error:  # noqa: BLE001  whatever the test code raises
-        broken = isinstance(error, (NameError, SyntaxError, ImportError)) and not isinstance(error, FromProgram)
-        return f"{'E' if broken else 'F'}{type(error).__name__}: {str(error)[:200]}"
+        failed = isinstance(error, AssertionError)
+        if not record.missing or (failed and not first):
+            words = "assertion failed" if failed else f"{type(error).__name__}:"
+            return f"{'E' if first else 'F'}{words} {str(error)[:200]}"
     if record.withheld:
         return "Fthe program left a call unanswered"
     return "N" + json.dumps(record.made) if record.missing else "A"

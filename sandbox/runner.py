@@ -26,27 +26,32 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sandbox import cell, confine
+from sandbox import cell, confine, traits
 
 COMMAND = struct.Struct("<cIIQ")
 PLAN = struct.Struct("<IIIQQBBHI")  # cpu, wall and asleep ms, memory, output, style, stop at failure, per fork, job
-REPORT = struct.Struct("<4scIIiBQQQQQII")
-"""Magic, kind, job, slot, wait status, ended by, cpu us, wall us, peak KiB, out size, err size, out and err bytes."""
+REPORT = struct.Struct("<4scIIiBQQQQQQII")
+"""Magic, kind, job, slot, then `End`; out size, err size, bytes of each that follow."""
 MAGIC = b"SPO1"
 STYLE_PROGRAM, STYLE_CALLS = 0, 1
 UNDECIDED = 1 << 8
 """Wait status reported for a test of a group that did not come to a good end: exit status 1."""
 ENDED_ITSELF, ENDED_CPU, ENDED_WALL, ENDED_ASLEEP = 0, 1, 2, 3
-STACK_SLACK = 640 << 20
-"""Address space beyond the memory limit, for stacks of threads: programs reserve 128 MiB and more and touch little."""
+SLACK, STACK_SLACK = 96 << 20, 640 << 20
+"""Address space beyond the memory limit, in general and where a program names threads or packages are installed: these
+reserve 128 MiB and more and touch little."""
+TEMPORARY_FILES = 8
+"""Temporary files of a test whose program imports `tempfile`, each at most as large as an output."""
 ERROR_TAIL = 2048
+NOWHERE = 2
+"""The server's own standard error, /dev/null: what a compiler says beside its result is not kept."""
 LOST = 71
 """Exit status of a child that failed before the program in it began."""
 COMPILER_ASLEEP_MS = 3000
 """A compiler never waits: one that uses no CPU time for so long is not let near a processor."""
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """Limits and manner of a run, as the host sent them."""
 
     cpu_ms: int
@@ -61,23 +66,25 @@ class Plan(NamedTuple):
 
 
 class End(NamedTuple):
-    """How a child ended."""
+    """How a child ended: by which wait status or limit, what it used, how often it waited."""
 
     status: int
     ended: int
     cpu_us: int
     wall_us: int
     peak_kib: int
+    waits: int
 
 
-NOTHING = End(0, 0, 0, 0, 0)
+NOTHING = End(0, 0, 0, 0, 0, 0)
 
 
 class Server:
     """State between commands: the input slots, the compiled program, the pipes to the host."""
 
-    def __init__(self, inlet: int, outlet: int, base_memory: int) -> None:
-        self.inlet, self.outlet, self.base_memory = inlet, outlet, base_memory
+    def __init__(self, inlet: int, outlet: int, base_memory: int, packages: bool) -> None:
+        self.inlet, self.outlet, self.base_memory, self.packages = inlet, outlet, base_memory, packages
+        self.slack, self.traits = SLACK, 0
         self.slots: dict[int, int] = {}
         self.code = -1
         self.fork: Any = confine.LIBC.fork
@@ -136,10 +143,7 @@ class Server:
         err_size = os.fstat(err).st_size if err >= 0 else 0
         out_sent = out_size if out_size <= most else 0
         err_sent = min(err_size, ERROR_TAIL)
-        head = REPORT.pack(
-            MAGIC, kind, job, slot, end.status, end.ended, end.cpu_us, end.wall_us, end.peak_kib, out_size, err_size,
-            out_sent, err_sent,
-        )  # fmt: skip
+        head = REPORT.pack(MAGIC, kind, job, slot, *end, out_size, err_size, out_sent, err_sent)
         write_all(self.outlet, head)
         self.send(out, 0, out_sent)
         self.send(err, err_size - err_sent, err_sent)
@@ -163,12 +167,15 @@ class Server:
 
         def compile_source() -> None:
             cell.set_limits(cpu_ms, self.base_memory + cell.COMPILE_MEMORY, cell.COMPILE_OUTPUT)
-            self.confine_child(source, self.code, self.code)
+            self.confine_child(source, self.code, NOWHERE)
             cell.compile_into(0, 1)
 
         pid = self.child(compile_source)
         end = attend(pid, cpu_ms, 10_000 + 5 * cpu_ms, COMPILER_ASLEEP_MS)
         os.close(source)
+        found = os.pread(self.code, 1, cell.TRAITS_AT)
+        self.traits = found[0] if found else 0
+        self.slack = STACK_SLACK if self.packages or self.traits & traits.THREADS else SLACK
         self.report(b"C", job, 0, end, -1, -1, 0)
         size = os.fstat(self.code).st_size
         head = min(size, cell.SUMMARY)
@@ -204,7 +211,7 @@ class Server:
 
     def run(self, payload: bytes) -> None:
         """Run tests until they are done, one fails (if so planned) or the host says stop."""
-        plan = Plan(*PLAN.unpack_from(payload))
+        plan = RunPlan(*PLAN.unpack_from(payload))
         slots = [slot for (slot,) in struct.iter_unpack("<I", payload[PLAN.size :])]
         for start in range(0, len(slots), plan.per_fork):
             if start and self.commands.poll(0):
@@ -215,28 +222,31 @@ class Server:
                 break
         self.report(b"E", plan.job, 0, NOTHING, -1, -1, 0)
 
-    def run_one(self, plan: Plan, slot: int) -> bool:
+    def run_one(self, plan: RunPlan, slot: int) -> bool:
         """One test in a process of its own; whether it ended well."""
         out, err = new_file("out"), new_file("err")
+        spare = [new_file("temporary") for _ in range(TEMPORARY_FILES)] if self.traits & traits.FILES else []
 
         def take_test() -> None:
+            if spare:
+                cell.provide_files(spare)
             self.limit(plan)
             loaded = cell.load(self.code)
             if plan.style == STYLE_CALLS:
-                self.confine_child(self.slots[slot], err, err, keep=(out,))
+                self.confine_child(self.slots[slot], err, err, keep=(out, *spare))
                 cell.run_calls(loaded, out)
-            self.confine_child(self.slots[slot], out, err)
+            self.confine_child(self.slots[slot], out, err, keep=tuple(spare))
             cell.run_program(loaded)
 
         pid = self.child(take_test)
         end = attend(pid, plan.cpu_ms, plan.wall_ms, plan.asleep_ms)
         self.report(b"T", plan.job, slot, end, out, err, plan.output)
-        os.close(out)
-        os.close(err)
+        for fd in (out, err, *spare):
+            os.close(fd)
         expect_no_children()
         return well(end)
 
-    def run_group(self, plan: Plan, group: list[int]) -> bool:
+    def run_group(self, plan: RunPlan, group: list[int]) -> bool:
         """Several tests in one process. Each report carries the cost of the whole process."""
         outs, err, marks = [new_file("out") for _ in group], new_file("err"), new_file("marks")
         inputs = [self.slots[slot] for slot in group]
@@ -258,9 +268,9 @@ class Server:
         expect_no_children()
         return done == len(group)
 
-    def limit(self, plan: Plan) -> None:
+    def limit(self, plan: RunPlan) -> None:
         """In a child: the limits of a test."""
-        cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + STACK_SLACK, plan.output + 1)
+        cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + self.slack, plan.output + 1)
 
 
 def well(end: End) -> bool:
@@ -304,8 +314,8 @@ def attend(pid: int, cpu_ms: int, wall_ms: int, asleep_ms: int) -> End:
         pause = min(max(cpu_s - cpu, 0.002), 0.25) + 0.002
     os.close(pidfd)
     _, status, usage = os.wait4(pid, 0)
-    cpu_us = int((usage.ru_utime + usage.ru_stime) * 1e6)
-    return End(status, ended, cpu_us, int((time.monotonic() - started) * 1e6), usage.ru_maxrss)
+    cpu_us, wall_us = int((usage.ru_utime + usage.ru_stime) * 1e6), int((time.monotonic() - started) * 1e6)
+    return End(status, ended, cpu_us, wall_us, usage.ru_maxrss, usage.ru_nvcsw)
 
 
 def expect_no_children() -> None:
@@ -327,40 +337,6 @@ def address_space() -> int:
             return int(statm.read().split()[0]) * resource.getpagesize()
     except OSError:
         return 256 << 20
-
-
-def raise_walls(config: dict[str, Any]) -> list[str]:
-    """Confine this process for good; returns the names of the walls that stand."""
-    walls = ["rlimits"]
-    os.umask(0o077)
-    confine.prctl(confine.PR_SET_CHILD_SUBREAPER, 1)
-    abi = confine.landlock_abi()
-    readable, listable = confine.library_paths()
-    rules = confine.landlock_rules(abi, readable + config["packages"], listable, ["/dev/null"]) if abi else -1
-    if os.getuid() == 0 and config["uid"]:
-        become(config["uid"], config["packages"])
-        walls.append("uid")
-    confine.hold_limits(config["processes"] if os.getuid() != 0 else None)
-    confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
-    confine.prctl(confine.PR_SET_DUMPABLE, 0)
-    confine.prctl(confine.PR_SET_NO_NEW_PRIVS, 1)
-    walls += ["non_dumpable", "no_new_privs"]
-    if abi:
-        confine.enforce_landlock(rules)
-        walls.append(f"landlock:{abi}")
-    confine.FilterProgram(confine.server_filter()).install()
-    return [*walls, "seccomp"]
-
-
-def become(uid: int, packages: list[str]) -> None:
-    """Drop root for `uid`; if that user cannot reach the standard library by its path, keep it as working folder."""
-    standard = os.path.dirname(os.__file__)
-    os.chdir(standard)
-    confine.drop_privileges(uid)
-    if os.access(standard, os.R_OK):
-        os.chdir("/")
-    else:
-        sys.path[:] = ["/proc/self/cwd", "/proc/self/cwd/lib-dynload", *packages]
 
 
 def move_pipes() -> tuple[int, int]:
@@ -385,12 +361,13 @@ def main(config: dict[str, Any]) -> None:
     try:
         sys.path += config["packages"]
         cell.prepare(config["preimports"])
-        walls = raise_walls(config)
+        base_memory = address_space()
+        walls = confine.raise_walls(config)
     except (confine.WallRefused, ImportError) as error:
         greet(outlet, {"refused": str(error)})
         return
     greet(outlet, {"walls": walls, "python": sys.version.split()[0]})
-    server = Server(inlet, outlet, address_space())
+    server = Server(inlet, outlet, base_memory, bool(config["packages"]))
     gc.collect()
     gc.freeze()
     server.serve()

@@ -1,122 +1,275 @@
-"""Plain Python values as JSON, and calls of a program's functions: what crosses between a program and its asserts.
+"""Python values as JSON, and calls of a program's functions: what crosses between a program and its asserts.
 
-Part of what runs inside. Numbers, text, bytes, built-in containers and built-in types cross as themselves, subclasses
-as their base, iterators as their items; anything else crosses as a mere name, equal to nothing. So no object with
-methods of the program's own ever meets an assert.
+Part of what runs inside. Numbers, text, built-in containers, values of the standard library's small types and built-in
+functions cross as themselves; subclasses as their base, iterators as their items. A function of the test code crosses
+by its code. Any other object stays with the program and crosses as a number by which the asserts can call it, ask for
+its attributes or hand it back; so no object with methods of the program's own ever meets an assert.
 """
 
 from __future__ import annotations
 
+import array
 import builtins
 import collections
+import datetime
+import decimal
+import fractions
+import importlib
 import json
+import marshal
+import types
 from typing import Any
 
 MOST_ITEMS = 100_000
+LONGEST_RANGE = 10_000_000
 EXACT_FLOAT = 1 << 53
+FUNCTION_MODULES = (
+    "builtins", "math", "cmath", "operator", "_operator", "string", "itertools", "functools", "_functools",
+    "statistics", "collections", "decimal", "fractions", "datetime",
+)  # fmt: skip
+"""Modules whose functions and types cross by name."""
+KEPT_BACK = {
+    "open", "eval", "exec", "compile", "input", "breakpoint", "exit", "quit", "__import__", "__build_class__",
+    "getattr", "setattr", "delattr", "globals", "locals", "vars", "dir", "help", "super",
+}  # fmt: skip
+CHANGEABLE = (list, dict, set, bytearray, collections.deque, array.array)
 
 
-class Opaque:
-    """Stands for a value that is not plain; equal to nothing but itself."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"<{self.name}>"
+class NotCarried(Exception):
+    """A value of the test code cannot be given to a program; the message says which."""
 
 
-def encode(value: Any) -> Any:
-    """JSON form of a value: bare for None, bool, text and small integers, else [tag, ...]."""
-    if value is None or value is True or value is False:
-        return value
-    if isinstance(value, int):
-        plain = int.__index__(value)
-        return plain if -EXACT_FLOAT < plain < EXACT_FLOAT else ["i", f"{plain:x}"]
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, float):
-        return ["f", float.hex(value)]
-    if isinstance(value, complex):
-        return ["c", value.real.hex(), value.imag.hex()]
-    if isinstance(value, (bytes, bytearray)):
-        return ["b" if isinstance(value, bytes) else "B", bytes(value).hex()]
-    return encode_container(value)
+class Carrier:
+    """Both directions for plain values; subclasses say what becomes of the others."""
+
+    def encode(self, value: Any) -> Any:
+        """JSON form of a value: bare for None, bool, text and small integers, else [tag, ...]."""
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is list:
+            return ["l", [self.encode(item) for item in value]]
+        if isinstance(value, int):
+            plain = int.__index__(value)
+            return plain if -EXACT_FLOAT < plain < EXACT_FLOAT else ["i", f"{plain:x}"]
+        for kinds, form in SIMPLE_FORMS:
+            if isinstance(value, kinds):
+                return form(value)
+        return self.encode_container(value)
+
+    def encode_container(self, value: Any) -> Any:
+        """JSON form of a container, a type, a named function or an iterator."""
+        if isinstance(value, dict):
+            return self.encode_mapping(value)
+        if isinstance(value, tuple) and type(value) is not tuple and is_named(value):
+            names = [str(name) for name in type(value)._fields]  # pyright: ignore[reportAttributeAccessIssue]
+            return ["n", type(value).__name__[:100], names, [self.encode(item) for item in tuple.__iter__(value)]]
+        if isinstance(value, collections.deque):
+            return ["q", [self.encode(item) for item in value], value.maxlen]
+        for kind, tag in TAGS.items():
+            if isinstance(value, kind):
+                return [tag, [self.encode(item) for item in value]]
+        if id(value) in TYPE_NAMES:
+            return ["T", TYPE_NAMES[id(value)]]
+        if name := function_name(value):
+            return ["N", *name]
+        if isinstance(value, range) and len(value) <= LONGEST_RANGE:
+            return ["r", [self.encode(bound) for bound in (value.start, value.stop, value.step)]]
+        if hasattr(type(value), "__next__"):
+            return ["g", [self.encode(item) for item, _ in zip(value, range(MOST_ITEMS + 1), strict=False)]]
+        return self.encode_other(value)
+
+    def encode_mapping(self, value: dict[Any, Any]) -> Any:
+        """JSON form of a dictionary or one of the standard library's kinds of it."""
+        items = [[self.encode(k), self.encode(v)] for k, v in dict.items(value)]
+        if isinstance(value, collections.defaultdict):
+            factory = value.default_factory
+            return ["dd", items, None if factory is None else self.encode(factory)]
+        if isinstance(value, collections.Counter):
+            return ["dc", items]
+        return ["do" if isinstance(value, collections.OrderedDict) else "d", items]
+
+    def decode(self, form: Any) -> Any:
+        """The value of a JSON form; ValueError, TypeError or LookupError if it is none."""
+        if not isinstance(form, list):
+            return form
+        tag, *rest = form
+        if tag in ITEM_MAKERS:
+            return ITEM_MAKERS[tag]([self.decode(item) for item in rest[0]])
+        if tag in MAPPING_MAKERS:
+            return MAPPING_MAKERS[tag]({self.decode(k): self.decode(v) for k, v in rest[0]})
+        if tag == "dd":
+            return collections.defaultdict(self.decode(rest[1]), {self.decode(k): self.decode(v) for k, v in rest[0]})
+        if tag == "q":
+            return collections.deque([self.decode(item) for item in rest[0]], rest[1])
+        if tag == "n":
+            make: Any = collections.namedtuple(rest[0], rest[1])  # pyright: ignore[reportUntypedNamedTuple]
+            return make(*[self.decode(item) for item in rest[2]])
+        if tag in SIMPLE_MAKERS:
+            return SIMPLE_MAKERS[tag](*rest)
+        return self.decode_other(tag, rest)
+
+    def encode_other(self, value: Any) -> Any:
+        """JSON form of what does not cross by value."""
+        raise NotImplementedError
+
+    def decode_other(self, tag: str, rest: list[Any]) -> Any:
+        """What a form of the other side's `encode_other` stands for."""
+        raise NotImplementedError
 
 
-def encode_container(value: Any) -> Any:
-    """JSON form of a container or of something that crosses by name only."""
-    if isinstance(value, dict):
-        return ["d", [[encode(k), encode(v)] for k, v in dict.items(value)]]
-    if id(value) in TYPE_NAMES:
-        return ["T", TYPE_NAMES[id(value)]]
-    if isinstance(value, range):
-        return ["r", [encode(bound) for bound in (value.start, value.stop, value.step)]]
-    for kind, tag in TAGS.items():
-        if isinstance(value, kind):
-            return [tag, [encode(item) for item in value]]
-    if hasattr(value, "__next__"):
-        items: list[Any] = []
-        for item in value:
-            items.append(encode(item))
-            if len(items) > MOST_ITEMS:
-                break
-        return ["g", items]
-    return ["?", type(value).__name__[:100]]
+def is_named(value: Any) -> bool:
+    """Whether a tuple is a named one: its class names as many fields as it has items."""
+    names = getattr(type(value), "_fields", None)
+    return isinstance(names, tuple) and len(names) == tuple.__len__(value) and all(isinstance(n, str) for n in names)
 
 
+def function_name(value: Any) -> tuple[str, str] | None:
+    """(module, name) under which both sides find this function of the standard library; None if there is none."""
+    if not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.FunctionType, type)):
+        return None
+    owner = getattr(value, "__objclass__", None)
+    module = getattr(owner or value, "__module__", None) or ""
+    name = getattr(value, "__qualname__", "")
+    try:
+        return (module, name) if find_function(module, name) is value else None
+    except (LookupError, AttributeError):
+        return None
+
+
+def find_function(module: Any, name: Any) -> Any:
+    """The function or type of this name; LookupError if none may cross under it."""
+    first, _, last = str(name).partition(".")
+    if module not in FUNCTION_MODULES or first in KEPT_BACK or last.startswith("_") or "." in last:
+        raise LookupError(f"{module}.{name}")
+    found = vars(importlib.import_module(module))[first]
+    return vars(found)[last] if last else found
+
+
+def date_form(value: Any) -> list[Any]:
+    """Form of a date or time; of its time zone the offset."""
+    if getattr(value, "tzinfo", None) is not None:
+        offset = value.utcoffset()
+        value = value.replace(tzinfo=None if offset is None else datetime.timezone(offset))
+    kinds: tuple[Any, ...] = (datetime.datetime, datetime.date, datetime.time)
+    kind = next(kind for kind in kinds if isinstance(value, kind))
+    return ["dt", kind.__name__, kind.isoformat(value)]
+
+
+def date_of(kind: str, text: str) -> Any:
+    """The date or time of such a form."""
+    return {"datetime": datetime.datetime, "date": datetime.date, "time": datetime.time}[kind].fromisoformat(text)
+
+
+SIMPLE_FORMS: tuple[tuple[Any, Any], ...] = (
+    (str, str.__str__),
+    (float, lambda v: ["f", float.hex(v)]),
+    (complex, lambda v: ["c", v.real.hex(), v.imag.hex()]),
+    (bytes, lambda v: ["b", bytes(v).hex()]),
+    (bytearray, lambda v: ["B", bytes(v).hex()]),
+    (decimal.Decimal, lambda v: ["D", decimal.Decimal.__str__(v)]),
+    (fractions.Fraction, lambda v: ["Q", f"{v.numerator:x}", f"{v.denominator:x}"]),
+    ((datetime.date, datetime.time), date_form),
+    (datetime.timedelta, lambda v: ["td", v.days, v.seconds, v.microseconds]),
+    (array.array, lambda v: ["a", v.typecode, bytes(v).hex()]),
+)
 BUILTIN_TYPES = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)}
 TYPE_NAMES = {id(kind): name for name, kind in BUILTIN_TYPES.items()}
 Keys, Values, Items = type({}.keys()), type({}.values()), type({}.items())
-TAGS: dict[type[Any], str] = {
-    list: "l", tuple: "t", set: "S", frozenset: "F", collections.deque: "q", Keys: "k", Values: "v", Items: "m",
-}  # fmt: skip
-MAKERS: dict[str, Any] = {
-    "l": list, "t": tuple, "S": set, "F": frozenset, "q": collections.deque, "g": iter,
+TAGS: dict[type[Any], str] = {list: "l", tuple: "t", set: "S", frozenset: "F", Keys: "k", Values: "v", Items: "m"}
+ITEM_MAKERS: dict[str, Any] = {
+    "l": list, "t": tuple, "S": set, "F": frozenset, "g": iter,
     "k": lambda items: dict.fromkeys(items).keys(),
     "v": lambda items: dict(enumerate(items)).values(),
     "m": lambda items: dict(items).items(),
     "r": lambda bounds: range(*bounds),
 }  # fmt: skip
+MAPPING_MAKERS: dict[str, Any] = {"d": dict, "dc": collections.Counter, "do": collections.OrderedDict}
+SIMPLE_MAKERS: dict[str, Any] = {
+    "i": lambda text: int(text, 16),
+    "f": float.fromhex,
+    "c": lambda real, imaginary: complex(float.fromhex(real), float.fromhex(imaginary)),
+    "b": bytes.fromhex,
+    "B": bytearray.fromhex,
+    "D": decimal.Decimal,
+    "Q": lambda over, under: fractions.Fraction(int(over, 16), int(under, 16)),
+    "dt": date_of,
+    "td": datetime.timedelta,
+    "a": lambda code, text: array.array(code, bytes.fromhex(text)),  # pyright: ignore[reportDeprecated]
+    "T": BUILTIN_TYPES.__getitem__,
+    "N": find_function,
+}
 
 
-def decode(form: Any) -> Any:
-    """The value of a JSON form."""
-    if not isinstance(form, list):
-        return form
-    tag, *rest = form
-    if tag in MAKERS:
-        return MAKERS[tag]([decode(item) for item in rest[0]])
-    if tag == "d":
-        return {decode(k): decode(v) for k, v in rest[0]}
-    if tag == "T":
-        return BUILTIN_TYPES.get(rest[0], Opaque("type"))
-    if tag == "i":
-        return int(rest[0], 16)
-    if tag == "f":
-        return float.fromhex(rest[0])
-    if tag == "c":
-        return complex(float.fromhex(rest[0]), float.fromhex(rest[1]))
-    if tag in ("b", "B"):
-        return bytes.fromhex(rest[0]) if tag == "b" else bytearray.fromhex(rest[0])
-    return Opaque(str(rest[0]))
+# in the program's process ----------------------------------------------------------------------------------------
 
 
-Call = tuple[str, list[Any], dict[str, Any]]
+class ProgramSide(Carrier):
+    """Keeps the objects that do not cross, and makes functions of the test code from their form."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = namespace
+        self.kept: list[Any] = []
+        self.numbers: dict[int, int] = {}
+
+    def encode_other(self, value: Any) -> Any:
+        number = self.numbers.setdefault(id(value), len(self.kept))
+        if number == len(self.kept):
+            self.kept.append(value)
+        return ["@", number, type(value).__name__[:100]]
+
+    def decode_other(self, tag: str, rest: list[Any]) -> Any:
+        if tag == "@":
+            return self.kept[rest[0]]
+        if tag == "U":
+            return self.namespace[rest[0]]
+        if tag == "M":
+            return importlib.import_module(rest[0])
+        code, name, defaults, named_defaults, cells, names = rest
+        space = {"__builtins__": builtins} | {key: self.decode(form) for key, form in names}
+        closure = tuple(types.CellType(self.decode(form)) for form in cells)
+        body = marshal.loads(bytes.fromhex(code))
+        made = types.FunctionType(body, space, name, self.decode(defaults), closure or None)
+        made.__kwdefaults__ = self.decode(named_defaults)
+        return made
+
+    def call(self, target: list[Any], args: list[Any], named: dict[str, Any]) -> Any:
+        """What comes of a call of ["name", f] or ["object", number]; with a name behind these, their attribute, and of
+        ["set", number, name] nothing but that."""
+        kind, which, *attribute = target
+        thing = self.namespace[which] if kind == "name" else self.kept[which]
+        if kind == "set":
+            return setattr(thing, attribute[0], args[0])
+        return getattr(thing, attribute[0]) if attribute else thing(*args, **named)
 
 
-def read_calls(data: bytes) -> list[Call]:
-    """(function, positional, named arguments) of each call."""
-    return [(name, decode(args), decode(named)) for name, args, named, *_ in json.loads(data or b"[]")]
+def read_calls(data: bytes) -> list[Any]:
+    """The calls that the asserts want: [target, arguments, named arguments, how many equal ones came before]."""
+    return json.loads(data or b"[]")
 
 
-def answer_calls(namespace: dict[str, Any], calls: list[Call], dumps: Any = json.dumps) -> bytes:
-    """Each call's outcome in order: its result and the arguments as it left them, or the exception's type."""
+def answer_calls(namespace: dict[str, Any], calls: list[Any], dumps: Any = json.dumps) -> bytes:
+    """Each call's outcome in order: its result and the arguments it changed, or the exception's types."""
+    side = ProgramSide(namespace)
     answers: list[dict[str, Any]] = []
-    for name, args, named in calls:
+    for target, given, named, *_ in calls:
+        args = side.decode(given)
         try:
-            result = namespace[name](*args, **named)
-            answers.append({"result": encode(result), "args": encode(args)})
+            result = side.call(target, args, side.decode(named))
+            same = [i for i, arg in enumerate(args) if arg is result and isinstance(arg, CHANGEABLE)]
+            pairs = zip(given[1], side.encode(args)[1], strict=True)
+            left = [None if before == after else [after] for before, after in pairs]
+            answers.append({"same": same[0], "args": left} if same else {"result": side.encode(result), "args": left})
         except Exception as error:  # noqa: BLE001  the program's own, an outcome like any other
-            answers.append({"raised": type(error).__name__[:100], "text": str(error)[:200]})
+            names = [kind.__name__[:100] for kind in type(error).__mro__[:20]]
+            answers.append({"raised": names, "text": str(error)[:200], "values": values_of(error, side)})
     return dumps(answers).encode()
+
+
+def values_of(error: Exception, side: ProgramSide) -> Any:
+    """Form of an exception's arguments; None where they are long or cannot be had."""
+    try:
+        form = [side.encode(value) for value in error.args[:10]]
+        return form if len(json.dumps(form)) < 2000 else None
+    except Exception:  # noqa: BLE001  whatever the program's objects do
+        return None

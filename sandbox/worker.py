@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
 import time
 from collections import OrderedDict
@@ -13,6 +15,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from sandbox.backends import Backend
+from sandbox.cell import COMPILED, REFUSED, TRAITS_AT
 from sandbox.channel import Channel
 from sandbox.errors import RunnerLost, SandboxUnavailable
 from sandbox.records import Limits
@@ -27,8 +30,11 @@ from sandbox.runner import (
     STYLE_CALLS,
     STYLE_PROGRAM,
 )
+from sandbox.traits import PLAIN
 
-MODULES = ("values", "confine", "cell", "runner")
+MODULES = ("values", "traits", "confine", "cell", "runner")
+REFEREE_PROGRAM = "from sandbox.referee import main\nmain()\n"
+"""Program of a runner that no foreign program enters, and which has the referee imported already."""
 BOOTSTRAP = """
 import os, sys, types
 def take(n):
@@ -48,7 +54,8 @@ def start():
         sys.modules["sandbox." + name] = module
         setattr(package, name, module)
         exec(compile(source, name + ".py", "exec"), module.__dict__)
-    for name in [n for n in sys.modules if n.startswith("sandbox")]: del sys.modules[name]
+    if not message["keep"]:
+        for name in [n for n in sys.modules if n.startswith("sandbox")]: del sys.modules[name]
     package.runner.main(message["config"])
 start()
 """
@@ -56,11 +63,12 @@ START_S, ANSWER_S = 60.0, 60.0
 SLOTS, SLOT_BYTES = 512, 256 << 20
 """Inputs one runner keeps: at most this many, of at most so many bytes together."""
 SUMMARY_MOST = 600
-REFEREE_LIMITS = Limits(cpu_s=10, output_bytes=4 << 20)
-REFEREE_OFFSET = 450
+CALL_BYTES = 16 << 20
+"""Most bytes of a test's calls, and of the answers to them: apart from what the program prints."""
+REFEREE_LIMITS = Limits(cpu_s=10, memory_bytes=1 << 30, output_bytes=2 * CALL_BYTES)
 
 
-class Report(NamedTuple):
+class RunReport(NamedTuple):
     """What the runner says of one test: all of it measured by its server, none of it by the program."""
 
     slot: int
@@ -73,6 +81,13 @@ class Report(NamedTuple):
     err_size: int
     out: bytes
     err: bytes
+    waits: int = 0
+    """How often it gave up the processor to wait for something."""
+
+    @property
+    def signal(self) -> int:
+        """The signal that ended it; 0 if none did."""
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
 
 
 class Input(NamedTuple):
@@ -84,40 +99,34 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Result of a compilation: `code_hash`, or `error` when the program does not compile."""
+    """Result of a compilation: `code_hash`, or `error` when the program does not compile.
+
+    `plain`: what the program does in one test cannot be found in the next one of the same process.
+    """
 
     code_hash: str
     error: str
+    plain: bool = False
 
 
 @cache
-def module_sources() -> list[tuple[str, str]]:
-    """The source of everything that runs inside, in the order of their imports."""
+def module_sources(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The source of what runs inside, in the order of the imports."""
     folder = resources.files("sandbox")
-    return [(name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in MODULES]
+    return [(name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in names]
 
 
-@cache
-def referee_source() -> str:
-    """The program of the referee: values and rulings in one text."""
-    folder = resources.files("sandbox")
-    rulings = folder.joinpath("referee.py").read_text("utf-8")
-    for line in ("from __future__ import annotations\n", "from sandbox.values import decode, encode\n"):
-        rulings = rulings.replace(line, "")
-    return folder.joinpath("values.py").read_text("utf-8") + rulings + "\n\nmain()\n"
-
-
-class Worker:
+class JudgeWorker:
     """A runner, started when first needed; `close` ends it."""
 
-    def __init__(self, backend: Backend, index: int, preimports: Sequence[str] = ()) -> None:
-        self._backend, self._index, self._preimports = backend, index, tuple(preimports)
+    def __init__(self, backend: Backend, preimports: Sequence[str] = (), *, for_referee: bool = False) -> None:
+        self._backend, self._preimports, self._for_referee = backend, tuple(preimports), for_referee
         self._channel: Channel | None = None
         self._job = 0
         self._kept: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
         self._kept_bytes = 0
         self._free_slots = list(range(SLOTS))
-        self._referee: Worker | None = None
+        self._referee: JudgeWorker | None = None
         self.walls: tuple[str, ...] = ()
         self.python = ""
         self.jobs_done = 0
@@ -126,9 +135,10 @@ class Worker:
 
     def start(self) -> None:
         """Launch the runner and insist on its walls; SandboxUnavailable if one that must stand does not."""
-        channel, config = self._backend.launch(BOOTSTRAP, self._index)
+        channel, config = self._backend.launch(BOOTSTRAP)
         config = {"preimports": list(self._preimports), **config}
-        body = json.dumps({"modules": module_sources(), "config": config}).encode()
+        modules = module_sources((*MODULES, "referee") if self._for_referee else MODULES)
+        body = json.dumps({"modules": modules, "config": config, "keep": self._for_referee}).encode()
         deadline = time.monotonic() + START_S
         try:
             channel.send(b"%012d" % len(body) + body, deadline)
@@ -160,13 +170,14 @@ class Worker:
         if self._referee:
             self._referee.close()
 
-    def referee(self) -> Worker:
+    def referee(self) -> JudgeWorker:
         """A second runner beside this one, for the asserts of function-style problems; no foreign program enters it."""
         if self._referee is None:
-            self._referee = Worker(self._backend, self._index + REFEREE_OFFSET)
+            self._referee = JudgeWorker(self._backend, for_referee=True)
         if not self._referee.alive:
             self._referee.start()
-            self._referee.compile(referee_source(), REFEREE_LIMITS)
+            if error := self._referee.compile(REFEREE_PROGRAM, REFEREE_LIMITS).error:
+                raise RunnerLost(f"the referee's program does not compile: {error}")
         return self._referee
 
     # commands
@@ -184,15 +195,20 @@ class Worker:
         summary = self._receive(length, deadline)
         if report.ended in (ENDED_WALL, ENDED_ASLEEP):
             raise RunnerLost("the compiler was not let near a processor")
+        if report.signal == signal.SIGKILL and not report.ended:
+            raise RunnerLost("the compiler was killed from outside")
         if report.ended or report.status or not summary:
             return Compiled("", "the compiler was stopped: too much time or memory")
-        if summary[:1] == b"1" and len(summary) > 33:
-            return Compiled(f"{self.python}-{summary[1:33].decode('ascii', 'replace')}", "")
+        if summary[:1] == COMPILED and len(summary) > TRAITS_AT:
+            code_hash = f"{self.python}-{summary[1:TRAITS_AT].decode('ascii', 'replace')}"
+            return Compiled(code_hash, "", bool(summary[TRAITS_AT] & PLAIN))
+        if summary[:1] != REFUSED:
+            raise RunnerLost("a compilation's summary makes no sense")
         return Compiled("", summary[1:].decode("utf-8", "replace"))
 
     def run(
         self, inputs: Sequence[Input], limits: Limits, *, per_fork: int = 1, stop: bool = True, calls: bool = False
-    ) -> Generator[tuple[int, Report], None, None]:
+    ) -> Generator[tuple[int, RunReport], None, None]:
         """Run the compiled program on inputs; yields (position, report). Closing the generator stops the run."""
         deadline = time.monotonic() + ANSWER_S
         wanted = {entry.key for entry in inputs}
@@ -205,7 +221,7 @@ class Worker:
         self._send(b"R", 0, 0, plan + struct.pack(f"<{len(slots)}I", *slots), deadline)
         yield from self._reports(back, limits)
 
-    def _reports(self, back: dict[int, int], limits: Limits) -> Generator[tuple[int, Report], None, None]:
+    def _reports(self, back: dict[int, int], limits: Limits) -> Generator[tuple[int, RunReport], None, None]:
         patience = limits.wall_cap_s + ANSWER_S
         finished = False
         try:
@@ -263,22 +279,24 @@ class Worker:
             raise RunnerLost("the runner has been ended")
         return self._channel.receive(count, deadline)
 
-    def _report(self, kinds: bytes, most_out: int, deadline: float) -> Report:
+    def _report(self, kinds: bytes, most_out: int, deadline: float) -> RunReport:
         fields = REPORT.unpack(self._receive(REPORT.size, deadline))
-        magic, kind, job, slot, status, ended, cpu_us, wall_us, peak, out_size, err_size, out_sent, err_sent = fields
+        magic, kind, job, slot, *end, out_size, err_size, out_sent, err_sent = fields
+        status, ended, cpu_us, wall_us, peak, waits = end
         sound = magic == MAGIC and kind in kinds and job == self._job and ended <= ENDED_ASLEEP
         if not sound or out_sent > most_out or err_sent > ERROR_TAIL:
             raise RunnerLost("the runner's report makes no sense")
         if kind == b"E":
             return END
         out, err = self._receive(out_sent, deadline), self._receive(err_sent, deadline)
-        return Report(slot, status, ended, cpu_us / 1e6, wall_us / 1e6, peak << 10, out_size, err_size, out, err)
+        used = cpu_us / 1e6, wall_us / 1e6, peak << 10
+        return RunReport(slot, status, ended, *used, out_size, err_size, out, err, waits)
 
 
-END = Report(0, 0, 0, 0.0, 0.0, 0, 0, 0, b"", b"")
+END = RunReport(0, 0, 0, 0.0, 0.0, 0, 0, 0, b"", b"")
 
 
-def only(worker: Worker, inputs: Sequence[Input], limits: Limits, *, calls: bool = False) -> Report:
+def only(worker: JudgeWorker, inputs: Sequence[Input], limits: Limits, *, calls: bool = False) -> RunReport:
     """The report of a run on one input."""
     reports = [report for _, report in worker.run(inputs, limits, calls=calls)]
     if len(reports) != 1:

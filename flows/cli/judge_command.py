@@ -21,7 +21,7 @@ SHOWN_LINES, SHOWN_WIDTH = 12, 100
 """Of the input of the first test that failed."""
 
 
-class BackendName(StrEnum):
+class BackendChoice(StrEnum):
     """Backends of the sandbox."""
 
     embedded = "embedded"
@@ -32,7 +32,7 @@ def judge(
     program: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A Python program.")],
     problem: Annotated[str, typer.Option(help="problem_id, in the warehouse or in --problems.")],
     problems: Annotated[Path | None, typer.Option(help="JSON Lines file of problems to look in instead.")] = None,
-    backend: Annotated[BackendName, typer.Option(help="Where to run the program.")] = BackendName.embedded,
+    backend: Annotated[BackendChoice, typer.Option(help="Where to run the program.")] = BackendChoice.embedded,
 ) -> None:
     """Judge a program in the sandbox and print a verdict per test. Exit status 0 if it is accepted."""
     from sandbox import Judge, Submission, Verdict
@@ -66,7 +66,9 @@ def _table(judgement: Judgement, public: int) -> Table:
     for test in judgement.tests:
         figures = f"{test.cpu_s:.3f}", f"{test.memory_bytes / 2**20:.1f}"
         kind = "public" if test.index < public else "hidden"
-        table.add_row(str(test.index + 1), kind, _coloured(test.verdict), *figures, escape(test.detail[-200:]))
+        table.add_row(
+            str(test.index + 1), kind, _coloured(test.verdict), *figures, escape(_printable(test.detail[-200:]))
+        )
     return table
 
 
@@ -77,14 +79,19 @@ def _show_first_failure(console: Console, judgement: Judgement, problem: Problem
     lines = problem.tests[failed.index].input.splitlines()
     console.print(f"\ninput of test {failed.index + 1}:")
     for line in lines[:SHOWN_LINES]:
-        console.print("  " + escape(line[:SHOWN_WIDTH]) + ("..." if len(line) > SHOWN_WIDTH else ""))
+        console.print("  " + escape(_printable(line[:SHOWN_WIDTH])) + ("..." if len(line) > SHOWN_WIDTH else ""))
     if len(lines) > SHOWN_LINES:
         console.print(f"  ... ({len(lines)} lines)")
 
 
+def _printable(text: str) -> str:
+    """The text without what a terminal would obey: programs and data sets choose it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def _show_verdict(console: Console, judgement: Judgement) -> None:
     passed = f"{judgement.passed} of {judgement.total} tests passed"
-    reason = "" if judgement.tests else escape(judgement.detail)
+    reason = "" if judgement.tests else escape(_printable(judgement.detail))
     console.print(f"\n{_coloured(judgement.verdict)}: {reason or passed}")
 
 

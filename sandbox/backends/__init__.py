@@ -14,8 +14,10 @@ class Backend(Protocol):
     name: str
     walls: tuple[str, ...]
     """Outer walls; a runner adds its own."""
+    memory_bytes: int | None
+    """Memory of one runner with all its processes; None: no limit but the machine's."""
 
-    def launch(self, bootstrap: str, index: int) -> tuple[Channel, dict[str, Any]]:
+    def launch(self, bootstrap: str) -> tuple[Channel, dict[str, Any]]:
         """A new interpreter running `bootstrap`, and what its runner's configuration must hold besides the common."""
         ...
 

@@ -53,13 +53,14 @@ class DockerBackend:
         memory_bytes: int = 3 << 30, python: str | None = None, packages: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._client = connect(host)
-        self._runtime, self._memory_bytes = runtime, memory_bytes
+        self._runtime = runtime
+        self.memory_bytes: int | None = memory_bytes
         self._image = image or own_image(self._client)
         self._config: dict[str, Any] = {"uid": 0, "processes": None, "packages": list(packages)}
         self._python = python or ("python3" if image else interpreter())
         self.walls: tuple[str, ...] = (f"docker:{runtime}" if runtime else "docker",)
 
-    def launch(self, bootstrap: str, index: int) -> tuple[Channel, dict[str, Any]]:
+    def launch(self, bootstrap: str) -> tuple[Channel, dict[str, Any]]:
         """Create a container, attach to it, start it."""
         import docker.errors
         import requests.exceptions
@@ -73,7 +74,7 @@ class DockerBackend:
                 environment=ENVIRONMENT,
                 working_dir="/",
                 network_disabled=True,
-                labels={"spo.sandbox": str(index)},
+                labels={"spo.sandbox": "runner"},
                 host_config=self._host_config(),
             )
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
@@ -92,8 +93,8 @@ class DockerBackend:
             security_opt=["no-new-privileges"],
             ipc_mode="none",
             pids_limit=PROCESSES,
-            mem_limit=self._memory_bytes,
-            memswap_limit=self._memory_bytes,
+            mem_limit=self.memory_bytes,
+            memswap_limit=self.memory_bytes,
             auto_remove=True,
             log_config={"Type": "none", "Config": {}},
             runtime=self._runtime,

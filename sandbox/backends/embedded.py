@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from sandbox.backends.users import UserReserve
 from sandbox.channel import Channel, ProcessChannel
 from sandbox.errors import SandboxUnavailable
 
@@ -21,8 +22,6 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 INTERPRETER_FLAGS = ("-s", "-S", "-B", "-P", "-u")
-FIRST_UID, UIDS = 60100, 900
-"""Users given to runners started by root: each runner its own, so that its processes can be counted."""
 PROCESSES = 96
 """Processes and threads of one runner that has a user of its own."""
 SHARED_PROCESSES = 1024
@@ -36,6 +35,7 @@ class EmbeddedBackend:
     """
 
     name = "embedded"
+    memory_bytes: int | None = None
 
     def __init__(self, outer: Literal["auto", "bubblewrap", "none"] = "auto", packages: tuple[str, ...] = ()) -> None:
         refusal = "" if outer == "none" else bubblewrap_refusal()
@@ -43,19 +43,24 @@ class EmbeddedBackend:
             raise SandboxUnavailable(f"bubblewrap does not work here: {refusal}; install it or use outer='none'")
         self._wrapped = outer != "none" and not refusal
         self._packages = packages
+        self._users = UserReserve()
         self.walls: tuple[str, ...] = ("bubblewrap",) if self._wrapped else ()
 
-    def launch(self, bootstrap: str, index: int) -> tuple[Channel, dict[str, Any]]:
+    def launch(self, bootstrap: str) -> tuple[Channel, dict[str, Any]]:
         """Start an interpreter with a clean environment, wrapped if possible."""
         command = [interpreter(), *INTERPRETER_FLAGS, "-c", bootstrap]
         config: dict[str, Any] = {"uid": 0, "packages": list(self._packages)}
-        if os.getuid() == 0:
-            config |= {"uid": FIRST_UID + (os.getpid() * 7 + index) % UIDS, "processes": PROCESSES}
-        else:
-            config |= {"processes": tasks_of_user() + SHARED_PROCESSES}
         if self._wrapped:
             command = [*bubblewrap_command(self._packages), *command]
-        return ProcessChannel(command, ENVIRONMENT), config
+        if os.getuid() != 0:
+            return ProcessChannel(command, ENVIRONMENT), config | {"processes": tasks_of_user() + SHARED_PROCESSES}
+        user = self._users.take()
+        try:
+            channel = ProcessChannel(command, ENVIRONMENT, user.release)
+        except BaseException:
+            user.release()
+            raise
+        return channel, config | {"uid": user.uid, "processes": PROCESSES}
 
     def close(self) -> None:
         """Nothing is held."""
@@ -69,7 +74,14 @@ def interpreter() -> str:
 
 def bubblewrap_command(packages: tuple[str, ...]) -> list[str]:
     """bwrap with its own process, network, IPC and mount namespaces over a read-only view of the interpreter."""
-    command = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    command = [
+        shutil.which("bwrap") or "bwrap",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
     if os.getuid() != 0:
         command.append("--unshare-user")
     visible = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/localtime"]

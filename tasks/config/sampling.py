@@ -83,8 +83,35 @@ class SandboxConfig(Section):
     """Memory (MiB) a test may take, some 15 of them for the interpreter; None: the problem's own limit. It is part of
     a verdict's identity, too."""
     mode: Literal["test", "batch"] = "test"
-    """`test`: every test in a process of its own. `batch`: several tests in one process, faster where tests are many
-    and short; what is in doubt is decided again alone."""
+    """`test`: every test in a process of its own. `batch`: several tests in one process where the program leaves
+    nothing behind, faster where tests are many and short; what is in doubt is decided again alone."""
+    packages: tuple[str, ...] = ()
+    """Folders that hold packages for programs to import (`pip install --target FOLDER numpy`), for the docker backend
+    folders of its image. What is in them is part of a suite's identity."""
+    preimports: tuple[str, ...] = ()
+    """Modules that every runner imports once, so that no test pays for them: `["numpy"]`."""
+    runtime: str | None = None
+    """Runtime of the containers, e.g. `runsc` for gVisor; None: the engine's own. Docker backend only."""
+    container_memory_mb: Annotated[int, Field(ge=512, le=1_048_576)] | None = None
+    """Memory (MiB) of one container; None: 3072. Suites whose limit leaves it less than 512 are
+    refused. Docker backend only."""
+
+    @model_validator(mode="after")
+    def _containers_are_docker(self) -> SandboxConfig:
+        given = [name for name in ("runtime", "container_memory_mb") if getattr(self, name) is not None]
+        if given and self.backend != "docker":
+            raise ValueError(f'sandbox.{given[0]} is for containers; set sandbox.backend = "docker" or leave it out')
+        return self
+
+    def judge_arguments(self) -> dict[str, Any]:
+        """What `sandbox.Judge` is to be called with."""
+        options: dict[str, Any] = {"packages": self.packages}
+        if self.runtime is not None:
+            options["runtime"] = self.runtime
+        if self.container_memory_mb is not None:
+            options["memory_bytes"] = self.container_memory_mb << 20
+        names = {"backend": self.backend, "workers": self.workers, "mode": self.mode, "preimports": self.preimports}
+        return names | {"backend_options": options}
 
 
 VLLM_SET_ELSEWHERE = {

@@ -121,7 +121,7 @@ def collect(context: Context, prompts: PromptSet) -> Collected:
     wanted = config.corpus.sources
     if "reference" in wanted:
         added["reference"] = sample_reference(context, prompts)
-    with Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge:
+    with Judge(**config.sandbox.judge_arguments()) as judge:
         ingestion = Ingestion(context, prompts, judge)
         if "human" in wanted:
             items, skipped = human_solutions(prompts)

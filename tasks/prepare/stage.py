@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sandbox import installed_packages
 from tasks.config import RunConfig
 from tasks.engines import checkpoint
 from tasks.prepare import pretrain
@@ -156,15 +157,16 @@ def _decontaminated(
 
 
 def limited(problem: Problem, config: RunConfig) -> Problem:
-    """The problem judged as the recipe says: limits, and every test when rewards of training problems are shares.
+    """The problem judged as the recipe says: limits, packages, every test when rewards of training problems are shares.
 
-    Both are part of the suite's identity: verdicts and counts of another way of judging are not mixed in.
+    All are part of the suite's identity: verdicts and counts of another way of judging are not mixed in.
     """
     cpu_s = config.sandbox.cpu_limit_s or problem.limits.cpu_s
     memory = config.sandbox.memory_limit_mb
     memory_bytes = memory << 20 if memory else problem.limits.memory_bytes
     limits = replace(problem.limits, cpu_s=cpu_s, memory_bytes=memory_bytes)
-    return replace(problem, limits=limits, every_test=_fractional(config) and problem.split == "train")
+    every_test = _fractional(config) and problem.split == "train"
+    return replace(problem, limits=limits, every_test=every_test, packages=installed_packages(config.sandbox.packages))
 
 
 def _fractional(config: RunConfig) -> bool:

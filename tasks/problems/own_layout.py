@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from dataclasses import replace
 
 from sandbox import Checker, Limits, TestCase
@@ -27,7 +26,6 @@ IMAGES = "statement has images"
 SEVERAL_ANSWERS = "several answers may be right"
 INTERACTIVE = "interactive"
 FILES = "reads or writes files"
-CLASSES = "its asserts make objects of the program's own classes"
 
 
 def read_problem(record: Record, problem_set: str) -> Problem:
@@ -89,22 +87,6 @@ def _helpers(statement: str, entry_point: str) -> str:
     return "\n".join(ast.unparse(node) for node in [*imports, *functions]) + "\n"
 
 
-def _needs_classes(test: str) -> bool:
-    """Whether asserts build an object of a class that only the program defines; such objects cannot cross to it.
-
-    A capitalised name counts as a class if the asserts call another unknown function besides.
-    """
-    try:
-        nodes = list(ast.walk(ast.parse(test)))
-    except (SyntaxError, ValueError):
-        return False
-    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    known = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)} | set(dir(builtins))
-    known |= {name.asname or name.name for node in nodes if isinstance(node, ast.ImportFrom) for name in node.names}
-    unknown = called - known
-    return len(unknown) > 1 and any(name[:1].isupper() for name in unknown)
-
-
 def _hidden_tests(record: Record) -> tuple[TestCase, ...]:
     inputs, outputs = record.texts("input_tests"), record.texts("output_tests")
     if len(inputs) != len(outputs):
@@ -142,8 +124,6 @@ def _reason(record: Record, problem: Problem) -> str | None:
         return SPECIAL_JUDGE
     if not problem.tests:
         return NO_TESTS
-    if problem.style == "function" and any(_needs_classes(test.input) for test in problem.tests):
-        return CLASSES
     if record.flag("statement_has_image"):
         return IMAGES
     return SEVERAL_ANSWERS if record.flag("multi_answer_suspect") else None

@@ -61,6 +61,8 @@ class Problem:
     """Why programs cannot be judged; None when they can."""
     every_test: bool = False
     """Judge failing programs by every test, for rewards that are shares of tests passed."""
+    packages: tuple[str, ...] = ()
+    """Packages that programs may import besides the standard library, as `name==version`."""
 
     @property
     def tests(self) -> tuple[TestCase, ...]:
@@ -69,10 +71,11 @@ class Problem:
 
     @cached_property
     def suite_hash(self) -> str:
-        """Identity of tests, checker, calling style, limits and extent of judging together (32 hexadecimal digits)."""
+        """Identity of tests, checker, calling style, limits, packages and extent of judging (32 hexadecimal digits)."""
         tests = [[test.input, test.expected] for test in self.tests]
         limits = [self.limits.cpu_s, self.limits.memory_bytes]
-        extent = ["every test"] if self.every_test else []
+        extent: list[Any] = ["every test"] if self.every_test else []
+        extent += [["packages", *self.packages]] if self.packages else []
         return _digest([tests, asdict(self.checker), self.style, self.entry_point, limits, *extent])
 
     @cached_property
@@ -154,8 +157,9 @@ def _problem_row(problem: Problem) -> Row:
     }
 
 
-def _extent(problem: Problem) -> dict[str, bool]:
-    return {"every_test": True} if problem.every_test else {}
+def _extent(problem: Problem) -> dict[str, Any]:
+    packages = {"packages": list(problem.packages)} if problem.packages else {}
+    return packages | ({"every_test": True} if problem.every_test else {})
 
 
 def _test_rows(problem: Problem) -> list[Row]:
@@ -192,7 +196,7 @@ def _from_row(
 ) -> Problem:
     ordered = sorted(tests, key=lambda test: test["position"])
     checker = json.loads(row["checker_json"])
-    every_test = bool(checker.pop("every_test", False))
+    every_test, packages = bool(checker.pop("every_test", False)), tuple(checker.pop("packages", ()))
     return Problem(
         problem_id=row["problem_id"],
         problem_set=row["problem_set"],
@@ -212,6 +216,7 @@ def _from_row(
         licence=row["licence"],
         unjudgeable_reason=row["unjudgeable_reason"],
         every_test=every_test,
+        packages=packages,
     )
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
-import warnings
+
+from tasks.problems import identity
 
 TASK_MARK = "# Task:"
 """Starts a worked example of the few-shot template; a model that goes on after its answer writes it next."""
 
 _FENCE = re.compile(r"^[ \t]*```([^\n`]*)\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
-_WITH_DOCSTRING = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PYTHON_NAMES = {"python", "python3", "py"}
 
 
@@ -33,50 +32,28 @@ def extract_program(text: str) -> str:
 def program_hash(program: str) -> str:
     """Identity of behaviour: equal for programs that differ in comments and layout only (32 hexadecimal characters).
 
-    Docstrings count, since a program can read its own. A program that is not Python is identified by its exact text.
+    The same under every version of Python, for every text. Docstrings count, since a program can read its own. What has
+    no form that all versions agree on (see identity.py), or is not Python, is identified by its exact text.
     """
-    tree = _parse(program)
-    return _digest("text:" + program if tree is None else "tree:" + ast.dump(tree))
+    form = identity.form(program)
+    return _digest("text:" + program if form is None else "form:" + form)
 
 
 def normal_hash(program: str) -> str:
     """Identity for duplicates and diversity: like `program_hash`, and docstrings do not count."""
-    tree = _parse(program)
-    if tree is None:
-        return _digest("text:" + program.strip())
-    return _digest("tree:" + ast.dump(_without_docstrings(tree)))
+    form = identity.form(program, docstrings=False)
+    return _digest("text:" + program.strip() if form is None else "form:" + form)
 
 
 def is_python(program: str) -> bool:
     """Whether `program` parses as Python."""
-    return _parse(program) is not None
+    return identity.parse(program) is not None
 
 
 def _before_next_task(text: str) -> str:
     if text.startswith(TASK_MARK):
         return ""
     return text.split("\n" + TASK_MARK, 1)[0]
-
-
-def _parse(program: str) -> ast.Module | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd literals in sampled programs; nobody could act on them
-            return ast.parse(program)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        if isinstance(node, _WITH_DOCSTRING) and _has_docstring(node.body):
-            node.body = node.body[1:] or [ast.Pass()]
-    return tree
-
-
-def _has_docstring(body: list[ast.stmt]) -> bool:
-    first = body[0] if body else None
-    return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
 
 
 def _digest(text: str) -> str:

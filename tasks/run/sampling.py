@@ -72,7 +72,7 @@ def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> 
     tokenizer: Any = checkpoints.load_tokenizer(folder)
     with (
         closing(open_engine(config.engine, folder, dtype=config.reference.dtype)) as engine,
-        Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge,
+        Judge(**config.sandbox.judge_arguments()) as judge,
     ):
         yield Sampler(
             engine,

@@ -2,19 +2,22 @@
 
 import os
 import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict, confine
+from sandbox import Judge, Judgement, Limits, Submission, Suite, TestCase, Verdict, confine
 from sandbox.backends.docker_backend import ContainerChannel
 from tests.sandbox.attacks.programs import programs
-from tests.sandbox.conftest import sums
+from tests.sandbox.conftest import BACKENDS, open_judge, sums
 
 ATTACKS = programs()
 SUITE = Suite(
-    "attack", (TestCase("1 2\n", "ESCAPED\n"),), limits=Limits(cpu_s=0.6, memory_bytes=192 << 20, asleep_s=0.4)
+    "attack", (TestCase("1 2\n", "ESCAPED\n"),), limits=Limits(cpu_s=0.4, memory_bytes=192 << 20, asleep_s=0.4)
 )
+RUNNERS = 8
 ADD = "a, b = map(int, input().split()); print(a + b)"
 
 
@@ -37,12 +40,42 @@ def below(pid: int) -> int:
 
 
 def alive(judge: Judge) -> int:
-    """Processes and threads of the judge: beneath this process, and in its container."""
+    """Processes and threads of the judge: beneath this process, and in its containers."""
     count = below(os.getpid())
-    channel = judge._workers[0]._channel  # pyright: ignore[reportPrivateUsage]
-    if isinstance(channel, ContainerChannel):
-        count += len(channel._client.api.top(channel._container)["Processes"])  # pyright: ignore[reportPrivateUsage]
+    for worker in judge._workers:
+        channel = worker._channel
+        if isinstance(channel, ContainerChannel):
+            count += len(channel._client.api.top(channel._container)["Processes"])  # pyright: ignore[reportPrivateUsage]
     return count
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """What became of all attacks on one backend, and of an honest program after each of them."""
+
+    attacks: dict[str, Judgement]
+    canaries: dict[str, Judgement]
+    before: int
+    after: int
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def aftermath(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
+    """All attacks on a few runners at once: most of their time is spent asleep or waiting for a limit."""
+    names = sorted(ATTACKS)
+    wake = [Submission(f"import time; time.sleep(0.3)  # {n}", sums(1)) for n in range(2 * RUNNERS)]
+    mixed = [
+        submission
+        for name in names
+        for submission in (Submission(ATTACKS[name], SUITE), Submission(ADD + f"  # {name}", sums(1)))
+    ]
+    with open_judge(request.param, workers=RUNNERS) as judge:
+        judge.judge(wake)
+        before = alive(judge)
+        found = judge.judge(mixed)
+        yield Aftermath(
+            dict(zip(names, found[::2], strict=True)), dict(zip(names, found[1::2], strict=True)), before, alive(judge)
+        )
 
 
 def test_there_are_at_least_sixty_attacks():
@@ -50,15 +83,14 @@ def test_there_are_at_least_sixty_attacks():
 
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))
-def test_attack_neither_escapes_nor_outlives_its_test(judge: Judge, name: str):
-    canary = Submission(ADD + f"  # {name}", sums(1))
-    assert judge.judge([canary])[0].verdict is Verdict.accepted
-    before = alive(judge)
-    verdict = judge.judge([Submission(ATTACKS[name], SUITE)])[0]
+def test_attack_neither_escapes_nor_breaks_the_judge(aftermath: Aftermath, name: str):
+    verdict = aftermath.attacks[name]
     assert verdict.verdict not in (Verdict.accepted, Verdict.infra), verdict.detail
-    assert alive(judge) == before
-    again = judge.judge([Submission(ADD + f"  # {name} again", sums(1))])[0]
-    assert again.verdict is Verdict.accepted, again.detail
+    assert aftermath.canaries[name].verdict is Verdict.accepted, aftermath.canaries[name].detail
+
+
+def test_no_attack_outlives_its_test(aftermath: Aftermath):
+    assert aftermath.after == aftermath.before
 
 
 def test_nothing_of_one_program_reaches_the_next(judge: Judge):

@@ -33,6 +33,11 @@ def right(output: str, expected: str, **checker: object) -> bool:
         ("0x1p3", "8.0", False),
         ("1" * 5000 + ".5", "2.5", False),
         ("1e99999999999", "1.5", False),
+        ("1e401", "1e400", False),
+        ("0." + "3" * 200, "0." + "3" * 150, True),
+        ("0." + "3" * 200, "0.4" + "3" * 150, False),
+        ("7" * 90 + ".5", "7" * 90 + ".25", True),
+        ("1" * 30_000 + ".5", "1" * 30_000 + ".25", False),
     ],
 )
 def test_tokens(output: str, expected: str, verdict: bool):

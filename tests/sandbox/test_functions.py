@@ -2,9 +2,12 @@
 
 # ruff: noqa: E501  programs are data
 
+import time
+from dataclasses import replace
+
 import pytest
 
-from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
+from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict, function_tests
 
 ASSERTS = (
     TestCase("assert add(1, 2) == 3"),
@@ -86,11 +89,6 @@ def test_exceptions_of_builtin_types_reach_the_test(local: Judge):
     assert verdict(local, "def f(n): return 1", suite) is Verdict.wrong_answer
 
 
-def test_broken_test_code_is_no_verdict_about_the_program(local: Judge):
-    suite = Suite("broken", (TestCase("assert helper(f(1)) == 1"),), style="function", entry_point="f")
-    assert verdict(local, "def f(n): return n", suite) is Verdict.infra
-
-
 @pytest.mark.parametrize(
     "test, program",
     [
@@ -109,11 +107,159 @@ def test_no_forgery_passes_where_the_test_code_invites_it(local: Judge, test: st
     assert verdict(local, program, suite) in (Verdict.wrong_answer, Verdict.runtime_error)
 
 
-def test_asserts_that_never_come_to_an_end_are_no_verdict_about_the_program(local: Judge):
-    suite = Suite("endless", (TestCase("n = 1\nwhile n:\n    n = f(n)"),), style="function", limits=Limits(cpu_s=1))
-    found = local.judge([Submission("def f(n): return n + 1", suite)])[0]
+BROUGHT_ABOUT = {
+    "loops until right": ("n = 1\nwhile n:\n    n = f(n)", "def f(n): return n + 1"),
+    "unbound loop variable": ("for x in f(1): pass\nassert x == 1", "def f(n): return []"),
+    "unbound name": ("if f(1) == 1:\n    y = 1\nassert y == 1", "def f(n): return 2"),
+    "imports an answer": ("import importlib\nassert importlib.import_module(f(1))", "def f(n): return 'no_such'"),
+    "attribute of an answer": ("assert f(1).real == 1", "def f(n): return 'x'"),
+    "endless range": ("assert sum(f(1)) == 1", "def f(n): return range(10**12)"),
+    "no such class": ("assert Solution().f(1) == 1", "def f(n): return 1"),
+    "huge power": ("assert 10 ** f(1) == 1", "def f(n): return 10 ** 9"),
+    "no such form": (
+        "assert f(1) == 1",
+        'import os\nfor fd in range(3, 99):\n  try: os.write(fd, b\'[{"result": ["L", 1], "args": [null]}]\')\n'
+        "  except OSError: pass\nos._exit(0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BROUGHT_ABOUT))
+def test_what_the_answers_bring_about_is_the_programs(local: Judge, monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.setattr(function_tests, "RULING_CPU_S", 1.0)
+    monkeypatch.setattr(function_tests, "ROUNDS", 40)
+    test, program = BROUGHT_ABOUT[name]
+    suite = Suite(name, (TestCase(test),), style="function", entry_point="f", limits=Limits(cpu_s=1))
+    started = time.monotonic()
+    found = local.judge([Submission(program, suite)])[0]
+    assert found.verdict not in (Verdict.accepted, Verdict.infra), found.detail
+    assert time.monotonic() - started < 15
+
+
+UNJUDGEABLE = {
+    "eval of an answer": ("assert eval(f(1)) == 1", "eval"),
+    "import of nothing": ("import no_such_module\nassert f(1) == 1", "no_such_module"),
+    "import of nothing later": ("x = f(1)\nimport no_such_module\nassert x == 1", "no_such_module"),
+    "own object": ("class A: pass\nassert f(A()) == 1", "'A'"),
+    "callback that remembers": ("seen = []\nassert f(lambda x: seen.append(x)) == 1", "list"),
+    "recursive function": ("def g(n): return n and g(n - 1)\nassert f(g) == 1", "g"),
+    "undefined helper": ("assert helper(f(1)) == 1", "helper"),
+    "fails by itself": ("assert 1 == 2", "assertion"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(UNJUDGEABLE))
+def test_a_test_that_nobody_can_judge_by_says_why_and_is_no_verdict(local: Judge, name: str):
+    test, word = UNJUDGEABLE[name]
+    suite = Suite(name, (TestCase(test),), style="function", entry_point="f")
+    found = local.judge([Submission("def f(n): return 1", suite)])[0]
     assert found.verdict is Verdict.infra
-    assert "further calls" in found.detail
+    assert "cannot be judged" in found.detail
+    assert word in found.detail
+
+
+CARRIED = {
+    "decimal": ("from decimal import Decimal as D\nassert f(D('0.1')) == D('0.3')", "def f(d): return d * 3"),
+    "fraction": ("from fractions import Fraction as Q\nassert f(Q(1, 3)) == Q(2, 3)", "def f(q): return 2 * q"),
+    "date": (
+        "import datetime as d\nassert f(d.date(2024, 2, 28)) == d.date(2024, 2, 29)",
+        "import datetime\ndef f(x): return x + datetime.timedelta(1)",
+    ),
+    "datetime": (
+        "from datetime import *\nx = datetime(2024, 1, 1, tzinfo=timezone.utc)\nassert f(x, x) == timedelta(0)",
+        "def f(a, b): return a - b",
+    ),
+    "zone": (
+        "from datetime import *\nassert f() == datetime(2024, 1, 1, 12, tzinfo=timezone.utc)",
+        "from datetime import *\ndef f(): return datetime(2024, 1, 1, 14, tzinfo=timezone(timedelta(hours=2)))",
+    ),
+    "lambda": ("assert f(lambda x: x + 1, 3) == 4", "def f(g, x): return g(x)"),
+    "lambda of a lambda": ("k = 2\nassert f(lambda x: (lambda y: y + k)(x), 3) == 5", "def f(g, x): return g(x)"),
+    "def": (
+        "import math\ndef g(x, *, up=1): return math.floor(x) + up\nassert f(g, 3.5) == 4",
+        "def f(g, x): return g(x)",
+    ),
+    "builtin": ("assert f(max, [1, 3]) == 3 and f(str.upper, 'a') == 'A'", "def f(g, x): return g(x)"),
+    "own function": ("assert f(square, 3) == 9", "def square(n): return n * n\ndef f(g, x): return g(x)"),
+    "defaultdict": (
+        "from collections import defaultdict\nassert f(defaultdict(list, a=[1])) == {'a': [1], 'b': []}",
+        "def f(d): d['b']; return d",
+    ),
+    "defaultdict with a function": (
+        "from collections import defaultdict\nassert f(defaultdict(lambda: 7))['x'] == 7",
+        "def f(d): d['x']; return d",
+    ),
+    "counter": (
+        "from collections import Counter\nassert f('aab').most_common(1) == [('a', 2)]",
+        "from collections import Counter\ndef f(s): return Counter(s)",
+    ),
+    "ordered dictionary": (
+        "from collections import OrderedDict as O\nassert f(O(a=1, b=2)) != O(b=2, a=1)",
+        "def f(d): return d",
+    ),
+    "named tuple": (
+        "assert f(1).x == 1 and f(1)[1] == 2",
+        "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(n): return P(n, 2)",
+    ),
+    "named tuple of the test": (
+        "from collections import namedtuple\nP = namedtuple('P', 'x y')\nassert f(P(1, 2)) == 3",
+        "def f(p): return p.x + p.y",
+    ),
+    "array": (
+        "from array import array\na = array('i', [1])\nf(a)\nassert a == array('i', [1, 2])",
+        "def f(a): a.append(2)",
+    ),
+    "closure": ("g = f(3)\nassert g(4) == 7 and g(5) == 8", "def f(n): return lambda m: n + m"),
+    "closures in a list": (
+        "assert [g(1) for g in f(3)] == [1, 2, 3]",
+        "def f(n): return [lambda m, k=k: m + k for k in range(n)]",
+    ),
+    "closure with memory": (
+        "g = f()\nassert g() == 1\nassert g() == 2",
+        "def f():\n  n = 0\n  def g():\n    nonlocal n; n += 1; return n\n  return g",
+    ),
+    "object": (
+        "s = Stack()\ns.push(3)\ns.push(4)\nassert s.pop() == 4 and s.items == [3]",
+        "class Stack:\n  def __init__(s): s.items = []\n"
+        "  def push(s, x): s.items.append(x)\n  def pop(s): return s.items.pop()",
+    ),
+    "attributes set by the test": (
+        "a = Node(1)\na.next = Node(2)\na.next.next = None\na.value += 5\nassert f(a) == 8",
+        "class Node:\n  def __init__(s, v): s.value, s.next = v, 0\n"
+        "def f(n): return n.value + (f(n.next) if n.next else 0)",
+    ),
+    "method": ("assert Solution().f([1, 2]) == 3", "class Solution:\n  def f(self, x): return sum(x)"),
+    "objects as arguments": (
+        "assert f([Pair(1, 2), Pair(3, 4)]) == 10",
+        "class Pair:\n  def __init__(s, a, b): s.a, s.b = a, b\ndef f(ps): return sum(p.a + p.b for p in ps)",
+    ),
+    "custom exception": (
+        "try:\n  f(1)\nexcept ValueError as e:\n  assert str(e) == 'no'\nelse:\n  assert False",
+        "class Bad(ValueError): pass\ndef f(n): raise Bad('no')",
+    ),
+    "custom exception by name": (
+        "try:\n  f(1)\nexcept Bad as e:\n  assert e.args == (1, 'x')\nelse:\n  assert False",
+        "class Bad(Exception): pass\ndef f(n): raise Bad(n, 'x')",
+    ),
+    "stop iteration": (
+        "try:\n  f(1)\nexcept StopIteration:\n  pass\nelse:\n  assert False",
+        "def f(n): raise StopIteration",
+    ),
+    "is": ("x = [2, 1]\nassert f(x) is x and x == [1, 2]", "def f(x): x.sort(); return x"),
+    "is none": ("assert f(1) is None and f(0) is not None", "def f(n): return None if n else 0"),
+    "much": ("x = list(range(200_000))\nassert f(x) == x[::-1]", "def f(x): return x[::-1]"),
+    "much text": ("assert f('ab' * 700_000) == 'ba' * 700_000", "def f(s): return s[::-1]"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CARRIED))
+def test_values_are_carried_over(local: Judge, name: str):
+    test, program = CARRIED[name]
+    entry_point = "f" if "f(" in test and "Solution" not in test and "square" not in test else ""
+    found = local.judge(
+        [Submission(program, Suite(name, (TestCase(test),), style="function", entry_point=entry_point))]
+    )[0]
+    assert found.verdict is Verdict.accepted, found.detail
 
 
 @pytest.mark.parametrize(
@@ -135,4 +281,5 @@ def test_what_tests_in_use_need_crosses_over(local: Judge, test: str, program: s
 
 
 def test_an_endless_function_hits_its_time_limit(local: Judge):
-    assert verdict(local, "def add(a, b):\n  while True: pass") is Verdict.time_limit
+    suite = replace(SUITE, suite_id="endless", limits=Limits(cpu_s=0.3))
+    assert verdict(local, "def add(a, b):\n  while True: pass", suite) is Verdict.time_limit

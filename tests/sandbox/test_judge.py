@@ -24,7 +24,10 @@ from sandbox import (
     describe_walls,
     judgeable,
 )
-from tests.sandbox.conftest import sums
+from sandbox import traits as traits_module
+from sandbox.grading import refusal
+from sandbox.traits import traits
+from tests.sandbox.conftest import open_judge, sums
 
 ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
 
@@ -64,11 +67,25 @@ HABITS = {
     "byte_order_mark": "\ufeff" + ADD,
     "carriage_returns": ADD.replace("\n", "\r\n"),
     "late_imports": "import socket, bz2, json, decimal\n" + ADD,
+    "late_submodules": "import importlib.util, collections.abc, concurrent.futures, ctypes.util, json.tool\n" + ADD,
     "writes_when_destroyed": "import os\nfrom io import IOBase, BytesIO\nclass F(IOBase):\n"
     " def __init__(s): s.b = BytesIO(); s.write = s.b.write\n"
     " def flush(s): os.write(1, s.b.getvalue()); s.b.truncate(0); s.b.seek(0)\n"
     "f = F(); a, b = map(int, input().split()); f.write(str(a + b).encode())",
     "last_words": "class L:\n def __del__(s): print(s.n)\nl = L(); a, b = map(int, input().split()); l.n = a + b",
+    "asyncio": "import asyncio, sys\nasync def main():\n q = asyncio.Queue()\n await asyncio.wait_for(asyncio.sleep(0.01), 5)\n"
+    " a, b = map(int, (await asyncio.to_thread(sys.stdin.readline)).split())\n"
+    " await asyncio.gather(q.put(a), q.put(b))\n print(await q.get() + await q.get())\nasyncio.run(main())",
+    "local_stream": "import socket\nx, y = socket.socketpair()\nx.sendall(input().encode())\n"
+    "print(sum(map(int, y.recv(99).split())))",
+    "temporary_file": "import tempfile\nwith tempfile.TemporaryFile('w+') as f:\n f.write(input()); f.seek(0)\n"
+    " a, b = map(int, f.read().split())\nprint(a + b)",
+    "named_temporary_file": "from tempfile import NamedTemporaryFile\nf = NamedTemporaryFile('w', delete=False)\n"
+    "f.write(input()); f.close()\na, b = map(int, open(f.name).read().split()); print(a + b)",
+    "mkstemp": "import os, tempfile\nfd, name = tempfile.mkstemp()\nos.write(fd, input().encode()); os.close(fd)\n"
+    "with open(name, 'a') as f: f.write(' 0')\nprint(sum(map(int, open(name).read().split())))",
+    "spooled_file": "import tempfile\nf = tempfile.SpooledTemporaryFile(4, 'w+')\nf.write(input() + ' ' * 99); f.seek(0)\n"
+    "a, b = map(int, f.read().split()); print(a + b)",
     "recursion": "def f(n): return n and f(n - 1)\nf(997)\n" + ADD,
     "digits": "len(str(1 << 40000))\n" + ADD,
     "wrapped_stdout": "import sys, io\nclass W(io.IOBase):\n def __init__(s): s.b = []\n def write(s, t): s.b.append(t)\n"
@@ -80,7 +97,9 @@ HABITS = {
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_program_gets_the_verdict_of_what_it_did(judge: Judge, name: str):
     program, expected = CASES[name]
-    found = judge.judge([Submission(program, sums(1, limits=Limits(cpu_s=1, memory_bytes=256 << 20)))])[0]
+    found = judge.judge([Submission(program, sums(1, limits=Limits(cpu_s=0.6, asleep_s=0.4, memory_bytes=256 << 20)))])[
+        0
+    ]
     assert found.verdict is expected, found.detail
 
 
@@ -99,6 +118,69 @@ def test_both_modes_agree_on_programs_that_keep_state_or_fail_late(mode: Literal
         unflushed, *others = judge.judge([Submission(p, sums(40)) for p in (leaves, ADD, late, state)])
     assert unflushed.verdict is Verdict.wrong_answer
     assert [j.verdict for j in others] == [Verdict.accepted, Verdict.wrong_answer, Verdict.accepted]
+
+
+REMEMBERING = {
+    "decimal_precision": "import decimal\na, b = map(int, input().split())\nc = decimal.getcontext()\n"
+    "print(a + b if c.prec != 28 or a == 0 else 0)\nc.prec = 5",
+    "exit_function": "import atexit, os\na, b = map(int, input().split())\nprint(a + b, flush=True)\natexit.register(os._exit, 3)",
+    "attribute_of_a_module": "import math\na, b = map(int, input().split())\ntry: math.n\nexcept AttributeError: n = 0\n"
+    "else: n = 1\nmath.n = 1\nprint(a + b if n or a == 0 else 0)",
+    "attribute_of_a_class": "from collections import Counter as C\na, b = map(int, input().split())\ntry: C.n\n"
+    "except AttributeError: n = 0\nelse: n = 1\nC.n = 1\nprint(a + b if n or a == 0 else 0)",
+    "module_of_its_own": "import sys\na, b = map(int, input().split())\nprint(a + b if 'x' in sys.modules or a == 0 else 0)\n"
+    "sys.modules['x'] = sys",
+    "cache_of_a_library": "import re\na, b = map(int, input().split())\nn = len(re._cache)\nre.compile('xyz')\n"
+    "print(a + b if len(re._cache) == n or a == 0 else 0)",
+}
+
+
+@pytest.mark.parametrize("name", sorted(REMEMBERING))
+def test_nothing_a_program_remembers_makes_a_wrong_test_pass(name: str):
+    found = {}
+    for mode in ("test", "batch"):
+        with Judge(workers=1, mode=mode) as judge:
+            found[mode] = judge.judge([Submission(REMEMBERING[name], sums(40))])[0].verdict
+    assert found["test"] is found["batch"]
+    assert found["test"] in (Verdict.wrong_answer, Verdict.runtime_error)
+
+
+PLAIN = {
+    ADD: True,
+    "import sys, heapq\nfrom collections import deque\ninput = sys.stdin.readline\nsys.setrecursionlimit(9999)\n"
+    + ADD: True,
+    "class A:\n  def __init__(s): s.x = 1\n  def __lt__(s, o): return s.x < o.x\n" + ADD: True,
+    "import decimal\n" + ADD: False,
+    "import os\n" + ADD: False,
+    "getattr(int, 'x', 0)\n" + ADD: False,
+    "def f():\n  import threading\n" + ADD: False,
+    "import numpy\n" + ADD: False,
+}
+
+
+@pytest.mark.parametrize("program", PLAIN)
+def test_which_programs_may_run_several_tests_in_one_process(program: str):
+    assert bool(traits(compile(program, "p", "exec")) & traits_module.PLAIN) is PLAIN[program]
+
+
+@pytest.mark.parametrize(
+    "program", ["x = []\nwhile 1: x.append(bytearray(1 << 20))", "x = bytearray(3 << 30)", "x = [0] * 10**9"]
+)
+def test_little_more_memory_is_taken_than_the_limit_says(judge: Judge, program: str):
+    limits = Limits(cpu_s=3, memory_bytes=128 << 20)
+    hold = "try:\n" + "".join(f"  {line}\n" for line in program.split("\n")) + "except MemoryError: pass\n"
+    found = judge.judge([Submission(hold + "print(0)", sums(1, limits=limits))])[0]
+    assert found.verdict in (Verdict.memory_limit, Verdict.accepted)
+    assert found.memory_bytes < (128 + 120) << 20
+
+
+def test_several_tests_of_a_plain_program_really_run_in_one_process():
+    program = "import sys, random\nfrom collections import Counter\ninput = sys.stdin.readline\n" + ADD
+    with Judge(workers=1, mode="batch") as judge:
+        found = judge.judge([Submission(program, sums(40))])[0]
+    shares = [test.cpu_s for test in found.tests]
+    assert found.verdict is Verdict.accepted
+    assert len(set(shares)) <= 6
 
 
 def test_time_used_by_a_whole_group_never_excuses_one_test():
@@ -241,3 +323,39 @@ def test_a_problem_whose_special_checker_is_missing_is_known_beforehand():
     assert judgeable(suite, {"any_factor"}) == ""
     with Judge(workers=1) as judge, pytest.raises(InvalidSuite, match="special checker 'any_factor'"):
         judge.judge([Submission(ADD, suite)])
+
+
+def test_a_memory_limit_above_the_containers_is_refused_by_name():
+    suite = sums(1, limits=Limits(memory_bytes=3 << 30))
+    assert refusal(suite, ()) == ""
+    assert "3072 MiB, but a container has 3072" in refusal(suite, (), 3 << 30)
+    assert refusal(suite, (), 4 << 30) == ""
+
+
+@pytest.mark.docker
+def test_a_judge_of_containers_refuses_a_limit_above_theirs():
+    with (
+        open_judge(("docker", {"memory_bytes": 1 << 30}), workers=1) as judge,
+        pytest.raises(InvalidSuite, match="MiB"),
+    ):
+        judge.judge([Submission(ADD, sums(1, limits=Limits(memory_bytes=1 << 30)))])
+
+
+ESCAPES = "\x1b]0;title\x07\x1b[2J\u202e\r"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [f"raise ValueError({ESCAPES!r})", f"print({ESCAPES!r})", f"import sys; sys.exit({ESCAPES!r})", f"x = ?{ESCAPES}"],
+)
+def test_a_detail_holds_nothing_a_terminal_would_obey(local: Judge, program: str):
+    found = local.judge([Submission(program, sums(1))])[0]
+    for detail in (found.detail, *(test.detail for test in found.tests)):
+        assert detail.isprintable()
+
+
+def test_an_answer_cannot_speak_to_a_terminal_either(local: Judge):
+    suite = Suite("speaks", (TestCase("assert f(1) == 2, f(1)"),), style="function")
+    found = local.judge([Submission(f"def f(n): return {ESCAPES!r}", suite)])[0]
+    assert found.verdict is Verdict.wrong_answer
+    assert found.detail.isprintable()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import Judge, SandboxUnavailable, Submission, Suite, TestCase, Verdict, describe_walls
+from sandbox import Judge, SandboxUnavailable, Submission, Suite, TestCase, Verdict, describe_walls, installed_packages
 from sandbox.worker import require_walls
 
 ROOT = Path(__file__).parents[2]
@@ -114,3 +114,28 @@ def test_packages_can_be_given_to_programs(tmp_path: Path, outer: str):
         assert judge.judge([Submission(program, suite)])[0].verdict is Verdict.accepted
     with Judge(workers=1) as judge:
         assert judge.judge([Submission(program, suite)])[0].verdict is Verdict.runtime_error
+
+
+@pytest.mark.parametrize("outer", ["none", "auto"])
+def test_numpy_can_be_given_and_is_imported_once(outer: str):
+    numpy = pytest.importorskip("numpy")
+    folder = Path(numpy.__file__).parents[1]
+    program = (
+        "import numpy as np\na = np.array(list(map(int, input().split())))\nprint(a.sum(), (a @ a), np.sort(a)[0])"
+    )
+    suite = Suite("numpy", tuple(TestCase(f"{n} 2", f"{n + 2} {n * n + 4} 2") for n in range(3, 9)))
+    options = {"outer": outer, "packages": (str(folder),)}
+    with Judge(workers=1, preimports=["numpy"], backend_options=options) as judge:
+        found = judge.judge([Submission(program, suite)])[0]
+    assert found.verdict is Verdict.accepted, found.detail
+    assert found.cpu_s / len(found.tests) < 0.1
+
+
+def test_installed_packages_are_named_with_their_versions(tmp_path: Path):
+    assert installed_packages([str(tmp_path)]) == ()
+    (tmp_path / "one-1.5.dist-info").mkdir()
+    (tmp_path / "one-1.5.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: one\nVersion: 1.5\n")
+    (tmp_path / "one-1.5.dist-info" / "RECORD").write_text("one/__init__.py,,\n")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "loose.py").write_text("")
+    assert installed_packages([str(tmp_path), "/of/an/image"]) == ("/of/an/image", "loose.py", "one==1.5")

@@ -192,7 +192,7 @@ def work(job: TrainJob, index: int, report: Report) -> None:
     with (
         Warehouse.open(job.warehouse) as warehouse,
         closing(open_engine(config.engine, job.reference, dtype=config.reference.dtype)) as engine,
-        Judge(config.sandbox.backend, config.sandbox.workers, config.sandbox.mode) as judge,
+        Judge(**config.sandbox.judge_arguments()) as judge,
     ):
         tokenizer = checkpoints.load_tokenizer(job.reference)
         sampler = Sampler(

@@ -67,3 +67,10 @@ def test_a_mistake_is_named(tmp_path: Path, options: tuple[str, ...], words: str
     done = judge(tmp_path, "", *options, "--problems", str(tmp_path / "problems.jsonl"))
     assert done.returncode == 2
     assert words in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_nothing_a_program_says_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
+    done = judge(tmp_path, "raise ValueError('\\x1b]0;owned\\x07\\x1b[2J')")
+    assert "owned" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert "\x07" not in done.stdout

@@ -10,7 +10,9 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from flows.pipeline import full_pipeline
 from flows.settings import RECIPES, recipe_names
+from sandbox import Judge
 from tasks import config
+from tasks.config import SandboxConfig
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -139,3 +141,24 @@ def test_prefect_refuses_wrong_parameters_with_their_name_and_what_is_allowed(
 )
 def test_prefect_takes_what_the_configuration_takes(parameters: dict[str, Any]) -> None:
     assert validate(parameters, full_pipeline.parameters.model_dump()) == []
+
+
+def test_what_is_for_containers_needs_containers() -> None:
+    with pytest.raises(ValueError, match=r"sandbox\.runtime is for containers"):
+        SandboxConfig(runtime="runsc")
+    with pytest.raises(ValueError, match=r"sandbox\.container_memory_mb is for containers"):
+        SandboxConfig(backend="embedded", container_memory_mb=4096)
+
+
+def test_a_judge_is_given_all_the_sandbox_section_says() -> None:
+    containers: dict[str, Any] = {"backend": "docker", "runtime": "runsc", "container_memory_mb": 1}
+    section = SandboxConfig(packages=("/p",), preimports=("numpy",), **containers)
+    assert section.judge_arguments() == {
+        "backend": "docker",
+        "workers": 2,
+        "mode": "test",
+        "preimports": ("numpy",),
+        "backend_options": {"packages": ("/p",), "runtime": "runsc", "memory_bytes": 1 << 20},
+    }
+    with Judge(**SandboxConfig(workers=1).judge_arguments()) as judge:
+        assert "seccomp" in judge.walls

@@ -71,6 +71,15 @@ def test_suite_under_another_limit_has_another_identity(problem: Problem) -> Non
     assert problem.suite(memory_bytes=1 << 20).limits.memory_bytes == 1 << 20
 
 
+def test_packages_are_part_of_the_suite_and_survive_the_warehouse(problem: Problem) -> None:
+    given = replace(problem, packages=("numpy==2.1.0",))
+    assert given.suite_hash != problem.suite_hash != replace(problem, packages=("numpy==2.2.0",)).suite_hash
+    tables = rows([given])
+    assert (
+        problems_from_rows(tables["problems"], tables["tests"], tables["solutions"])[0].suite_hash == given.suite_hash
+    )
+
+
 def test_solutions_are_identified_by_problem_and_text() -> None:
     assert solution_id("a", Solution("x")) != solution_id("b", Solution("x"))
     assert solution_id("a", Solution("x")) == solution_id("a", Solution("x", claimed="rejected"))

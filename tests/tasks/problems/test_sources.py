@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sandbox import Judge, Submission
 from tasks.config import ProblemsConfig
-from tasks.problems import own_layout
 from tasks.problems.problem import Problem
 from tasks.problems.sources import InvalidProblem, read, read_file, split_of
 
@@ -179,11 +179,17 @@ def test_miniature_needs_no_file() -> None:
     assert [problem.split for problem in report.problems] == ["train"] * 4 + ["evaluation"] * 3
 
 
-def test_asserts_that_make_objects_of_the_programs_classes_cannot_be_judged(tmp_path: Path) -> None:
+def test_asserts_that_make_objects_of_the_programs_classes_are_judged(tmp_path: Path) -> None:
     base = {"style": "function", "input_tests": [], "output_tests": [], "public_tests": []}
-    assert one(tmp_path, **base, test_list=["assert Find_Min([1]) == 1"]).unjudgeable_reason is None
-    needs = one(tmp_path, **base, test_list=["assert depth(root) == 1"], test_setup_code="root = Node(1)")
-    assert needs.unjudgeable_reason == own_layout.CLASSES
+    setup = "root = Node(1)\nroot.left = Node(2)"
+    problem = one(tmp_path, **base, test_list=["assert depth(root) == 2"], test_setup_code=setup)
+    assert problem.unjudgeable_reason is None
+    node = "class Node:\n    def __init__(self, value): self.value, self.left = value, None\n"
+    right = node + "def depth(node): return 1 + depth(node.left) if node else 0"
+    with Judge(workers=1) as judge:
+        wrong = node + "def depth(node): return 1"
+        found = judge.judge([Submission(program, problem.suite()) for program in (right, wrong)])
+    assert [judgement.verdict for judgement in found] == ["accepted", "wrong_answer"]
 
 
 def test_humaneval_way_makes_one_test_and_mbpp_way_one_per_assert(tmp_path: Path) -> None:

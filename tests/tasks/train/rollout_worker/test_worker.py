@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sandbox import Judge, SandboxUnavailable
-from sandbox.worker import RolloutWorker as SandboxWorker
+from sandbox.worker import JudgeWorker
 from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
@@ -252,10 +252,10 @@ def test_a_worker_whose_sandbox_is_down_says_so_takes_no_more_prompts_and_writes
         for runner in judge._workers:
             runner.close()
 
-        def refuse(_: SandboxWorker) -> None:
+        def refuse(_: JudgeWorker) -> None:
             raise SandboxUnavailable("no walls can be had any more")
 
-        monkeypatch.setattr(SandboxWorker, "start", refuse)
+        monkeypatch.setattr(JudgeWorker, "start", refuse)
         with pytest.raises(JudgingImpossible, match="no walls can be had any more"):
             worker.run()
     found = rows(job)

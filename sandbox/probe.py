@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from sandbox.backends import open_backend
 from sandbox.errors import SandboxUnavailable
-from sandbox.worker import Worker
+from sandbox.worker import JudgeWorker
 
 
 @dataclass(frozen=True, slots=True)
-class BackendSurvey:
+class BackendProbe:
     """One backend's state: its walls, or why it cannot work."""
 
     backend: str
@@ -19,23 +19,23 @@ class BackendSurvey:
     problem: str
 
 
-def describe_walls(backends: tuple[str, ...] = ("embedded", "docker")) -> list[BackendSurvey]:
+def describe_walls(backends: tuple[str, ...] = ("embedded", "docker")) -> list[BackendProbe]:
     """Start a runner of each backend and report the walls that stand."""
-    return [survey(name) for name in backends]
+    return [probe(name) for name in backends]
 
 
-def survey(name: str) -> BackendSurvey:
+def probe(name: str) -> BackendProbe:
     """Start one runner of this backend and end it again."""
     try:
         backend = open_backend(name)
     except SandboxUnavailable as error:
-        return BackendSurvey(name, False, (), str(error))
-    worker = Worker(backend, 0)
+        return BackendProbe(name, False, (), str(error))
+    worker = JudgeWorker(backend)
     try:
         worker.start()
-        return BackendSurvey(name, True, worker.walls, "")
+        return BackendProbe(name, True, worker.walls, "")
     except SandboxUnavailable as error:
-        return BackendSurvey(name, False, (), str(error))
+        return BackendProbe(name, False, (), str(error))
     finally:
         worker.close()
         backend.close()

@@ -1,12 +1,12 @@
 """A limit of time counts only if it was passed again when nothing could be to blame but the program."""
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
 import time
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +14,8 @@ import pytest
 
 from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
 from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_ITSELF, ENDED_WALL
-from sandbox.settling import Room, patient, settle
-from sandbox.worker import Report
+from sandbox.timeouts import RunGate, confirm
+from sandbox.worker import RunReport
 from tests.sandbox.conftest import sums
 
 COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\na, b = map(int, input().split()); print(a + b)"
@@ -115,8 +115,8 @@ def test_verdicts_are_the_same_beside_busy_processes():
 LIMITS = Limits(cpu_s=2.0)
 
 
-def report(cpu_s: float, ended: int = ENDED_ITSELF, wall_s: float | None = None) -> Report:
-    return Report(0, 0 if ended == ENDED_ITSELF else 9, ended, cpu_s, wall_s or cpu_s, 0, 0, 0, b"", b"")
+def report(cpu_s: float, ended: int = ENDED_ITSELF, wall_s: float | None = None) -> RunReport:
+    return RunReport(0, 0 if ended == ENDED_ITSELF else 9, ended, cpu_s, wall_s or cpu_s, 0, 0, 0, b"", b"")
 
 
 @pytest.mark.parametrize(
@@ -131,32 +131,79 @@ def report(cpu_s: float, ended: int = ENDED_ITSELF, wall_s: float | None = None)
         (1, [report(2.0, ENDED_CPU), report(2.0, ENDED_CPU)], [2.0]),
     ],
 )
-def test_how_often_and_under_which_limits_a_test_is_run_again(workers: int, reports: list[Report], runs: list[float]):
+def test_how_often_and_under_which_limits_a_test_is_run_again(
+    workers: int, reports: list[RunReport], runs: list[float]
+):
     first, *further = reports
     asked: list[float] = []
 
-    def run(limits: Limits) -> Report:
+    def run(limits: Limits) -> RunReport:
         asked.append(limits.cpu_s)
         return further[len(asked) - 1]
 
-    assert settle(Room(workers), run, first, LIMITS) == reports[-1]
+    assert confirm(RunGate(workers), run, first, LIMITS) == reports[-1]
     assert asked == runs
 
 
-def test_only_a_program_that_was_computing_gets_more_real_time():
-    assert patient(LIMITS, report(0.01, ENDED_WALL, 10.0)).wall_cap_s == LIMITS.wall_cap_s
-    assert patient(LIMITS, report(1.0, ENDED_WALL, 10.0)).wall_cap_s == 4 * LIMITS.wall_cap_s
-    assert patient(replace(LIMITS, wall_s=3.0), report(0.0, ENDED_ASLEEP, 1.0)).asleep_s == 4 * LIMITS.asleep_s
+@pytest.mark.parametrize("ended", [ENDED_WALL, ENDED_ASLEEP])
+def test_only_a_program_that_was_not_waiting_itself_stops_the_others(ended: int):
+    gate, asked = RunGate(2), []
+
+    def run(limits: Limits) -> RunReport:
+        asked.append((limits.wall_cap_s, limits.asleep_s, gate._held_until > 0))  # pyright: ignore
+        return report(0.1)
+
+    for waits in (9, 0):
+        confirm(gate, run, report(0.3, ended, 10.0)._replace(waits=waits), LIMITS)
+    asleep, starved = LIMITS.asleep_s * 4, LIMITS.wall_cap_s * 4
+    assert asked == [(LIMITS.wall_cap_s, asleep, False), (starved, asleep, True)]
+
+
+def test_nobody_holds_the_others_up_for_longer_than_he_may():
+    gate, entered = RunGate(2), threading.Event()
+    started = time.monotonic()
+
+    def enter() -> None:
+        with gate.shared():
+            entered.set()
+
+    with gate.shared(), gate.exclusive(0.3):  # in vain: the first never ends meanwhile
+        held = time.monotonic()
+        thread = threading.Thread(target=enter)
+        thread.start()
+        assert entered.wait(5)
+        waited = time.monotonic() - held
+    thread.join()
+    assert held - started >= 0.3
+    assert 0.2 <= waited < 3
+
+
+def test_a_program_that_is_almost_asleep_stops_nobody():
+    drowsy = "import time\nwhile True:\n t = time.process_time() + .003\n"
+    drowsy += " while time.process_time() < t: pass\n time.sleep(.1)"
+    limits = Limits(cpu_s=1, wall_s=3)
+    ends: list[float] = []
+    with Judge(workers=2) as judge:
+        judge.judge([Submission("pass", sums(1))])
+        found: list[Verdict] = []
+        slow = [Submission(drowsy, sums(1, limits=limits))]
+        thread = threading.Thread(target=lambda: found.append(judge.judge(slow)[0].verdict))
+        thread.start()
+        while thread.is_alive():
+            judge.judge([Submission(f"print({len(ends)})", sums(1))])
+            ends.append(time.monotonic())
+    assert found == [Verdict.time_limit]
+    assert max(b - a for a, b in itertools.pairwise(ends)) < 3
 
 
 def test_alone_means_that_nobody_runs_beside():
-    room, inside, most, intrusions = Room(4), [0], [0], [0]
+    gate, inside, most, intrusions = RunGate(4), [0], [0], [0]
     lock = threading.Lock()
 
     def work(number: int) -> None:
         for turn in range(30):
             alone = (number + turn) % 5 == 0
-            with room.alone() if alone else room.beside():
+            with gate.exclusive(60) if alone else gate.shared():
                 with lock:
                     inside[0] += 1
                     most[0] = max(most[0], inside[0])
@@ -182,7 +229,7 @@ def test_every_run_waits_while_another_is_alone(style: Literal["stdin", "functio
     with Judge(workers=2) as judge:
         found: list[Verdict] = []
         thread = threading.Thread(target=lambda: found.append(judge.judge([submission])[0].verdict))
-        with judge._examiner._room.alone():  # pyright: ignore[reportPrivateUsage]
+        with judge._grader._gate.exclusive(60):  # pyright: ignore[reportPrivateUsage]
             thread.start()
             thread.join(0.5)
             assert not found

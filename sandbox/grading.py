@@ -12,13 +12,15 @@ from typing import Literal
 from sandbox.checker import compare, suite_tolerance
 from sandbox.errors import InvalidSuite
 from sandbox.function_tests import FunctionTests
-from sandbox.outcome import outcome
+from sandbox.outcome import outcome, printable
 from sandbox.records import Judgement, Submission, Suite, TestResult, Verdict
-from sandbox.settling import Room, over_time, settle
-from sandbox.worker import Input, Report, Worker, only
+from sandbox.timeouts import RunGate, confirm, killed, over_time
+from sandbox.worker import Input, JudgeWorker, RunReport, only
 
 SpecialChecker = Callable[[str, str, str], str]
 """(input, output, expected) -> why the output is wrong; empty when it is right."""
+RUNNER_MEMORY = 512 << 20
+"""Memory of a container that no test may have: for the runner and the inputs it keeps."""
 LARGEST_CHUNK = 32
 """Most tests ordered at once: what may be run in vain after a failure."""
 LARGEST_GROUP = 64
@@ -34,7 +36,7 @@ class Facts:
     tolerance: float | None
 
 
-class Examiner:
+class Grader:
     """Decides verdicts; remembers per suite which tests failed, so that later samples meet those first."""
 
     def __init__(
@@ -42,39 +44,42 @@ class Examiner:
         mode: Literal["test", "batch"],
         stop_at_first_failure: bool,
         special: Mapping[str, SpecialChecker],
-        room: Room,
+        gate: RunGate,
+        memory_bytes: int | None = None,
     ) -> None:
-        self._mode, self._stop, self._special, self._room = mode, stop_at_first_failure, special, room
+        """`memory_bytes`: what a runner has; None: no limit of its own."""
+        self._memory_bytes = memory_bytes
+        self._mode, self._stop, self._special, self._gate = mode, stop_at_first_failure, special, gate
         self._failures: OrderedDict[str, dict[int, int]] = OrderedDict()
         self._facts: OrderedDict[str, Facts] = OrderedDict()
-        self._functions = FunctionTests(room)
+        self._functions = FunctionTests(gate)
         self._lock = threading.Lock()
 
-    def examine(
-        self, worker: Worker, submission: Submission, known: Callable[[str], Judgement | None]
+    def grade(
+        self, worker: JudgeWorker, submission: Submission, known: Callable[[str], Judgement | None]
     ) -> tuple[str, Judgement]:
         """(code hash, judgement). InvalidSuite when the suite cannot be judged; RunnerLost when the runner is lost."""
         suite = submission.suite
-        reason = refusal(suite, self._special)
+        reason = refusal(suite, self._special, self._memory_bytes)
         if reason:
             raise InvalidSuite(f"suite {suite.suite_id!r}: {reason}")
-        with self._room.beside():
+        with self._gate.shared():
             compiled = worker.compile(submission.program, suite.limits)
         if compiled.error:
-            return "", Judgement(Verdict.compile_error, 0, len(suite.tests), detail=compiled.error)
+            return "", Judgement(Verdict.compile_error, 0, len(suite.tests), detail=printable(compiled.error))
         earlier = known(compiled.code_hash)
         if earlier is not None:
             return compiled.code_hash, replace(earlier, reused=True)
-        return compiled.code_hash, self._summary(suite, self._run_tests(worker, suite))
+        return compiled.code_hash, self._summary(suite, self._run_tests(worker, suite, compiled.plain))
 
     # running
 
-    def _run_tests(self, worker: Worker, suite: Suite) -> dict[int, TestResult]:
-        """Results by test index, in the order they came about."""
+    def _run_tests(self, worker: JudgeWorker, suite: Suite, plain: bool) -> dict[int, TestResult]:
+        """Results by test index, in the order they came about; of a `plain` program several may run in one process."""
         results: dict[int, TestResult] = {}
         stop = self._stops(suite)
         todo, size = self._order(suite), 1
-        grouping = self._mode == "batch" and suite.style == "stdin"
+        grouping = self._mode == "batch" and suite.style == "stdin" and plain
         while todo:
             group = group_size(suite, results) if grouping and results else 1
             if group > 1:
@@ -90,32 +95,32 @@ class Examiner:
             todo = [index for index in todo if index not in results]
         return results
 
-    def _run_chunk(self, worker: Worker, suite: Suite, chunk: list[int], results: dict[int, TestResult]) -> None:
+    def _run_chunk(self, worker: JudgeWorker, suite: Suite, chunk: list[int], results: dict[int, TestResult]) -> None:
         """Run tests one process each, up to the first failure if so wanted; at least one result is added."""
-        slow: tuple[int, Report] | None = None
+        doubtful: tuple[int, RunReport] | None = None
         stop = self._stops(suite)
-        with self._room.beside(), closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=stop)) as found:
+        with self._gate.shared(), closing(worker.run(inputs_of(suite, chunk), suite.limits, stop=stop)) as found:
             for position, report in found:
-                if over_time(report, suite.limits):
-                    slow = chunk[position], report
+                if over_time(report, suite.limits) or killed(report, suite.limits):
+                    doubtful = chunk[position], report
                     break
                 result = results[chunk[position]] = self._result(suite, chunk[position], report)
-                if stop and result.verdict is not Verdict.accepted:
+                if (stop and result.verdict is not Verdict.accepted) or self._gate.wanted:
                     break
-        if slow is not None:
-            index, report = slow
+        if doubtful is not None:
+            index, report = doubtful
             again = inputs_of(suite, [index])
-            report = settle(self._room, lambda limits: only(worker, again, limits), report, suite.limits)
+            report = confirm(self._gate, lambda limits: only(worker, again, limits), report, suite.limits)
             results[index] = self._result(suite, index, report)
 
-    def _run_group(self, worker: Worker, suite: Suite, group: list[int], results: dict[int, TestResult]) -> bool:
+    def _run_group(self, worker: JudgeWorker, suite: Suite, group: list[int], results: dict[int, TestResult]) -> bool:
         """Run tests in one process; what is not plainly right is decided alone. False: do not group any longer.
 
         A right output counts only if the whole process stayed within the limits of a single test.
         """
         doubtful: list[int] = []
         run = worker.run(inputs_of(suite, group), suite.limits, per_fork=len(group), stop=False)
-        with self._room.beside(), closing(run) as reports:
+        with self._gate.shared(), closing(run) as reports:
             for position, report in reports:
                 result = self._result(suite, group[position], report)
                 if result.verdict is Verdict.accepted:
@@ -127,12 +132,12 @@ class Examiner:
             self._run_chunk(worker, suite, [index], results)
         return not doubtful
 
-    def _result(self, suite: Suite, index: int, report: Report) -> TestResult:
+    def _result(self, suite: Suite, index: int, report: RunReport) -> TestResult:
         verdict, detail = outcome(report, suite.limits)
         if verdict is Verdict.accepted:
             detail = self._compare(suite, index, report.out)
             verdict = Verdict.wrong_answer if detail else Verdict.accepted
-        return TestResult(index, verdict, report.cpu_s, report.wall_s, report.memory_bytes, detail)
+        return TestResult(index, verdict, report.cpu_s, report.wall_s, report.memory_bytes, printable(detail))
 
     def _compare(self, suite: Suite, index: int, output: bytes) -> str:
         test = suite.tests[index]
@@ -158,7 +163,7 @@ class Examiner:
         )
 
     def _stops(self, suite: Suite) -> bool:
-        """Whether a failure ends the examination."""
+        """Whether a failure ends the grading."""
         return self._stop and not suite.every_test
 
     # memory
@@ -189,12 +194,15 @@ class Examiner:
         return facts
 
 
-def refusal(suite: Suite, special: Container[str]) -> str:
-    """Why a judge with these special checkers cannot judge by this suite; empty if it can."""
+def refusal(suite: Suite, special: Container[str], memory_bytes: int | None = None) -> str:
+    """Why a judge with these special checkers and so much memory per runner cannot judge by it; empty if it can."""
     if not suite.tests:
         return "it has no tests"
     if suite.checker.kind == "special" and suite.style == "stdin" and suite.checker.name not in special:
         return f"it needs the special checker {suite.checker.name!r}, which the judge was not given"
+    if memory_bytes is not None and suite.limits.memory_bytes + RUNNER_MEMORY > memory_bytes:
+        wanted, there = suite.limits.memory_bytes >> 20, memory_bytes >> 20
+        return f"its tests may use {wanted} MiB, but a container has {there} and needs {RUNNER_MEMORY >> 20} for itself"
     return ""
 
 

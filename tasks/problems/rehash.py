@@ -1,0 +1,68 @@
+"""Brings stored identities of programs to today's rules.
+
+Rows of `trajectories` and `eval_samples` carry `program_hash` and `normal_hash` of the program in their `text`. Until
+version 0.1 both were hashes of `ast.dump`, which differs between versions of Python: equal programs of different times
+looked different. The new ones follow from the text alone, so they are computed anew from it, for all rows in one way.
+
+Rows of `verdicts` keep the hash they were stored under: they are of an older sandbox, whose verdicts nobody asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tasks.problems.programs import extract_program, normal_hash, program_hash
+
+TABLES = ("trajectories", "eval_samples")
+TEXTS_AT_ONCE = 5_000
+TEXTS = """
+-- Which texts have rows whose hashes must be computed anew?
+SELECT DISTINCT text FROM {table} WHERE program_hash IS NOT NULL AND text IS NOT NULL
+"""
+UPDATE = """
+-- Give all rows of a text its new hashes; rows that have them already are left alone.
+UPDATE {table} SET program_hash = new.program_hash, normal_hash = new.normal_hash
+FROM rehashed AS new
+WHERE {table}.text = new.text
+  AND ({table}.program_hash <> new.program_hash OR {table}.normal_hash IS DISTINCT FROM new.normal_hash)
+"""
+
+
+class Connection(Protocol):
+    """What a database connection must be able to do."""
+
+    def execute(self, query: str, parameters: Any = ...) -> Any:
+        """Run one statement."""
+        ...
+
+    def executemany(self, query: str, parameters: Any = ...) -> Any:
+        """Run one statement for each of several parameters."""
+        ...
+
+
+def rehash(connection: Connection, tables: Sequence[str] = TABLES) -> int:
+    """Recompute the hashes of all rows from their texts, within the caller's transaction; how many texts there were.
+
+    Harmless when run twice.
+    """
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE rehashed (text VARCHAR, program_hash VARCHAR, normal_hash VARCHAR)"
+    )
+    count = 0
+    for table in tables:
+        texts = [text for (text,) in connection.execute(TEXTS.format(table=table)).fetchall()]
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            rows = [hashes(text) for text in texts[start : start + TEXTS_AT_ONCE]]
+            connection.execute("DELETE FROM rehashed")
+            connection.executemany("INSERT INTO rehashed VALUES (?, ?, ?)", rows)
+            connection.execute(UPDATE.format(table=table))
+        count += len(texts)
+    connection.execute("DROP TABLE rehashed")
+    return count
+
+
+def hashes(text: str) -> tuple[str, str, str]:
+    """The text of a response and both hashes of the program in it."""
+    program = extract_program(text)
+    return text, program_hash(program), normal_hash(program)
