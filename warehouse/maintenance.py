@@ -85,6 +85,29 @@ def compact(
     )
 
 
+def rewrite(location: str | Path | None, step: Callable[[duckdb.DuckDBPyConnection, str], int]) -> int:
+    """Run `step` on what is stored, in one transaction that no writer can come into; what it returns.
+
+    It gets the connection and the schema of the stored tables. Rows that it updates belong to a new snapshot from then
+    on: run it when no run is under way, and do not pin runs to older snapshots afterwards.
+    """
+    with Warehouse.open(location) as warehouse:
+
+        def work() -> int:
+            warehouse.committer.reconcile()
+            connection = warehouse.connection
+            connection.execute("BEGIN")
+            try:
+                done = step(connection, lake.STORED)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+            return done
+
+        return _locked(warehouse, work)
+
+
 def merge_where_many(
     warehouse: Warehouse, many_files: int = MANY_FILES, *, enough: Callable[[], bool] = lambda: False
 ) -> set[str]:

@@ -22,6 +22,15 @@ def compact() -> None:
         print(f"{name:<20} {value}")
 
 
+def upgrade() -> None:
+    """Bring what an older version stored to today's rules (identities of programs); once, and not beside runs."""
+    from tasks.problems.rehash import rehash
+    from warehouse import maintenance
+
+    _require()
+    print(f"identities of {maintenance.rewrite(warehouse_location(), rehash)} programs computed anew")
+
+
 def verify(
     repair: Annotated[bool, typer.Option(help="Also mend what can be mended safely; nothing is deleted.")] = False,
 ) -> None:

@@ -9,24 +9,13 @@ Rows of `verdicts` keep the hash they were stored under: they are of an older sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tasks.problems.programs import extract_program, normal_hash, program_hash
+from warehouse.queries import query
 
 TABLES = ("trajectories", "eval_samples")
 TEXTS_AT_ONCE = 5_000
-TEXTS = """
--- Which texts have rows whose hashes must be computed anew?
-SELECT DISTINCT text FROM {table} WHERE program_hash IS NOT NULL AND text IS NOT NULL
-"""
-UPDATE = """
--- Give all rows of a text its new hashes; rows that have them already are left alone.
-UPDATE {table} SET program_hash = new.program_hash, normal_hash = new.normal_hash
-FROM rehashed AS new
-WHERE {table}.text = new.text
-  AND ({table}.program_hash <> new.program_hash OR {table}.normal_hash IS DISTINCT FROM new.normal_hash)
-"""
 
 
 class Connection(Protocol):
@@ -41,8 +30,10 @@ class Connection(Protocol):
         ...
 
 
-def rehash(connection: Connection, tables: Sequence[str] = TABLES) -> int:
+def rehash(connection: Connection, schema: str) -> int:
     """Recompute the hashes of all rows from their texts, within the caller's transaction; how many texts there were.
+
+    `schema` holds the tables `trajectories` and `eval_samples`.
 
     Harmless when run twice.
     """
@@ -50,13 +41,13 @@ def rehash(connection: Connection, tables: Sequence[str] = TABLES) -> int:
         "CREATE OR REPLACE TEMP TABLE rehashed (text VARCHAR, program_hash VARCHAR, normal_hash VARCHAR)"
     )
     count = 0
-    for table in tables:
-        texts = [text for (text,) in connection.execute(TEXTS.format(table=table)).fetchall()]
+    for table in (f"{schema}.{name}" for name in TABLES):
+        texts = [text for (text,) in connection.execute(query(__name__, "texts", table=table)).fetchall()]
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             rows = [hashes(text) for text in texts[start : start + TEXTS_AT_ONCE]]
             connection.execute("DELETE FROM rehashed")
             connection.executemany("INSERT INTO rehashed VALUES (?, ?, ?)", rows)
-            connection.execute(UPDATE.format(table=table))
+            connection.execute(query(__name__, "update", table=table))
         count += len(texts)
     connection.execute("DROP TABLE rehashed")
     return count
