@@ -10,8 +10,6 @@ Exit status: 0 stopped, 2 cannot go on (its last line says why), else a crash.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -32,15 +30,14 @@ from tasks.run.stage import Context
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, TrainerError
 from tasks.train.shared.job import TrainJob
+from tasks.train.shared.process import ReportLine, run_process
 from tasks.train.shared.stop import Stop
 from warehouse import Warehouse
 
 POLL_S = 1.0
 
-Report = Callable[[dict[str, Any]], None]
 
-
-def follow(context: Context, job: TrainJob, report: Report, stop: Callable[[], bool]) -> None:
+def follow(context: Context, job: TrainJob, report: ReportLine, stop: Callable[[], bool]) -> None:
     """Evaluate the reference policy, then each kept policy once it is published, until told to stop."""
     prompts = prompt_set.load(context, "evaluation")
     done: set[str] = set()
@@ -77,23 +74,16 @@ def announce(context: Context, prompts: PromptSet, candidate: EvaluatedPolicy) -
 
 def main(argv: list[str]) -> int:
     """Follow the job of the file `argv[0]`."""
-    out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-    os.dup2(2, 1)
-
-    def report(line: dict[str, Any]) -> None:
-        out.write(json.dumps(line) + "\n")
-
     job = TrainJob.read(Path(argv[0]))
     stop = Stop()
     stop.listen(stdin=job.end_on_stdin_eof)
-    try:
+
+    def body(report: ReportLine) -> None:
         with Warehouse.open(job.warehouse) as warehouse:
             follow(Context(job.run_id, job.config, warehouse, job.run_dir), job, report, stop)
-    except (StageError, SandboxError, EngineError, ConfigError, TrainerError) as error:
-        report({"error": str(error), "kind": type(error).__name__})
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return CANNOT_GO_ON
-    return 0
+
+    refusals = (StageError, SandboxError, EngineError, ConfigError, TrainerError)
+    return run_process(body, refusals=refusals, status=CANNOT_GO_ON)
 
 
 if __name__ == "__main__":

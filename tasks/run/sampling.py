@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from sandbox import Judge
 from tasks.config import BehaviourConfig
-from tasks.engines import checkpoint as checkpoints
-from tasks.engines import open_engine
-from tasks.problems.prompt import template_for
 from tasks.run.errors import StageError
 from tasks.run.prompt_set import PromptSet
 from tasks.run.stage import Context
+from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import CountsFilter, counted, not_counted, reference_counts, reference_sampling
-from tasks.sampling.sampler import Judged, KnownVerdicts, Sampler
+from tasks.sampling.sampler import Judged, Sampler
 from warehouse.queries import query
 
 MOST_UNSCORED = 0.1
@@ -65,25 +62,9 @@ def rows_of_counts(context: Context, prompts: PromptSet, judged: Iterable[Judged
     )
 
 
-@contextmanager
-def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> Generator[Sampler]:
+def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> AbstractContextManager[Sampler]:
     """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts."""
-    config = context.config
-    tokenizer: Any = checkpoints.load_tokenizer(folder)
-    with (
-        closing(open_engine(config.engine, folder, dtype=config.reference.dtype)) as engine,
-        Judge(**config.sandbox.judge_arguments()) as judge,
-    ):
-        yield Sampler(
-            engine,
-            tokenizer,
-            judge,
-            behaviour=behaviour,
-            max_response_tokens=config.engine.max_response_tokens,
-            sandbox_config=config.sandbox,
-            known=KnownVerdicts(context.warehouse),
-            template=template_for(config.reference, tokenizer),
-        )
+    return open_configured_sampler(context.config, folder, behaviour, context.warehouse)
 
 
 def scored(judged: Iterable[Judged]) -> list[Judged]:

@@ -147,7 +147,7 @@ class Sampler:
         self.sampling_s = 0.0
         """Seconds spent in the engine so far; the rest of `run` waits for the judge."""
         self._tokenizer = tokenizer
-        self._judge = judge
+        self.judge = judge
         self._max_tokens = max_response_tokens
         self._template = template
         self._limits = sandbox_config or SandboxConfig()
@@ -275,7 +275,7 @@ class Sampler:
                     sent.append(draft.key)
                     yield Submission(draft.program, draft.suite)
 
-        for number, judgement in self._judge.judge_stream(submissions()):
+        for number, judgement in self.judge.judge_stream(submissions()):
             key = sent[number]
             self._known.put(key, judgement)
             first, *others = waiting.pop(key)

@@ -10,29 +10,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sandbox import Judge, SandboxError, Submission, Suite, TestCase, Verdict
 from tasks.config import ConfigError
-from tasks.engines import checkpoint as checkpoints
-from tasks.engines import open_engine
 from tasks.engines.canary import check_drift
 from tasks.engines.protocol import EngineError
-from tasks.problems.prompt import template_for
+from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import reference_counts, rollout_batches
-from tasks.sampling.sampler import Judged, KnownVerdicts, Sampler, tables
+from tasks.sampling.sampler import Judged, Sampler, tables
 from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, JudgingImpossible, TrainerError
 from tasks.train.shared.job import TrainJob
+from tasks.train.shared.process import ReportLine, run_process
 from tasks.train.shared.stop import Stop
 from warehouse import Warehouse
 
@@ -42,8 +38,6 @@ MAX_DRIFT = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canaries."""
 _PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))
 """A program that every working sandbox accepts."""
-
-Report = Callable[[dict[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -66,7 +60,7 @@ class RolloutWorker:
     prompts: PromptSchedule
     sampler: Sampler
     judge: Judge
-    report: Report
+    report: ReportLine
     stop: Stop
     step: int = 0
     """Optimizer step of the weights it samples with."""
@@ -184,28 +178,16 @@ def require_sandbox(judge: Judge) -> None:
         )
 
 
-def work(job: TrainJob, index: int, report: Report) -> None:
+def work(job: TrainJob, index: int, report: ReportLine) -> None:
     """Run worker `index` of the job until it is asked to stop."""
     stop = Stop()
     stop.listen(stdin=job.end_on_stdin_eof)
-    config = job.config
     with (
         Warehouse.open(job.warehouse) as warehouse,
-        closing(open_engine(config.engine, job.reference, dtype=config.reference.dtype)) as engine,
-        Judge(**config.sandbox.judge_arguments()) as judge,
+        open_configured_sampler(job.config, job.reference, job.train.behaviour, warehouse) as sampler,
     ):
-        tokenizer = checkpoints.load_tokenizer(job.reference)
-        sampler = Sampler(
-            engine,
-            tokenizer,
-            judge,
-            behaviour=job.train.behaviour,
-            max_response_tokens=config.engine.max_response_tokens,
-            sandbox_config=config.sandbox,
-            known=KnownVerdicts(warehouse),
-            template=template_for(config.reference, tokenizer),
-        )
-        RolloutWorker(job, index, warehouse, PromptSchedule.read(warehouse, job), sampler, judge, report, stop).run()
+        prompts = PromptSchedule.read(warehouse, job)
+        RolloutWorker(job, index, warehouse, prompts, sampler, sampler.judge, report, stop).run()
 
 
 def main(argv: list[str]) -> int:
@@ -216,19 +198,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("job", type=Path)
     parser.add_argument("--index", type=int, required=True)
     arguments = parser.parse_args(argv)
-    out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-    os.dup2(2, 1)
-
-    def report(line: dict[str, Any]) -> None:
-        out.write(json.dumps(line) + "\n")
-
-    try:
-        work(TrainJob.read(arguments.job), arguments.index, report)
-    except (TrainerError, SandboxError, EngineError, ConfigError) as error:
-        report({"error": str(error), "kind": type(error).__name__, "worker": arguments.index})
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return CANNOT_GO_ON
-    return 0
+    return run_process(
+        lambda report: work(TrainJob.read(arguments.job), arguments.index, report),
+        refusals=(TrainerError, SandboxError, EngineError, ConfigError),
+        status=CANNOT_GO_ON,
+        worker=arguments.index,
+    )
 
 
 if __name__ == "__main__":

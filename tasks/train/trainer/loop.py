@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.config import TrainConfig
@@ -14,16 +14,16 @@ from tasks.scoring.example import Example
 from tasks.train.shared import atomic, published_weights
 from tasks.train.shared.errors import GuardTripped, Interrupted, ReferenceDrift
 from tasks.train.shared.job import TrainJob
+from tasks.train.shared.process import ReportLine
 from tasks.train.trainer import guards, reference_refresh
 from tasks.train.trainer.algorithm import Update
 from tasks.train.trainer.metrics import Figures, peak_memory_mb, summarize
-from tasks.train.trainer.session import Session, open_session
+from tasks.train.trainer.session import RankZeroState, Session, open_session
 
 PACE_STEPS = 50
-Report = Callable[[dict[str, Any]], None]
 
 
-def train(job: TrainJob, report: Report) -> dict[str, Any]:
+def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
     """Train until the last step; returns the manifest. Raises Interrupted after a checkpoint when asked to stop."""
     with open_session(job) as session:
         pace = StepRate()
@@ -43,9 +43,8 @@ def train(job: TrainJob, report: Report) -> dict[str, Any]:
             if session.engine.share(figures is None or session.stop()):
                 session.save()
                 raise Interrupted(f"asked to stop; checkpoint of step {session.step} written")
-            assert figures is not None
-            if session.rank_zero is not None:
-                _warn(session, watch, figures, report)
+            if session.rank_zero is not None and figures is not None:
+                _warn(session, session.rank_zero, watch, figures, report)
                 report(progress(session, figures, pace.steps_per_s()))
         return _finish(session)
 
@@ -66,7 +65,9 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
         publish_s = session.publish(step)  # before recording: a worker that waits for the record finds the new weights
     figures: Figures = {}
     if session.rank_zero is not None:
-        figures = record(session, batch, update, {"seconds": seconds, "wait_s": waited, "publish_s": publish_s})
+        figures = record(
+            session, session.rank_zero, batch, update, {"seconds": seconds, "wait_s": waited, "publish_s": publish_s}
+        )
     if reference_refresh.renew(session):
         session.publish(step)
     if due(step, job.train, job.train.checkpoint_interval):
@@ -94,10 +95,10 @@ def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence
     session.engine.raise_together(drift)
 
 
-def record(session: Session, batch: Sequence[Example], update: Update, figures: Figures) -> Figures:
+def record(
+    session: Session, rank_zero: RankZeroState, batch: Sequence[Example], update: Update, figures: Figures
+) -> Figures:
     """Write the step down; returns all its figures."""
-    rank_zero = session.rank_zero
-    assert rank_zero is not None
     by_id = {(r.source, r.trajectory_id): r for r in update.records}
     records = [by_id[example.source, example.trajectory_id] for example in batch]
     figures = summarize(records) | update.figures | figures
@@ -144,15 +145,16 @@ def progress(session: Session, figures: Figures, rate: float) -> dict[str, Any]:
     }
 
 
-def _warn(session: Session, watch: guards.CollapseWatch, figures: Figures, report: Report) -> None:
-    assert session.rank_zero is not None
+def _warn(
+    session: Session, rank_zero: RankZeroState, watch: guards.CollapseWatch, figures: Figures, report: ReportLine
+) -> None:
     for kind, warning in (watch.warnings(figures) | guards.single_class_sources(figures)).items():
         if kind in session.warned:
             continue
         session.warned.add(kind)
         print(f"step {session.step}: {warning}", file=sys.stderr, flush=True)
         report({"warning": warning, "step": session.step})
-        session.rank_zero.recorder.event("warning", f"step {session.step}: {warning}")
+        rank_zero.recorder.event("warning", f"step {session.step}: {warning}")
 
 
 def _finish(session: Session) -> dict[str, Any]:

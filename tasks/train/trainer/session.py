@@ -58,7 +58,14 @@ class RankZeroState:
 
 @dataclass(slots=True)
 class Session:
-    """A trainer process, ready for the step after `step`."""
+    """A trainer process, ready for the step after `step`.
+
+    There is one in every process of a run, and `rank_zero` is what only the first of them has: it alone reads and
+    writes the warehouse. A method whose docstring says Collective must be called by all processes, in the same order,
+    since it waits for the others: it shares what the first has read, gathers weights, or writes a checkpoint in pieces.
+    So no process may return or raise between two of them on its own: what one finds wrong it hands to
+    `engine.raise_together`, which raises it in all.
+    """
 
     job: TrainJob
     engine: DeepSpeedEngine

@@ -1,0 +1,41 @@
+"""A sampler as a run's configuration asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sandbox import Judge
+from tasks.config import BehaviourConfig, RunConfig
+from tasks.engines import checkpoint as checkpoints
+from tasks.engines import open_engine
+from tasks.problems.prompt import template_for
+from tasks.sampling.sampler import KnownVerdicts, Sampler
+from warehouse import Warehouse
+
+
+@contextmanager
+def open_configured_sampler(
+    config: RunConfig, folder: Path, behaviour: BehaviourConfig, warehouse: Warehouse
+) -> Generator[Sampler]:
+    """A sampler over the weights in `folder` that judges in the run's sandbox and knows the warehouse's verdicts.
+
+    Raises EngineError and SandboxError when the engine or the sandbox cannot be opened.
+    """
+    with (
+        closing(open_engine(config.engine, folder, dtype=config.reference.dtype)) as engine,
+        Judge(**config.sandbox.judge_arguments()) as judge,
+    ):
+        tokenizer: Any = checkpoints.load_tokenizer(folder)
+        yield Sampler(
+            engine,
+            tokenizer,
+            judge,
+            behaviour=behaviour,
+            max_response_tokens=config.engine.max_response_tokens,
+            sandbox_config=config.sandbox,
+            known=KnownVerdicts(warehouse),
+            template=template_for(config.reference, tokenizer),
+        )
