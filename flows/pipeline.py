@@ -26,7 +26,7 @@ from flows import artifacts
 from flows.progress import Log, NestedProgress, ProgressTable, Publisher
 from flows.ray_shards import executor_of
 from flows.retries import RETRY_DELAYS_S, worth_retrying
-from flows.settings import RECIPES, home, recipe_names, warehouse_location, warehouse_shown
+from flows.settings import DEFAULT_RECIPE, RECIPES, home, recipe_names, warehouse_location, warehouse_shown
 from tasks import config as configuration
 from tasks.run.stage_names import STAGE_NAMES, StageName
 
@@ -42,45 +42,51 @@ Recipe = Annotated[str, WithJsonSchema({"type": "string", "pattern": rf"^({'|'.j
 def _flow_run_name() -> str:
     """`tiny-3` when a run is continued, else the recipe's name."""
     asked = flow_run.parameters
-    return str(asked.get("run") or Path(asked["recipe"]).stem)
+    return str(asked.get("run") or asked.get("like") or Path(asked.get("recipe") or DEFAULT_RECIPE).stem)
 
 
 @flow(name="spo", flow_run_name=_flow_run_name, validate_parameters=True)
 def full_pipeline(
-    recipe: Recipe = "tiny",
+    recipe: Recipe | None = None,
     run: str | None = None,
+    like: str | None = None,
     overrides: Overrides = {},  # noqa: B006 (never mutated; Prefect needs the plain default)
     force: list[StageName] = [],  # noqa: B006
     pin: int | None = None,
 ) -> None:
     """Every stage in order.
 
-    recipe: a name in flows/recipes or the path of a TOML file.
+    recipe: a name in flows/recipes or the path of a TOML file; `tiny` when neither `run` nor `like` is given.
     run: continue this run with its stored configuration, instead of creating one.
-    overrides: fields of the recipe to change, e.g. {"train": {"steps": 40}}.
+    like: create a run with the stored configuration of this one.
+    overrides: fields of the new run to change, e.g. {"train": {"steps": 40}}.
     force: stages to run even if they are done.
     pin: snapshot of the warehouse after which nothing of other runs is read, now and whenever the run is continued.
     """
-    _run(STAGE_NAMES, run_id=_run_id(recipe, run, overrides), force=force, pin=pin)
+    run_id = _run_id(overrides, recipe=recipe, run=run, like=like)
+    _run(STAGE_NAMES, run_id=run_id, force=force, pin=pin)
 
 
 def _stage_flow(stage: StageName) -> Any:
     def body(
         run: str | None = None,
         recipe: Recipe | None = None,
+        like: str | None = None,
         overrides: Overrides = {},  # noqa: B006
         force: bool = False,
         pin: int | None = None,
     ) -> None:
-        """One stage of the newest run, of `run`, or of a new run of `recipe` (whatever it needs must be done)."""
-        needed: Sequence[StageName] = ("prepare", stage) if recipe and not run else (stage,)
-        run_id = _run_id(recipe, run, overrides) if recipe or run else _newest()
+        """One stage of the newest run, of `run`, or of a new one of `recipe` or `like` a run (if its inputs exist)."""
+        new = bool(recipe or like)
+        needed: Sequence[StageName] = ("prepare", stage) if new and stage != "prepare" else (stage,)
+        run_id = _run_id(overrides, recipe=recipe, run=run, like=like) if new or run else _newest()
         _run(needed, run_id=run_id, force=[stage] if force else [], pin=pin)
 
     body.__name__ = stage
     return flow(name="spo", flow_run_name=stage)(body)
 
 
+prepare = _stage_flow("prepare")
 q0 = _stage_flow("q0")
 corpus = _stage_flow("corpus")
 pivotal = _stage_flow("pivotal")
@@ -89,17 +95,26 @@ evaluate = _stage_flow("evaluate")
 report = _stage_flow("report")
 
 
-def _run_id(recipe: str | None, run: str | None, overrides: dict[str, Any]) -> str:
+def _run_id(
+    overrides: dict[str, Any], *, recipe: str | None = None, run: str | None = None, like: str | None = None
+) -> str:
+    """The run to continue, or a new one. Raises ConfigError and UnknownRun."""
     from tasks.run import runs
     from warehouse import Warehouse
 
+    given = [name for name, value in (("recipe", recipe), ("run", run), ("like", like)) if value]
+    if len(given) > 1:
+        raise configuration.InvalidConfig(f"{' and '.join(given)} were given together; a run has one origin")
     with closing(Warehouse.open(warehouse_location())) as store:
         if run is not None:
             if overrides:
                 raise configuration.InvalidConfig(f"run {run!r} has its configuration; start a new run to override it")
             runs.load_config(store, run)
             return run
-        config = configuration.load(recipe or "tiny", overrides, folder=RECIPES)
+        if like is not None:
+            config = configuration.changed(runs.load_config(store, like), overrides)
+        else:
+            config = configuration.load(recipe or DEFAULT_RECIPE, overrides, folder=RECIPES)
         return runs.create(store, _absolute(config), origin=str(flow_run.id))
 
 
@@ -123,16 +138,15 @@ def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName]
 
 
 def _settle(run_id: str, force: Iterable[StageName], pin: int | None) -> None:
-    """Pin the run where that is asked for, and refuse at once what may not be done anew. Raises TrainingHasBegun."""
+    """Pin the run where that is asked for; refuse at once what cannot be. Raises TrainingHasBegun, UnknownSnapshot."""
     from tasks.run import provenance
-    from tasks.run.stage import refuse_to_redo
+    from tasks.run.stage import refuse
     from warehouse import Warehouse
 
     with closing(Warehouse.open(warehouse_location())) as store:
+        refuse(store, run_id, force, pin)
         if pin is not None:
             provenance.pin(store, run_id, pin)
-        for stage in force:
-            refuse_to_redo(store, run_id, stage)
 
 
 def execute_stages(
@@ -175,8 +189,12 @@ def _tidy(log: Any) -> None:
 
 def resume_commands(run_id: str, stage: str) -> list[str]:
     """The commands that continue a run after `stage` has failed; finished stages are skipped."""
-    alone = [] if stage == "prepare" else [f"prefect deployment run spo/{stage} -p run={run_id} --watch   # it alone"]
-    return [f"spo resume {run_id}", f"prefect deployment run spo/full-pipeline -p run={run_id} --watch", *alone]
+    prefect = "prefect deployment run spo/{} -p run={} --watch"
+    return [
+        f"spo resume {run_id}",
+        prefect.format("full-pipeline", run_id),
+        f"{prefect.format(stage, run_id)}   # it alone",
+    ]
 
 
 def _task(stage: StageName) -> Any:

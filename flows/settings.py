@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 RECIPES = Path(__file__).parent / "recipes"
+DEFAULT_RECIPE = "tiny"
 POOL = "spo"
 """Work pool of every deployment."""
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from flows.settings import RECIPES, api_url, home, warehouse_location
-from tasks.run.stage_names import STAGE_NAMES
+from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, home, warehouse_location
+from tasks.run.stage_names import STAGE_NAMES, StageName
+
+if TYPE_CHECKING:
+    from tasks.config import RunConfig
 
 Stage = StrEnum("Stage", list(STAGE_NAMES))
 Settings = Annotated[list[str], typer.Option("--set", "-s", help="Override, e.g. train.steps=40.")]
@@ -25,21 +29,24 @@ class RunEnded(Exception):
 
 
 def run(
-    recipe: Annotated[str, typer.Argument(help="Recipe name or TOML file.")] = "tiny",
+    recipe: Annotated[str | None, typer.Argument(help="Recipe name or TOML file; `tiny` without --like.")] = None,
     set_: Settings = [],  # noqa: B006
+    like: Annotated[str | None, typer.Option(metavar="RUN", help="Take this run's settings instead.")] = None,
     stage: Annotated[Stage | None, typer.Option(help="Run one stage only (what it needs must be done).")] = None,
     force: Annotated[list[Stage], typer.Option(help="Stage to run even if it is done.")] = [],  # noqa: B006
     pin: Pin = None,
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
     """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
-    tree = submitted(recipe, set_)
-    check_files(recipe, tree)
+    if recipe and like:
+        raise typer.BadParameter(f"a recipe ({recipe!r}) and --like {like} cannot both be the origin of a run")
+    config, tree = submitted(recipe or DEFAULT_RECIPE, set_, like)
+    check_files(config)
+    _check_pin(pin)
     _start_server()
-    name = str(Path(recipe).absolute()) if recipe.endswith(".toml") else recipe
-    parameters = {"recipe": name, "overrides": tree, "pin": pin}
-    forced: dict[str, Any] = {"force": list(force) if stage is None else stage in force}
-    run_id = _watch(f"spo/{stage or 'full-pipeline'}", parameters | forced, None)
+    parameters: dict[str, Any] = {"overrides": tree, "pin": pin, **_origin(recipe or DEFAULT_RECIPE, like)}
+    parameters["force"] = list(force) if stage is None else stage in force
+    run_id = _watch(f"spo/{stage or 'full-pipeline'}", parameters, None)
     if summary and stage is None:
         _summary(run_id)
 
@@ -55,17 +62,17 @@ def resume(
 ) -> None:
     """Continue a run: finished stages are skipped, unfinished ones go on where they were."""
     from tasks.run import runs
+    from tasks.run.stage import refuse
     from warehouse import Warehouse
 
+    later: Sequence[StageName] = () if from_ is None else STAGE_NAMES[STAGE_NAMES.index(from_) :]
+    forced = [stage for stage in later if only is None or stage == only]
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         run_id = run_id or runs.latest(store)
         runs.load_config(store, run_id)
+        refuse(store, run_id, forced, pin)
     _start_server()
-    parameters: dict[str, Any] = {"run": run_id, "pin": pin}
-    if only is None:
-        parameters["force"] = [] if from_ is None else list(STAGE_NAMES[STAGE_NAMES.index(from_) :])
-    else:
-        parameters["force"] = from_ == only
+    parameters: dict[str, Any] = {"run": run_id, "pin": pin, "force": forced if only is None else bool(forced)}
     _watch(f"spo/{only or 'full-pipeline'}", parameters, run_id)
     if summary and only is None:
         _summary(run_id)
@@ -88,35 +95,64 @@ def plan(
     """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
     from flows.cli import status as shown
 
-    tree = overrides(set_) if of else submitted(recipe, set_)
+    tree = overrides(set_)
     if not of:
-        check_files(recipe, tree)
+        config, tree = submitted(recipe, set_)
+        check_files(config)
     shown.show_plan(console, recipe, tree, of)
 
 
-def submitted(recipe: str, settings: list[str]) -> dict[str, Any]:
-    """The overrides that `--set` options describe, and the paths of the recipe and of theirs from this folder on.
+def submitted(recipe: str, settings: list[str], like: str | None = None) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration of a new run of `recipe`, or `like` another, and the overrides that make it.
 
-    Raises ConfigError when the recipe and they make no possible configuration.
+    They are what `--set` options describe, and the paths of the recipe and of theirs from this folder on.
+    Raises ConfigError when the recipe and they make no possible configuration, UnknownRun when there is no run `like`.
     """
     from tasks import config as configuration
 
     tree = overrides(settings)
-    config = configuration.load(recipe, tree, folder=RECIPES)
-    configuration.merge(tree, configuration.absolute_paths(config, Path.cwd()))
-    return tree
+    if like is None:
+        config = configuration.load(recipe, tree, folder=RECIPES)
+    else:
+        config = configuration.changed(_stored_config(like), tree)
+    paths = configuration.absolute_paths(config, Path.cwd())
+    configuration.merge(tree, paths)
+    return configuration.changed(config, paths), tree
 
 
-def check_files(recipe: str, tree: dict[str, Any]) -> None:
+def _stored_config(run_id: str) -> RunConfig:
+    from tasks.run import runs
+    from warehouse import Warehouse
+
+    with Warehouse.open(warehouse_location(), read_only=True) as store:
+        return runs.load_config(store, run_id)
+
+
+def _origin(recipe: str, like: str | None) -> dict[str, str]:
+    """The parameter that says what a new run is made of."""
+    if like is not None:
+        return {"like": like}
+    return {"recipe": str(Path(recipe).absolute()) if recipe.endswith(".toml") else recipe}
+
+
+def _check_pin(pin: int | None) -> None:
+    """Raise UnknownSnapshot when there is no snapshot `pin`, WarehouseMissing when there is none at all."""
+    from warehouse import Warehouse
+
+    if pin is not None:
+        with Warehouse.open(warehouse_location(), read_only=True) as store:
+            store.check_snapshot(pin)
+
+
+def check_files(config: RunConfig) -> None:
     """Raise InvalidProblem or MissingModel for a file of the run that is missing or cannot be understood.
 
     With PREFECT_API_URL the worker may be on another machine, whose files are not here to be looked at.
     """
-    from tasks import config as configuration
     from tasks import input_files
 
     if not os.environ.get("PREFECT_API_URL"):
-        input_files.check_files(configuration.load(recipe, tree, folder=RECIPES))
+        input_files.check_files(config)
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:

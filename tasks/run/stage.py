@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from tasks.config import RunConfig
 from tasks.run import runs
 from tasks.run.errors import StageInputMissing, TrainingHasBegun
 from tasks.run.manifests import Manifest
-from tasks.run.provenance import begin_training, training_began_with
+from tasks.run.provenance import begin_training, refuse_to_pin, training_began_with
 from tasks.run.stage_names import StageName
 from warehouse import Warehouse
 from warehouse.queries import query
@@ -206,6 +206,14 @@ def refuse_to_redo(store: Warehouse, run_id: str, stage: StageName) -> None:
             f"took are recorded; `spo resume {run_id}` continues it, `spo run --like {run_id}` starts a new run with "
             f"the same settings"
         )
+
+
+def refuse(store: Warehouse, run_id: str, force: Iterable[StageName], pin: int | None) -> None:
+    """Raise TrainingHasBegun or UnknownSnapshot when the run cannot be pinned there or do these stages anew."""
+    if pin is not None:
+        refuse_to_pin(store, run_id, pin)
+    for stage in force:
+        refuse_to_redo(store, run_id, stage)
 
 
 def finished(store: Warehouse, kind: type[M], *, key: str | None = None, run_id: str | None = None) -> M | None:
