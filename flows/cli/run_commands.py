@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, home, warehouse_location
+from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, home, server_elsewhere, warehouse_location
 from tasks.run.stage_names import STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def resume(
     from warehouse import Warehouse
 
     later: Sequence[StageName] = () if from_ is None else STAGE_NAMES[STAGE_NAMES.index(from_) :]
-    forced = [stage for stage in later if only is None or stage == only]
+    forced: list[StageName] = [stage for stage in later if only is None or stage == only]
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         run_id = run_id or runs.latest(store)
         runs.load_config(store, run_id)
@@ -147,11 +146,11 @@ def _check_pin(pin: int | None) -> None:
 def check_files(config: RunConfig) -> None:
     """Raise InvalidProblem or MissingModel for a file of the run that is missing or cannot be understood.
 
-    With PREFECT_API_URL the worker may be on another machine, whose files are not here to be looked at.
+    With a server on another machine the worker may be there, too, and its files are not here to be looked at.
     """
     from tasks import input_files
 
-    if not os.environ.get("PREFECT_API_URL"):
+    if not server_elsewhere():
         input_files.check_files(config)
 
 

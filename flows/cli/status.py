@@ -46,7 +46,7 @@ def _show_server(console: Console) -> dict[str, dict[str, watch.StageRow]]:
     """Print what is under way; the lines of every run under way by run and stage."""
     alive = embedded.running()
     if not embedded.usable():
-        console.print("Server     not running; `spo up` starts it", highlight=False)
+        console.print(f"Server     {_not_usable()}", highlight=False, soft_wrap=True)
         return {}
     worker = "worker running" if alive["worker"] else "no embedded worker"
     console.print(f"Server     {api_url().removesuffix('/api')} answers; {worker}", highlight=False)
@@ -56,6 +56,13 @@ def _show_server(console: Console) -> dict[str, dict[str, watch.StageRow]]:
     if not under_way:
         console.print("Under way  nothing", highlight=False)
     return {run.run_id: {line.stage: line for line in run.lines} for run in under_way if run.run_id}
+
+
+def _not_usable() -> str:
+    number = embedded.own_port()
+    if number is not None:
+        return f"runs on port {number}, and {api_url()} is asked or does not answer"
+    return embedded.foreign_record() or "not running; `spo up` starts it"
 
 
 def _stages(run_id: str, found: list[StageStatus], lines: dict[str, watch.StageRow]) -> Table:

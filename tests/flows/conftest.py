@@ -29,11 +29,11 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.environment = {**os.environ, "SPO_HOME": str(home), "SPO_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        self.environment |= {"COLUMNS": "300", "PYTHONPATH": str(PROJECT)}
-        for name in ("PREFECT_API_URL", "SPO_WAREHOUSE"):
-            self.environment.pop(name, None)
+        self.environment = {**os.environ, "SPO_HOME": str(home), "OMP_NUM_THREADS": "1"}
         self.api = f"http://127.0.0.1:{port}/api"
+        self.environment |= {"COLUMNS": "300", "PYTHONPATH": str(PROJECT), "PREFECT_API_URL": self.api}
+        for name in ("SPO_PORT", "SPO_WAREHOUSE"):
+            self.environment.pop(name, None)
 
     def spo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`spo ...` with this home."""
@@ -41,12 +41,11 @@ class Server:
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`prefect ...` at this server."""
-        return self._call(["-m", "prefect", *arguments], PREFECT_API_URL=self.api)
+        return self._call(["-m", "prefect", *arguments])
 
-    def _call(self, command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-        environment = self.environment | more
+    def _call(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, *command], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600
+            [sys.executable, *command], cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=600
         )
 
     def submit(self, deployment: str, **parameters: Any) -> str:

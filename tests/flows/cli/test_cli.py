@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from flows import settings
 from flows.settings import RECIPES, recipe_names
 from tasks import config
 from tasks.run import provenance, runs
@@ -172,7 +173,12 @@ def test_the_server_of_another_home_is_not_used(tmp_path: Path, monkeypatch: pyt
         other.shutdown()
     assert refused.returncode == 1
     assert f"port {other.server_port} is taken" in refused.stderr
-    assert "SPO_PORT" in refused.stderr
+    advice = re.search(r"export (PREFECT_API_URL)=(http://127.0.0.1:\d+/api)", refused.stderr)
+    assert advice is not None
+    monkeypatch.setenv(*advice.groups())
+    assert settings.api_url() == advice[2]
+    assert advice[2] == f"http://127.0.0.1:{settings.port()}/api"
+    assert not settings.server_elsewhere()
 
 
 @pytest.mark.parametrize("command", ["status", "plan", "recipes"])
