@@ -14,10 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import httpx
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import get_run_context
+from prefect.exceptions import CancelledRun, CrashedRun
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import WithJsonSchema
@@ -25,12 +28,16 @@ from pydantic import WithJsonSchema
 from flows import artifacts
 from flows.progress import Log, NestedProgress, ProgressTable, Publisher
 from flows.ray_shards import executor_of
-from flows.retries import RETRY_DELAYS_S, worth_retrying
+from flows.retries import RETRY_DELAYS_S, condition
+from flows.server.liveness import kept_running
 from flows.settings import DEFAULT_RECIPE, RECIPES, home, recipe_names, warehouse_location, warehouse_shown
 from tasks import config as configuration
 from tasks.run.stage_names import STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun
+
+    from tasks.run.manifests import Manifest
     from tasks.run.stage import StageResult
 
 RETRIES = {"q0": 3, "pivotal": 3, "evaluate": 3, "corpus": 2, "train": 2}
@@ -53,7 +60,7 @@ def full_pipeline(
     overrides: Overrides = {},  # noqa: B006 (never mutated; Prefect needs the plain default)
     force: list[StageName] = [],  # noqa: B006
     pin: int | None = None,
-) -> None:
+) -> State[Any]:
     """Every stage in order.
 
     recipe: a name in flows/recipes or the path of a TOML file; `tiny` when neither `run` nor `like` is given.
@@ -64,7 +71,7 @@ def full_pipeline(
     pin: snapshot of the warehouse after which nothing of other runs is read, now and whenever the run is continued.
     """
     run_id = _run_id(overrides, recipe=recipe, run=run, like=like)
-    _run(STAGE_NAMES, run_id=run_id, force=force, pin=pin)
+    return _run(STAGE_NAMES, run_id=run_id, force=force, pin=pin)
 
 
 def _stage_flow(stage: StageName) -> Any:
@@ -75,12 +82,12 @@ def _stage_flow(stage: StageName) -> Any:
         overrides: Overrides = {},  # noqa: B006
         force: bool = False,
         pin: int | None = None,
-    ) -> None:
+    ) -> State[Any]:
         """One stage of the newest run, of `run`, or of a new one of `recipe` or `like` a run (if its inputs exist)."""
         new = bool(recipe or like)
         needed: Sequence[StageName] = ("prepare", stage) if new and stage != "prepare" else (stage,)
         run_id = _run_id(overrides, recipe=recipe, run=run, like=like) if new or run else _newest()
-        _run(needed, run_id=run_id, force=[stage] if force else [], pin=pin)
+        return _run(needed, run_id=run_id, force=[stage] if force else [], pin=pin)
 
     body.__name__ = stage
     return flow(name="spo", flow_run_name=stage)(body)
@@ -131,15 +138,35 @@ def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
     return configuration.absolute(config, Path(os.environ.get("SPO_ROOT", ".")))
 
 
-def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName], pin: int | None) -> None:
-    _settle(run_id, force, pin)
-    board = ProgressTable(stages, Publisher(get_run_context().flow_run.id, f"run {run_id}"), Log())  # type: ignore[union-attr]
-    execute_stages(stages, run_id, board, force=force)
+def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName], pin: int | None) -> State[Any]:
+    """The flow run's final state, whose message is the result. Raises what a stage raises."""
+    this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
+    recipe = _settle(run_id, force, pin)
+    asked = [stage for stage in stages if stage != "prepare" or len(stages) == 1]
+    whole = len(stages) == len(STAGE_NAMES)
+    _label(this, run_id if whole else f"{run_id} {asked[-1]}", [recipe, "full-pipeline" if whole else asked[-1]])
+    board = ProgressTable(stages, Publisher(this.id, f"run {run_id}"), Log())
+    with kept_running(this.id):
+        manifests = execute_stages(stages, run_id, board, force=force)
+        artifacts.publish(run_id, manifests)
+    return Completed(message=artifacts.headline(run_id, manifests))
 
 
-def _settle(run_id: str, force: Iterable[StageName], pin: int | None) -> None:
-    """Pin the run where that is asked for; refuse at once what cannot be. Raises TrainingHasBegun, UnknownSnapshot."""
-    from tasks.run import provenance
+def _label(this: FlowRun, name: str, tags: Iterable[str]) -> None:
+    """Name the flow run after its run, now that it is known, and tag it."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.update_flow_run(this.id, name=name, tags=sorted({*this.tags, *tags}))
+        except httpx.HTTPError as error:  # a label is no reason to fail
+            get_run_logger().warning("the flow run is not named %s: %s", name, error)
+
+
+def _settle(run_id: str, force: Iterable[StageName], pin: int | None) -> str:
+    """Pin the run where that is asked for and refuse at once what cannot be; its recipe.
+
+    Raises TrainingHasBegun and UnknownSnapshot.
+    """
+    from tasks.run import provenance, runs
     from tasks.run.stage import refuse
     from warehouse import Warehouse
 
@@ -147,6 +174,7 @@ def _settle(run_id: str, force: Iterable[StageName], pin: int | None) -> None:
         refuse(store, run_id, force, pin)
         if pin is not None:
             provenance.pin(store, run_id, pin)
+        return runs.load_config(store, run_id).recipe
 
 
 def execute_stages(
@@ -155,24 +183,33 @@ def execute_stages(
     board: ProgressTable | NestedProgress,
     *,
     force: Iterable[StageName] = (),
-) -> None:
-    """The stages of a run in order, each as a Prefect task of the current flow run, shown on `board`."""
+) -> dict[StageName, Manifest]:
+    """What the stages of a run leave: each in order as a Prefect task of the current flow run, shown on `board`."""
     log = get_run_logger()
     log.info("run %s, stages %s, warehouse %s", run_id, ", ".join(stages), warehouse_shown())
+    manifests: dict[StageName, Manifest] = {}
     for stage in stages:
         board.start(stage)
         try:
-            state: State[Any] = _task(stage)(stage, run_id, board, stage in force, return_state=True)
+            state: State[Any] = _task(stage, board)(stage, run_id, board, stage in force, return_state=True)
             result: StageResult[Any] = state.result()
         except BaseException as error:
-            board.end(stage, "failed", f"{type(error).__name__}: {error}"[:500])
-            log.error("stage %s failed; resume with:\n  %s", stage, "\n  ".join(resume_commands(run_id, stage)))
+            ended, cause = _ended(error), f"{type(error).__name__}: {error}"[:500]
+            board.end(stage, ended, cause)
+            ways = "\n  ".join(resume_commands(run_id, stage))
+            log.error("stage %s %s: %s\nresume with:\n  %s", stage, ended, cause, ways)
             raise
-        if not result.skipped:
-            artifacts.publish(stage, run_id, result.manifest)
+        manifests[stage] = result.manifest
         summary = result.manifest.summary
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
     _tidy(log)
+    return manifests
+
+
+def _ended(error: BaseException) -> str:
+    """How a stage ended that raised `error`: what is no Exception is a signal from outside."""
+    stopped = isinstance(error, (CancelledRun, CrashedRun)) or not isinstance(error, Exception)
+    return "cancelled" if stopped else "failed"
 
 
 def _tidy(log: Any) -> None:
@@ -197,14 +234,14 @@ def resume_commands(run_id: str, stage: str) -> list[str]:
     ]
 
 
-def _task(stage: StageName) -> Any:
+def _task(stage: StageName, board: ProgressTable | NestedProgress) -> Any:
     retries = RETRIES.get(stage, 0)
     return task(
         name=stage,
         task_run_name=stage,
         retries=retries,
         retry_delay_seconds=RETRY_DELAYS_S[: max(1, retries)],
-        retry_condition_fn=worth_retrying,
+        retry_condition_fn=condition(retries, lambda wait_s, cause: board.retry(stage, wait_s, cause[:500])),
         persist_result=False,
         cache_policy=NO_CACHE,
     )(_execute)

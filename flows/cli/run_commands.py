@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, home, server_elsewhere, warehouse_location
+from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, server_elsewhere, warehouse_location
 from tasks.run.stage_names import STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from flows.cli.watch import Look
     from tasks.config import RunConfig
 
 Stage = StrEnum("Stage", list(STAGE_NAMES))
@@ -188,25 +191,25 @@ def _watch(deployment: str, parameters: dict[str, Any], run_id: str | None) -> s
 
     _say(f"submitting {deployment} to {api_url()}")
     flow_run_id = watch.submit(deployment, parameters)
-    state = watch.watch(flow_run_id, console)
+    ended = watch.watch(flow_run_id, console)
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         found = run_id or runs.created_by(store, str(flow_run_id))
-        reason = None if found is None else runs.last_failure(store, found)
-    if state != "COMPLETED":
-        _explain(state, found, reason)
+    if ended.state != "COMPLETED":
+        _explain(ended, found, flow_run_id)
     assert found is not None
     return found
 
 
-def _explain(state: str, run_id: str | None, reason: str | None) -> NoReturn:
-    logs = home() / "logs" / "worker.log"
+def _explain(ended: Look, run_id: str | None, flow_run_id: UUID) -> NoReturn:
+    stopped = [f"{line.stage}: {line.note}" for line in ended.lines if line.state == "failed"]
+    cause = "" if ended.state == "CANCELLED" else f": {stopped[0] if stopped else ended.message}"
+    logs = f"log: prefect flow-run logs {flow_run_id}"
     if run_id is None:
-        raise RunEnded(f"the flow run ended as {state} before it had made a run; logs: {logs}")
+        raise RunEnded(f"the flow run ended as {ended.state} before it had made a run{cause}\n{logs}")
     raise RunEnded(
-        f"run {run_id} ended as {state}; {reason or 'see the flow run in the server'}\n"
+        f"run {run_id} {'was cancelled' if ended.state == 'CANCELLED' else f'ended as {ended.state}'}{cause}\n"
         f"resume with: spo resume {run_id}\n"
-        f"          or: prefect deployment run spo/full-pipeline -p run={run_id} --watch\n"
-        f"logs: {logs}"
+        f"         or: prefect deployment run spo/full-pipeline -p run={run_id} --watch\n{logs}"
     )
 
 

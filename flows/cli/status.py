@@ -19,7 +19,15 @@ from tasks.plan import PlannedStage, StageStatus
 from tasks.run import runs
 from warehouse import Warehouse, WarehouseMissing
 
-COLOURS = {"fresh": "green", "stale": "yellow", "failed": "red", "waiting": "dim", "running": "cyan"}
+COLOURS = {
+    "fresh": "green",
+    "stale": "yellow",
+    "failed": "red",
+    "cancelled": "yellow",
+    "retrying": "magenta",
+    "waiting": "dim",
+    "running": "cyan",
+}
 
 
 def show_status(console: Console, run_id: str | None) -> None:
@@ -71,7 +79,7 @@ def _stages(run_id: str, found: list[StageStatus], lines: dict[str, watch.StageR
         table.add_column(heading, justify=side)  # type: ignore[arg-type]
     for status in found:
         live = lines.get(status.stage)
-        state = "running" if live is not None and live.state == "running" else status.state
+        state = live.state if live is not None and live.state in {"running", "retrying"} else status.state
         record: dict[str, Any] = status.record or {}
         took = duration(record["seconds"]) if record.get("status") == "completed" else ""
         ended = f"{duration((datetime.now(UTC) - record['created_at']).total_seconds())} ago" if record else ""

@@ -67,6 +67,19 @@ class Server:
         """The state of a flow run once it is one of `states` (by default any final one)."""
         return until(lambda: (s := self.state(flow_run_id)) in (states or CALM) and s, timeout_s)
 
+    def flow_runs(self, name: str) -> list[dict[str, Any]]:
+        """The flow runs of that name."""
+        return self._post("flow_runs/filter", {"flow_runs": {"name": {"any_": [name]}}})
+
+    def artifacts(self, flow_run_id: str) -> list[dict[str, Any]]:
+        """The artifacts of a flow run."""
+        return self._post("artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run_id]}}})
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        import httpx
+
+        return httpx.post(f"{self.api}/{path}", json=body, timeout=60).raise_for_status().json()
+
     def value(self, sql: str) -> Any:
         """First value of a query."""
         with Warehouse.open(self.home / "warehouse", read_only=True) as store:
