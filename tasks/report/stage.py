@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from tasks.report import chart_sections as sections
 from tasks.report import corpus_sections, run_history
 from tasks.report import table_sections as tables
+from tasks.report.comparison import NothingToCompare
 from tasks.report.report_page import ReportPage, write_report
 from tasks.report.run_history import RunHistory
 from tasks.run.manifests import EvaluateManifest, ReportManifest
@@ -57,8 +59,25 @@ def assemble(histories: Sequence[RunHistory], subtitle: str, location: str) -> R
 
 
 def write(histories: Sequence[RunHistory], location: str, folder: Path) -> list[Path]:
-    """The report of these runs as far as they have got; returns the paths, the page first."""
+    """The report of these runs as far as they have got; returns the paths, the page first.
+
+    Raises NothingToCompare when two of them were evaluated on problems of which none is common to both.
+    """
+    _refuse_disjoint([history for history in histories if history.points])
     return write_report(assemble(histories, described(histories), location), folder)
+
+
+def _refuse_disjoint(evaluated: Sequence[RunHistory]) -> None:
+    for first, second in combinations(evaluated, 2):
+        if not _problems(first) & _problems(second):
+            raise NothingToCompare(
+                f"{first.run_id} and {second.run_id} were evaluated on different problems; none is common to both, so "
+                f"their curves do not belong in one figure. `spo report {second.run_id}` shows it alone"
+            )
+
+
+def _problems(history: RunHistory) -> set[tuple[str, str]]:
+    return {(name, problem) for name, found in history.points[-1].scores.items() for problem in found}
 
 
 def described(histories: Sequence[RunHistory]) -> str:
