@@ -59,6 +59,13 @@ def test_the_command_starts_without_the_model_libraries() -> None:
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("module", ["flows.cli.status", "tasks.stages"])
+def test_what_only_looks_loads_neither_what_draws_nor_a_model_library(module: str) -> None:
+    code = f"import sys, re, {module}; print([m for m in sys.modules if re.fullmatch('torch|matplotlib|prefect', m)])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("module", ["flows.pipeline", "tasks.train.stage"])
 def test_a_flow_process_loads_no_model_library_before_its_stage(module: str) -> None:
     """Nor for training: it is other processes that train."""

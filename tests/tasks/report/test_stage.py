@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from flows.cli import summary
 from flows.cli.main import app
 from tasks.report import run_history
-from tasks.report import stage as report
+from tasks.report import run_report as report
 from tasks.report.comparison import NothingToCompare, compare
 from tasks.run.runs import UnknownRun
 from tests.tasks.conftest import Lab
