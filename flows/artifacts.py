@@ -1,70 +1,68 @@
-"""What stages leave for people, as artifacts of the Prefect run: pass@k as a table, the report's pictures."""
+"""What a run leaves for people in Prefect: one page with pass@k, the learning curve and the way to the report."""
 
 from __future__ import annotations
 
-import base64
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import httpx
 
-from tasks.run.manifests import EvaluateManifest, Manifest, ReportManifest
+from tasks.run.manifests import CurvePoint, EvaluateManifest, Manifest, ReportManifest
+from tasks.run.stage_names import StageName
 
-PICTURE_LIMIT_BYTES = 512 << 10
-"""Larger pictures stay on disk: an artifact lives in the server's database."""
+KEY = "spo-result"
+BAR_CELLS = 40
 
 
-def publish(stage: str, run_id: str, manifest: Manifest) -> None:
-    """Make the artifacts of a finished stage in the current flow run; stages without results make none."""
+def publish(run_id: str, manifests: Mapping[StageName, Manifest]) -> None:
+    """Make the page in the current flow run, if one of its stages has a result to show."""
     from prefect import get_run_logger
+    from prefect.artifacts import create_markdown_artifact
 
+    text = page(run_id, manifests)
+    if text is None:
+        return
     try:
-        _create(run_id, manifest)
-    except httpx.HTTPError as error:  # the result is in the warehouse; a server that is away must not fail the stage
-        get_run_logger().warning("the results of %s are not shown as artifacts: %s", stage, error)
+        create_markdown_artifact(text, key=KEY, description=f"run {run_id}")
+    except httpx.HTTPError as error:  # the result is in the warehouse; a server that is away must not fail the run
+        get_run_logger().warning("the result is not shown in Prefect: %s", error)
 
 
-def _create(run_id: str, manifest: Manifest) -> None:
-    from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
-
-    if isinstance(manifest, EvaluateManifest):
-        create_table_artifact(
-            comparison(manifest), key="spo-pass-at-k", description=f"run {run_id}: pass@k in per cent"
-        )
-    if isinstance(manifest, ReportManifest):
-        create_markdown_artifact(summary(run_id, manifest), key="spo-report", description=f"run {run_id}")
-        for name, path in small_pictures(manifest).items():
-            create_image_artifact(data_address(path), key=f"spo-{name}", description=f"run {run_id}: {name}")
+def headline(run_id: str, manifests: Mapping[StageName, Manifest]) -> str:
+    """The run's result in one line: pass@k when it was evaluated, else what its last stage says."""
+    evaluated = manifests.get("evaluate")
+    last = evaluated if evaluated is not None else list(manifests.values())[-1]
+    return f"{run_id}: {last.summary}"
 
 
-def comparison(manifest: EvaluateManifest) -> list[dict[str, Any]]:
-    """pass@k before and after with the difference's interval, in per cent."""
-    return [
-        {
-            "metric": metric,
-            "before": round(100 * row.before, 1),
-            "after": round(100 * row.after, 1),
-            "difference": round(100 * row.difference, 1),
-            "95% interval": f"{100 * row.interval[0]:+.1f} to {100 * row.interval[1]:+.1f}",
-        }
-        for metric, row in manifest.comparison.items()
+def page(run_id: str, manifests: Mapping[StageName, Manifest]) -> str | None:
+    """The page in Markdown; None when neither evaluation nor report is there."""
+    evaluated, report = manifests.get("evaluate"), manifests.get("report")
+    parts: list[str] = []
+    if isinstance(evaluated, EvaluateManifest):
+        parts += [comparison(evaluated), evaluated.described]
+        if evaluated.curve:
+            parts.append(curve(evaluated.curve))
+    if isinstance(report, ReportManifest):
+        parts.append(f"[The whole report]({report.page.absolute().as_uri()}): `{report.page}`")
+    return "\n\n".join([f"# Run {run_id}", *parts]) + "\n" if parts else None
+
+
+def comparison(manifest: EvaluateManifest) -> str:
+    """A table of pass@k before and after with the difference's interval, in per cent."""
+    rows = ["| | before | after | difference | 95% interval |", "|---|---:|---:|---:|---:|"]
+    for metric, row in manifest.comparison.items():
+        low, high = row.interval
+        figures = f"{100 * row.before:.1f} | {100 * row.after:.1f} | {100 * row.difference:+.1f}"
+        rows.append(f"| {metric} | {figures} | {100 * low:+.1f} to {100 * high:+.1f} |")
+    return "\n".join(rows)
+
+
+def curve(points: tuple[CurvePoint, ...]) -> str:
+    """pass@k along training, for the smallest k, as bars of text."""
+    k = min(point.k for point in points)
+    chosen = sorted((point for point in points if point.k == k), key=lambda point: point.step)
+    bars = [
+        f"step {point.step:>6}  {'█' * round(BAR_CELLS * point.value):<{BAR_CELLS}} {100 * point.value:5.1f}%"
+        for point in chosen
     ]
-
-
-def summary(run_id: str, manifest: ReportManifest) -> str:
-    """Where the report is."""
-    return f"# Run {run_id}\n\n{manifest.summary}\n\nPage: `{manifest.page}`\n"
-
-
-def small_pictures(manifest: ReportManifest) -> dict[str, Path]:
-    """The report's PNG files that are small enough to keep in the server, by artifact name."""
-    return {
-        name.replace("_", "-"): path
-        for name, path in manifest.pictures.items()
-        if path.is_file() and path.stat().st_size <= PICTURE_LIMIT_BYTES
-    }
-
-
-def data_address(path: Path) -> str:
-    """A picture as an address that needs no server."""
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+    return "\n".join([f"pass@{k} along training:", "", "```", *bars, "```"])

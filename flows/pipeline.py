@@ -14,10 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import httpx
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import get_run_context
+from prefect.exceptions import CancelledRun, CrashedRun
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import WithJsonSchema
@@ -25,12 +28,16 @@ from pydantic import WithJsonSchema
 from flows import artifacts
 from flows.progress import Log, NestedProgress, ProgressTable, Publisher
 from flows.ray_shards import executor_of
-from flows.retries import RETRY_DELAYS_S, worth_retrying
-from flows.settings import RECIPES, home, recipe_names, warehouse_location, warehouse_shown
+from flows.retries import RETRY_DELAYS_S, condition
+from flows.server.liveness import kept_running
+from flows.settings import DEFAULT_RECIPE, RECIPES, home, recipe_names, warehouse_location, warehouse_shown
 from tasks import config as configuration
 from tasks.run.stage_names import STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun
+
+    from tasks.run.manifests import Manifest
     from tasks.run.stage import StageResult
 
 RETRIES = {"q0": 3, "pivotal": 3, "evaluate": 3, "corpus": 2, "train": 2}
@@ -42,45 +49,51 @@ Recipe = Annotated[str, WithJsonSchema({"type": "string", "pattern": rf"^({'|'.j
 def _flow_run_name() -> str:
     """`tiny-3` when a run is continued, else the recipe's name."""
     asked = flow_run.parameters
-    return str(asked.get("run") or Path(asked["recipe"]).stem)
+    return str(asked.get("run") or asked.get("like") or Path(asked.get("recipe") or DEFAULT_RECIPE).stem)
 
 
 @flow(name="spo", flow_run_name=_flow_run_name, validate_parameters=True)
 def full_pipeline(
-    recipe: Recipe = "tiny",
+    recipe: Recipe | None = None,
     run: str | None = None,
+    like: str | None = None,
     overrides: Overrides = {},  # noqa: B006 (never mutated; Prefect needs the plain default)
     force: list[StageName] = [],  # noqa: B006
     pin: int | None = None,
-) -> None:
+) -> State[Any]:
     """Every stage in order.
 
-    recipe: a name in flows/recipes or the path of a TOML file.
+    recipe: a name in flows/recipes or the path of a TOML file; `tiny` when neither `run` nor `like` is given.
     run: continue this run with its stored configuration, instead of creating one.
-    overrides: fields of the recipe to change, e.g. {"train": {"steps": 40}}.
+    like: create a run with the stored configuration of this one.
+    overrides: fields of the new run to change, e.g. {"train": {"steps": 40}}.
     force: stages to run even if they are done.
     pin: snapshot of the warehouse after which nothing of other runs is read, now and whenever the run is continued.
     """
-    _run(STAGE_NAMES, run_id=_run_id(recipe, run, overrides), force=force, pin=pin)
+    run_id = _run_id(overrides, recipe=recipe, run=run, like=like)
+    return _run(STAGE_NAMES, run_id=run_id, force=force, pin=pin)
 
 
 def _stage_flow(stage: StageName) -> Any:
     def body(
         run: str | None = None,
         recipe: Recipe | None = None,
+        like: str | None = None,
         overrides: Overrides = {},  # noqa: B006
         force: bool = False,
         pin: int | None = None,
-    ) -> None:
-        """One stage of the newest run, of `run`, or of a new run of `recipe` (whatever it needs must be done)."""
-        needed: Sequence[StageName] = ("prepare", stage) if recipe and not run else (stage,)
-        run_id = _run_id(recipe, run, overrides) if recipe or run else _newest()
-        _run(needed, run_id=run_id, force=[stage] if force else [], pin=pin)
+    ) -> State[Any]:
+        """One stage of the newest run, of `run`, or of a new one of `recipe` or `like` a run (if its inputs exist)."""
+        new = bool(recipe or like)
+        needed: Sequence[StageName] = ("prepare", stage) if new and stage != "prepare" else (stage,)
+        run_id = _run_id(overrides, recipe=recipe, run=run, like=like) if new or run else _newest()
+        return _run(needed, run_id=run_id, force=[stage] if force else [], pin=pin)
 
     body.__name__ = stage
     return flow(name="spo", flow_run_name=stage)(body)
 
 
+prepare = _stage_flow("prepare")
 q0 = _stage_flow("q0")
 corpus = _stage_flow("corpus")
 pivotal = _stage_flow("pivotal")
@@ -89,17 +102,26 @@ evaluate = _stage_flow("evaluate")
 report = _stage_flow("report")
 
 
-def _run_id(recipe: str | None, run: str | None, overrides: dict[str, Any]) -> str:
+def _run_id(
+    overrides: dict[str, Any], *, recipe: str | None = None, run: str | None = None, like: str | None = None
+) -> str:
+    """The run to continue, or a new one. Raises ConfigError and UnknownRun."""
     from tasks.run import runs
     from warehouse import Warehouse
 
+    given = [name for name, value in (("recipe", recipe), ("run", run), ("like", like)) if value]
+    if len(given) > 1:
+        raise configuration.InvalidConfig(f"{' and '.join(given)} were given together; a run has one origin")
     with closing(Warehouse.open(warehouse_location())) as store:
         if run is not None:
             if overrides:
                 raise configuration.InvalidConfig(f"run {run!r} has its configuration; start a new run to override it")
             runs.load_config(store, run)
             return run
-        config = configuration.load(recipe or "tiny", overrides, folder=RECIPES)
+        if like is not None:
+            config = configuration.changed(runs.load_config(store, like), overrides)
+        else:
+            config = configuration.load(recipe or DEFAULT_RECIPE, overrides, folder=RECIPES)
         return runs.create(store, _absolute(config), origin=str(flow_run.id))
 
 
@@ -116,23 +138,43 @@ def _absolute(config: configuration.RunConfig) -> configuration.RunConfig:
     return configuration.absolute(config, Path(os.environ.get("SPO_ROOT", ".")))
 
 
-def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName], pin: int | None) -> None:
-    _settle(run_id, force, pin)
-    board = ProgressTable(stages, Publisher(get_run_context().flow_run.id, f"run {run_id}"), Log())  # type: ignore[union-attr]
-    execute_stages(stages, run_id, board, force=force)
+def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName], pin: int | None) -> State[Any]:
+    """The flow run's final state, whose message is the result. Raises what a stage raises."""
+    this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
+    recipe = _settle(run_id, force, pin)
+    asked = [stage for stage in stages if stage != "prepare" or len(stages) == 1]
+    whole = len(stages) == len(STAGE_NAMES)
+    _label(this, run_id if whole else f"{run_id} {asked[-1]}", [recipe, "full-pipeline" if whole else asked[-1]])
+    board = ProgressTable(stages, Publisher(this.id, f"run {run_id}"), Log())
+    with kept_running(this.id):
+        manifests = execute_stages(stages, run_id, board, force=force)
+        artifacts.publish(run_id, manifests)
+    return Completed(message=artifacts.headline(run_id, manifests))
 
 
-def _settle(run_id: str, force: Iterable[StageName], pin: int | None) -> None:
-    """Pin the run where that is asked for, and refuse at once what may not be done anew. Raises TrainingHasBegun."""
-    from tasks.run import provenance
-    from tasks.run.stage import refuse_to_redo
+def _label(this: FlowRun, name: str, tags: Iterable[str]) -> None:
+    """Name the flow run after its run, now that it is known, and tag it."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.update_flow_run(this.id, name=name, tags=sorted({*this.tags, *tags}))
+        except httpx.HTTPError as error:  # a label is no reason to fail
+            get_run_logger().warning("the flow run is not named %s: %s", name, error)
+
+
+def _settle(run_id: str, force: Iterable[StageName], pin: int | None) -> str:
+    """Pin the run where that is asked for and refuse at once what cannot be; its recipe.
+
+    Raises TrainingHasBegun and UnknownSnapshot.
+    """
+    from tasks.run import provenance, runs
+    from tasks.run.stage import refuse
     from warehouse import Warehouse
 
     with closing(Warehouse.open(warehouse_location())) as store:
+        refuse(store, run_id, force, pin)
         if pin is not None:
             provenance.pin(store, run_id, pin)
-        for stage in force:
-            refuse_to_redo(store, run_id, stage)
+        return runs.load_config(store, run_id).recipe
 
 
 def execute_stages(
@@ -141,24 +183,33 @@ def execute_stages(
     board: ProgressTable | NestedProgress,
     *,
     force: Iterable[StageName] = (),
-) -> None:
-    """The stages of a run in order, each as a Prefect task of the current flow run, shown on `board`."""
+) -> dict[StageName, Manifest]:
+    """What the stages of a run leave: each in order as a Prefect task of the current flow run, shown on `board`."""
     log = get_run_logger()
     log.info("run %s, stages %s, warehouse %s", run_id, ", ".join(stages), warehouse_shown())
+    manifests: dict[StageName, Manifest] = {}
     for stage in stages:
         board.start(stage)
         try:
-            state: State[Any] = _task(stage)(stage, run_id, board, stage in force, return_state=True)
+            state: State[Any] = _task(stage, board)(stage, run_id, board, stage in force, return_state=True)
             result: StageResult[Any] = state.result()
         except BaseException as error:
-            board.end(stage, "failed", f"{type(error).__name__}: {error}"[:500])
-            log.error("stage %s failed; resume with:\n  %s", stage, "\n  ".join(resume_commands(run_id, stage)))
+            ended, cause = _ended(error), f"{type(error).__name__}: {error}"[:500]
+            board.end(stage, ended, cause)
+            ways = "\n  ".join(resume_commands(run_id, stage))
+            log.error("stage %s %s: %s\nresume with:\n  %s", stage, ended, cause, ways)
             raise
-        if not result.skipped:
-            artifacts.publish(stage, run_id, result.manifest)
+        manifests[stage] = result.manifest
         summary = result.manifest.summary
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
     _tidy(log)
+    return manifests
+
+
+def _ended(error: BaseException) -> str:
+    """How a stage ended that raised `error`: what is no Exception is a signal from outside."""
+    stopped = isinstance(error, (CancelledRun, CrashedRun)) or not isinstance(error, Exception)
+    return "cancelled" if stopped else "failed"
 
 
 def _tidy(log: Any) -> None:
@@ -175,18 +226,22 @@ def _tidy(log: Any) -> None:
 
 def resume_commands(run_id: str, stage: str) -> list[str]:
     """The commands that continue a run after `stage` has failed; finished stages are skipped."""
-    alone = [] if stage == "prepare" else [f"prefect deployment run spo/{stage} -p run={run_id} --watch   # it alone"]
-    return [f"spo resume {run_id}", f"prefect deployment run spo/full-pipeline -p run={run_id} --watch", *alone]
+    prefect = "prefect deployment run spo/{} -p run={} --watch"
+    return [
+        f"spo resume {run_id}",
+        prefect.format("full-pipeline", run_id),
+        f"{prefect.format(stage, run_id)}   # it alone",
+    ]
 
 
-def _task(stage: StageName) -> Any:
+def _task(stage: StageName, board: ProgressTable | NestedProgress) -> Any:
     retries = RETRIES.get(stage, 0)
     return task(
         name=stage,
         task_run_name=stage,
         retries=retries,
         retry_delay_seconds=RETRY_DELAYS_S[: max(1, retries)],
-        retry_condition_fn=worth_retrying,
+        retry_condition_fn=condition(retries, lambda wait_s, cause: board.retry(stage, wait_s, cause[:500])),
         persist_result=False,
         cache_policy=NO_CACHE,
     )(_execute)

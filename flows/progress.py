@@ -1,7 +1,7 @@
 """The stage table of a run: what each stage is doing, how fast, and how long it will take.
 
 It lives in the Prefect run as a table artifact that is updated in place, so that the terminal, the web page and
-another machine see the same; the web page also gets a progress bar per stage.
+another machine see the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 PUBLISH_EVERY_S = 2.0
 LOG_EVERY_S = 15.0
-BAR_EVERY_S = 10.0
 RATE_WINDOW_S = 60.0
 ARTIFACT_KEY = "spo-stages"
 
@@ -41,6 +40,8 @@ class StageRow:
     remaining_s: float | None = None
     seconds: float = 0.0
     note: str = ""
+    retry_at: float | None = None
+    """When it is tried again after a failure, in seconds since 1970; the note says why."""
 
 
 class ProgressTable:
@@ -71,6 +72,7 @@ class ProgressTable:
             self._marks = []
         self._marks = [m for m in self._marks if now - m[0] <= RATE_WINDOW_S] + [(now, done)]
         line = self.lines[stage]
+        line.state, line.retry_at = "running", None
         new_shard = shard(note) is not None and shard(note) != shard(line.note)
         line.done, line.total, line.unit, line.note = done, total, unit, note
         (then, before), elapsed = self._marks[0], now - self._marks[0][0]
@@ -82,10 +84,17 @@ class ProgressTable:
             self.log(describe(line))
         self._push(force=False)
 
-    def end(self, stage: str, state: str, note: str) -> None:
-        """`stage` ended as `state` (done, skipped, failed)."""
+    def retry(self, stage: str, wait_s: float, cause: str) -> None:
+        """`stage` failed, and is tried again after `wait_s`."""
         line = self.lines[stage]
-        line.state, line.note, line.remaining_s = state, note, None
+        line.state, line.note, line.remaining_s, line.retry_at = "retrying", cause, None, time.time() + wait_s
+        self.log(f"{stage}: tried again in {duration(wait_s)}; {cause}")
+        self._push(force=True)
+
+    def end(self, stage: str, state: str, note: str) -> None:
+        """`stage` ended as `state` (done, skipped, failed, cancelled)."""
+        line = self.lines[stage]
+        line.state, line.note, line.remaining_s, line.retry_at = state, note, None, None
         line.seconds = time.monotonic() - self._started.get(stage, time.monotonic())
         line.rate = line.done / line.seconds if line.seconds > 0 else 0.0
         self.log(f"{stage}: {state} in {duration(line.seconds)}; {note}")
@@ -121,13 +130,17 @@ class NestedProgress:
         """`stage` has done `done` of `total` units."""
         self._board.progress(self._line, done, total, unit, f"{stage} {note}".strip())
 
+    def retry(self, stage: str, wait_s: float, cause: str) -> None:
+        """`stage` failed, and is tried again after `wait_s`."""
+        self._board.retry(self._line, wait_s, f"{stage}: {cause}")
+
     def end(self, stage: str, state: str, note: str) -> None:
         """`stage` ended; only the log hears of it."""
         self._board.log(f"{self._line}, {stage}: {state}; {note}")
 
 
 class Publisher:
-    """Writes the board into the current Prefect run: one table, and one progress bar per stage, updated in place.
+    """Writes the board into the current Prefect run: one table that is updated in place.
 
     Mere progress is sent by a thread, so that a slow server does not slow a stage down; of tables that wait only the
     newest is sent. When a stage begins or ends, the call returns after the server has answered.
@@ -139,9 +152,7 @@ class Publisher:
         self._waiting: list[dict[str, Any]] | None = None
         self._sending = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._artifacts: dict[str, UUID] = {}
-        self._bars: dict[str, tuple[float, float]] = {}
-        """Per stage: the percentage shown, and when."""
+        self._artifact: UUID | None = None
 
     def __call__(self, lines: list[dict[str, Any]]) -> None:
         states = [line["state"] for line in lines]
@@ -166,38 +177,18 @@ class Publisher:
 
         with get_client(sync_client=True) as client:
             try:
-                self._put(client, ARTIFACT_KEY, "table", json.dumps(lines))
-                for stage, percent in self._moved(lines):
-                    self._put(client, f"spo-progress-{slug(stage)}", "progress", percent)
+                self._put(client, json.dumps(lines))
             except httpx.HTTPError:
                 return  # the next push carries everything again
 
-    def _moved(self, lines: list[dict[str, Any]]) -> list[tuple[str, float]]:
-        """Bars that have to be drawn again: of stages that have work to count, now and then and at their end."""
-        now, found = time.monotonic(), list[tuple[str, float]]()
-        for line in lines:
-            if line["total"] == 0:
-                continue
-            percent = 100.0 if line["state"] == "done" else round(100 * line["done"] / line["total"], 1)
-            shown, at = self._bars.get(line["stage"], (-1.0, 0.0))
-            if percent != shown and (now - at >= BAR_EVERY_S or line["state"] != "running"):
-                self._bars[line["stage"]] = percent, now
-                found.append((line["stage"], percent))
-        return found
-
-    def _put(self, client: SyncPrefectClient, key: str, kind: str, data: Any) -> None:
-        from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
-
-        if key in self._artifacts:
-            client.update_artifact(self._artifacts[key], ArtifactUpdate(data=data))
+    def _put(self, client: SyncPrefectClient, data: str) -> None:
+        """Make or update the table; by the API alone, since the client's own methods send an event each time."""
+        if self._artifact is not None:
+            client.request("PATCH", "/artifacts/{id}", path_params={"id": self._artifact}, json={"data": data})
             return
-        artifact = ArtifactCreate(key=key, type=kind, data=data, description=self._title, flow_run_id=self._flow_run_id)
-        self._artifacts[key] = client.create_artifact(artifact).id
-
-
-def slug(name: str) -> str:
-    """`name` as a part of an artifact's key: small letters, digits and dashes."""
-    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+        described = {"key": ARTIFACT_KEY, "type": "table", "data": data, "description": self._title}
+        answer = client.request("POST", "/artifacts/", json=described | {"flow_run_id": str(self._flow_run_id)})
+        self._artifact = UUID(answer.json()["id"])
 
 
 class Log:

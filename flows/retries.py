@@ -1,21 +1,52 @@
-"""Which failures are tried again: faults of the world, not faults of the request or of the code."""
+"""Which failures are tried again: faults of the world, not faults of the request, the data or the code."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from prefect.client.schemas.objects import State
-
-from tasks.config import ConfigError
 
 RETRY_DELAYS_S = [5.0, 30.0, 120.0]
 BUGS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ImportError)
 
 
-def worth_retrying(_task: Any, _run: Any, state: State[Any]) -> bool:
-    """Whether a task that ended in `state` could succeed if it were run again."""
-    from tasks.run.errors import StageError
-    from tasks.train.shared.errors import Refused
+def condition(retries: int, tell: Callable[[float, str], None]) -> Callable[[Any, Any, State[Any]], bool]:
+    """What Prefect asks before it tries a task again; `tell` hears how long it waits, and the cause."""
+    waits = iter(RETRY_DELAYS_S[:retries])
 
-    error = state.result(raise_on_failure=False)
-    return not isinstance(error, (ConfigError, StageError, Refused, *BUGS))
+    def worth_retrying(_task: Any, _run: Any, state: State[Any]) -> bool:
+        error = state.result(raise_on_failure=False)
+        if not may_pass(error):
+            return False
+        tell(next(waits), f"{type(error).__name__}: {error}")
+        return True
+
+    return worth_retrying
+
+
+def may_pass(error: object) -> bool:
+    """Whether what failed with `error` could succeed if it were tried again unchanged."""
+    from warehouse import StorageFull, StorageLost, WarehouseBusy, WarehouseError
+
+    if isinstance(error, (WarehouseBusy, StorageLost, StorageFull)):
+        return True
+    return not isinstance(error, (WarehouseError, *_permanent(), *BUGS))
+
+
+def _permanent() -> tuple[type[BaseException], ...]:
+    """Errors about a configuration, a model, problems or a run, which waiting does not mend."""
+    from sandbox import InvalidSuite, SandboxUnavailable
+    from tasks.config import ConfigError
+    from tasks.engines.protocol import EngineError
+    from tasks.prepare.pretrain import PretrainError
+    from tasks.problems.problem import ProblemError
+    from tasks.run.errors import StageError
+    from tasks.run.runs import UnknownRun
+    from tasks.scoring.errors import ScoringError
+    from tasks.train.shared import errors
+
+    refused = (errors.Refused, errors.GuardTripped, errors.MissingReferenceValues)
+    impossible = (errors.NothingToTrainOn, errors.ResumeImpossible)
+    asked = (ConfigError, StageError, UnknownRun, ProblemError, InvalidSuite)
+    return (*asked, EngineError, ScoringError, PretrainError, SandboxUnavailable, *refused, *impossible)

@@ -4,15 +4,20 @@
 |---|---|---|
 | SPO_HOME | everything the project writes | `./.spo` |
 | SPO_WAREHOUSE | the warehouse | `$SPO_HOME/warehouse` |
-| SPO_PORT | port of the embedded Prefect server | 4200 |
+| PREFECT_API_URL | the Prefect server, embedded or elsewhere | `http://127.0.0.1:$SPO_PORT/api` |
+| SPO_PORT | port of the embedded Prefect server, for `spo` alone | 4200 |
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 RECIPES = Path(__file__).parent / "recipes"
+DEFAULT_RECIPE = "tiny"
+DEFAULT_PORT = 4200
+"""The embedded server's, and in prefect.toml."""
 POOL = "spo"
 """Work pool of every deployment."""
 
@@ -36,12 +41,17 @@ def warehouse_shown() -> str:
 
 def port() -> int:
     """Port of the embedded Prefect server."""
-    return int(os.environ.get("SPO_PORT", "4200"))
+    return urlsplit(api_url()).port or 80
 
 
 def api_url() -> str:
     """API of the Prefect server: `PREFECT_API_URL` when set, else the embedded one."""
-    return os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{port()}/api"
+    return os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{os.environ.get('SPO_PORT', DEFAULT_PORT)}/api"
+
+
+def server_elsewhere() -> bool:
+    """Whether `PREFECT_API_URL` names a server on another machine."""
+    return urlsplit(api_url()).hostname not in {"127.0.0.1", "localhost"}
 
 
 def recipe_names() -> list[str]:

@@ -25,7 +25,7 @@ from tasks.stages import STAGES
 from warehouse import Warehouse
 from warehouse.queries import query
 
-State = Literal["fresh", "stale", "failed", "waiting"]
+State = Literal["fresh", "stale", "failed", "cancelled", "waiting"]
 
 RECORDS = query(__name__, "records")
 FAILURES = query(__name__, "failures")
@@ -65,7 +65,7 @@ def statuses(store: Warehouse, run_id: str, home: Path) -> list[StageStatus]:
     for name, stage in STAGES.items():
         record, failure = records.get(name), failures.get(name)
         if failure is not None and (record is None or failure["snapshot_id"] > record["snapshot_id"]):
-            found.append(StageStatus(name, "failed", str(failure["message"]), record))
+            found.append(StageStatus(name, failure["kind"], str(failure["message"]), record))
         elif record is None:
             found.append(StageStatus(name, "waiting", "", None))
         else:

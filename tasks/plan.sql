@@ -4,8 +4,8 @@ SELECT stage, key, status, seconds, "rows", snapshot_in, manifest_json, created_
 QUALIFY row_number() OVER (PARTITION BY stage ORDER BY arrival DESC) = 1;
 
 -- name: failures
--- What did each stage of a run fail with last?
-SELECT stage, message, snapshot_id FROM run_events WHERE run_id = ? AND kind = 'failed'
+-- How did each stage of a run stop last without an end: as failed or as cancelled, and with what?
+SELECT stage, kind, message, snapshot_id FROM run_events WHERE run_id = ? AND kind IN ('failed', 'cancelled')
 QUALIFY row_number() OVER (PARTITION BY stage ORDER BY arrival DESC) = 1;
 
 -- name: costs

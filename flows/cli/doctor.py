@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.server import embedded
-from flows.settings import api_url, home, warehouse_location, warehouse_shown
+from flows.settings import api_url, home, port, warehouse_location, warehouse_shown
 
 PACKAGES = ("spo-pipeline", "torch", "transformers", "deepspeed", "prefect", "duckdb", "pyarrow")
 OPTIONAL = ("vllm", "ray", "docker")
@@ -73,11 +73,13 @@ def _server() -> Finding:
     alive = embedded.running()
     if embedded.usable():
         return True, f"answers at {api_url()}; worker {'running' if alive['worker'] else 'not running'}"
+    if embedded.own_port() not in (None, port()):
+        return False, f"it listens on port {embedded.own_port()}, and {api_url()} is asked"
     if alive["server"]:
         return False, f"its process is there, but {api_url()} does not answer; `spo down`, then `spo up`"
     if embedded.healthy():
-        return False, f"another home's server answers at {api_url()}; choose another port with SPO_PORT"
-    return True, "not running; `spo up` starts it"
+        return False, f"another home's server answers at {api_url()}; `spo up` names a free port"
+    return True, embedded.foreign_record() or "not running; `spo up` starts it"
 
 
 def _warehouse() -> Finding:

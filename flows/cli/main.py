@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.cli import (
+    clean_command,
     judge_command,
     recipe_commands,
     report_commands,
@@ -41,6 +42,7 @@ app.command()(study_command.study)
 app.command()(report_commands.report)
 app.command()(report_commands.compare)
 app.command()(report_commands.show)
+app.command()(clean_command.clean)
 app.command()(warehouse_commands.compact)
 app.command()(warehouse_commands.upgrade)
 app.command()(warehouse_commands.verify)

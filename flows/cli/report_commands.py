@@ -19,8 +19,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Folder to write into.")] = None,
 ) -> None:
     """Write one HTML file, and its figures as PNG, about a run or several side by side; also while they train."""
-    from tasks.report import run_history
-    from tasks.report import stage as reports
+    from tasks.report import run_history, run_report
     from tasks.run import runs as known
     from warehouse import Warehouse
 
@@ -28,7 +27,7 @@ def report(
         names = list(dict.fromkeys(runs or [known.latest(store)]))
         histories = [run_history.read(store, home(), name) for name in names]
         folder = out or home() / "reports" / "+".join(names)
-        page, *pictures = reports.write(histories, str(store.location), folder)
+        page, *pictures = run_report.write(histories, str(store.location), folder)
     print(page)
     print(f"{len(pictures)} figures beside it: {', '.join(path.name for path in pictures)}")
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from flows.settings import RECIPES, api_url, home, warehouse_location
-from tasks.run.stage_names import STAGE_NAMES
+from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, server_elsewhere, warehouse_location
+from tasks.run.stage_names import STAGE_NAMES, StageName
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from flows.cli.watch import Look
+    from tasks.config import RunConfig
 
 Stage = StrEnum("Stage", list(STAGE_NAMES))
 Settings = Annotated[list[str], typer.Option("--set", "-s", help="Override, e.g. train.steps=40.")]
@@ -25,21 +31,24 @@ class RunEnded(Exception):
 
 
 def run(
-    recipe: Annotated[str, typer.Argument(help="Recipe name or TOML file.")] = "tiny",
+    recipe: Annotated[str | None, typer.Argument(help="Recipe name or TOML file; `tiny` without --like.")] = None,
     set_: Settings = [],  # noqa: B006
+    like: Annotated[str | None, typer.Option(metavar="RUN", help="Take this run's settings instead.")] = None,
     stage: Annotated[Stage | None, typer.Option(help="Run one stage only (what it needs must be done).")] = None,
     force: Annotated[list[Stage], typer.Option(help="Stage to run even if it is done.")] = [],  # noqa: B006
     pin: Pin = None,
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
     """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
-    tree = submitted(recipe, set_)
-    check_files(recipe, tree)
+    if recipe and like:
+        raise typer.BadParameter(f"a recipe ({recipe!r}) and --like {like} cannot both be the origin of a run")
+    config, tree = submitted(recipe or DEFAULT_RECIPE, set_, like)
+    check_files(config)
+    _check_pin(pin)
     _start_server()
-    name = str(Path(recipe).absolute()) if recipe.endswith(".toml") else recipe
-    parameters = {"recipe": name, "overrides": tree, "pin": pin}
-    forced: dict[str, Any] = {"force": list(force) if stage is None else stage in force}
-    run_id = _watch(f"spo/{stage or 'full-pipeline'}", parameters | forced, None)
+    parameters: dict[str, Any] = {"overrides": tree, "pin": pin, **_origin(recipe or DEFAULT_RECIPE, like)}
+    parameters["force"] = list(force) if stage is None else stage in force
+    run_id = _watch(f"spo/{stage or 'full-pipeline'}", parameters, None)
     if summary and stage is None:
         _summary(run_id)
 
@@ -55,17 +64,17 @@ def resume(
 ) -> None:
     """Continue a run: finished stages are skipped, unfinished ones go on where they were."""
     from tasks.run import runs
+    from tasks.run.stage import refuse
     from warehouse import Warehouse
 
+    later: Sequence[StageName] = () if from_ is None else STAGE_NAMES[STAGE_NAMES.index(from_) :]
+    forced: list[StageName] = [stage for stage in later if only is None or stage == only]
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         run_id = run_id or runs.latest(store)
         runs.load_config(store, run_id)
+        refuse(store, run_id, forced, pin)
     _start_server()
-    parameters: dict[str, Any] = {"run": run_id, "pin": pin}
-    if only is None:
-        parameters["force"] = [] if from_ is None else list(STAGE_NAMES[STAGE_NAMES.index(from_) :])
-    else:
-        parameters["force"] = from_ == only
+    parameters: dict[str, Any] = {"run": run_id, "pin": pin, "force": forced if only is None else bool(forced)}
     _watch(f"spo/{only or 'full-pipeline'}", parameters, run_id)
     if summary and only is None:
         _summary(run_id)
@@ -88,35 +97,64 @@ def plan(
     """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
     from flows.cli import status as shown
 
-    tree = overrides(set_) if of else submitted(recipe, set_)
+    tree = overrides(set_)
     if not of:
-        check_files(recipe, tree)
+        config, tree = submitted(recipe, set_)
+        check_files(config)
     shown.show_plan(console, recipe, tree, of)
 
 
-def submitted(recipe: str, settings: list[str]) -> dict[str, Any]:
-    """The overrides that `--set` options describe, and the paths of the recipe and of theirs from this folder on.
+def submitted(recipe: str, settings: list[str], like: str | None = None) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration of a new run of `recipe`, or `like` another, and the overrides that make it.
 
-    Raises ConfigError when the recipe and they make no possible configuration.
+    They are what `--set` options describe, and the paths of the recipe and of theirs from this folder on.
+    Raises ConfigError when the recipe and they make no possible configuration, UnknownRun when there is no run `like`.
     """
     from tasks import config as configuration
 
     tree = overrides(settings)
-    config = configuration.load(recipe, tree, folder=RECIPES)
-    configuration.merge(tree, configuration.absolute_paths(config, Path.cwd()))
-    return tree
+    if like is None:
+        config = configuration.load(recipe, tree, folder=RECIPES)
+    else:
+        config = configuration.changed(_stored_config(like), tree)
+    paths = configuration.absolute_paths(config, Path.cwd())
+    configuration.merge(tree, paths)
+    return configuration.changed(config, paths), tree
 
 
-def check_files(recipe: str, tree: dict[str, Any]) -> None:
+def _stored_config(run_id: str) -> RunConfig:
+    from tasks.run import runs
+    from warehouse import Warehouse
+
+    with Warehouse.open(warehouse_location(), read_only=True) as store:
+        return runs.load_config(store, run_id)
+
+
+def _origin(recipe: str, like: str | None) -> dict[str, str]:
+    """The parameter that says what a new run is made of."""
+    if like is not None:
+        return {"like": like}
+    return {"recipe": str(Path(recipe).absolute()) if recipe.endswith(".toml") else recipe}
+
+
+def _check_pin(pin: int | None) -> None:
+    """Raise UnknownSnapshot when there is no snapshot `pin`, WarehouseMissing when there is none at all."""
+    from warehouse import Warehouse
+
+    if pin is not None:
+        with Warehouse.open(warehouse_location(), read_only=True) as store:
+            store.check_snapshot(pin)
+
+
+def check_files(config: RunConfig) -> None:
     """Raise InvalidProblem or MissingModel for a file of the run that is missing or cannot be understood.
 
-    With PREFECT_API_URL the worker may be on another machine, whose files are not here to be looked at.
+    With a server on another machine the worker may be there, too, and its files are not here to be looked at.
     """
-    from tasks import config as configuration
     from tasks import input_files
 
-    if not os.environ.get("PREFECT_API_URL"):
-        input_files.check_files(configuration.load(recipe, tree, folder=RECIPES))
+    if not server_elsewhere():
+        input_files.check_files(config)
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:
@@ -153,25 +191,25 @@ def _watch(deployment: str, parameters: dict[str, Any], run_id: str | None) -> s
 
     _say(f"submitting {deployment} to {api_url()}")
     flow_run_id = watch.submit(deployment, parameters)
-    state = watch.watch(flow_run_id, console)
+    ended = watch.watch(flow_run_id, console)
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         found = run_id or runs.created_by(store, str(flow_run_id))
-        reason = None if found is None else runs.last_failure(store, found)
-    if state != "COMPLETED":
-        _explain(state, found, reason)
+    if ended.state != "COMPLETED":
+        _explain(ended, found, flow_run_id)
     assert found is not None
     return found
 
 
-def _explain(state: str, run_id: str | None, reason: str | None) -> NoReturn:
-    logs = home() / "logs" / "worker.log"
+def _explain(ended: Look, run_id: str | None, flow_run_id: UUID) -> NoReturn:
+    stopped = [f"{line.stage}: {line.note}" for line in ended.lines if line.state == "failed"]
+    cause = "" if ended.state == "CANCELLED" else f": {stopped[0] if stopped else ended.message}"
+    logs = f"log: prefect flow-run logs {flow_run_id}"
     if run_id is None:
-        raise RunEnded(f"the flow run ended as {state} before it had made a run; logs: {logs}")
+        raise RunEnded(f"the flow run ended as {ended.state} before it had made a run{cause}\n{logs}")
     raise RunEnded(
-        f"run {run_id} ended as {state}; {reason or 'see the flow run in the server'}\n"
+        f"run {run_id} {'was cancelled' if ended.state == 'CANCELLED' else f'ended as {ended.state}'}{cause}\n"
         f"resume with: spo resume {run_id}\n"
-        f"          or: prefect deployment run spo/full-pipeline -p run={run_id} --watch\n"
-        f"logs: {logs}"
+        f"         or: prefect deployment run spo/full-pipeline -p run={run_id} --watch\n{logs}"
     )
 
 

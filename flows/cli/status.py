@@ -19,7 +19,15 @@ from tasks.run import runs
 from tasks.run.durations import duration
 from warehouse import Warehouse, WarehouseMissing
 
-COLOURS = {"fresh": "green", "stale": "yellow", "failed": "red", "waiting": "dim", "running": "cyan"}
+COLOURS = {
+    "fresh": "green",
+    "stale": "yellow",
+    "failed": "red",
+    "cancelled": "yellow",
+    "retrying": "magenta",
+    "waiting": "dim",
+    "running": "cyan",
+}
 
 
 def show_status(console: Console, run_id: str | None) -> None:
@@ -46,7 +54,7 @@ def _show_server(console: Console) -> dict[str, dict[str, watch.StageRow]]:
     """Print what is under way; the lines of every run under way by run and stage."""
     alive = embedded.running()
     if not embedded.usable():
-        console.print("Server     not running; `spo up` starts it", highlight=False)
+        console.print(f"Server     {_not_usable()}", highlight=False, soft_wrap=True)
         return {}
     worker = "worker running" if alive["worker"] else "no embedded worker"
     console.print(f"Server     {api_url().removesuffix('/api')} answers; {worker}", highlight=False)
@@ -58,13 +66,20 @@ def _show_server(console: Console) -> dict[str, dict[str, watch.StageRow]]:
     return {run.run_id: {line.stage: line for line in run.lines} for run in under_way if run.run_id}
 
 
+def _not_usable() -> str:
+    number = embedded.own_port()
+    if number is not None:
+        return f"runs on port {number}, and {api_url()} is asked or does not answer"
+    return embedded.foreign_record() or "not running; `spo up` starts it"
+
+
 def _stages(run_id: str, found: list[StageStatus], lines: dict[str, watch.StageRow]) -> Table:
     table = Table(title=f"Run {run_id}", title_justify="left", box=None, pad_edge=False, header_style="bold")
     for heading, side in (("stage", "left"), ("state", "left"), ("ended", "right"), ("took", "right"), ("", "left")):
         table.add_column(heading, justify=side)  # type: ignore[arg-type]
     for status in found:
         live = lines.get(status.stage)
-        state = "running" if live is not None and live.state == "running" else status.state
+        state = live.state if live is not None and live.state in {"running", "retrying"} else status.state
         record: dict[str, Any] = status.record or {}
         took = duration(record["seconds"]) if record.get("status") == "completed" else ""
         ended = f"{duration((datetime.now(UTC) - record['created_at']).total_seconds())} ago" if record else ""

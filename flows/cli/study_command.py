@@ -36,7 +36,7 @@ def study(
     parameters = {"study": str(shown), "seeds": seeds, "arms": arm or None, "folder": str(Path.cwd())}
     runs = len(arm or definition.arms) * (seeds or definition.seeds)
     console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
-    state = watch.watch(watch.submit("spo/study", parameters), console)
+    state = watch.watch(watch.submit("spo/study", parameters), console).state
     folder = home() / "studies" / Path(name).stem
     if (folder / "study.json").is_file():
         _show(json.loads((folder / "study.json").read_text(encoding="utf-8")))

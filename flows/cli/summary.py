@@ -6,13 +6,14 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from flows.settings import api_url, home, warehouse_location, warehouse_shown
 from tasks.run import runs
-from tasks.run.manifests import EvaluateManifest, ReportManifest
+from tasks.run.manifests import EvaluateManifest, PrepareManifest, Q0Manifest, ReportManifest
 from tasks.run.stage import finished
 from warehouse import Warehouse
 from warehouse.queries import query
@@ -27,24 +28,46 @@ def show(console: Console, run_id: str | None = None) -> None:
         console.print(f"\n[bold]Result of run {run_id}[/]", highlight=False)
         _pass_at_k(console, finished(store, EvaluateManifest, run_id=run_id))
         _skipped(console, store, run_id)
-        answer = store.rows(QUESTION)
-    report = None
-    with Warehouse.open(warehouse_location(), read_only=True) as store:
+        question = hardest(store, run_id)
+        answer = [] if question is None else store.rows(question)
         report = finished(store, ReportManifest, run_id=run_id)
     console.print(f"\nWarehouse  {warehouse_shown()}", highlight=False)
-    console.print("Question   the five training prompts that the reference policy finds hardest, in SQL:")
-    console.print(f'  {_command()} sql "{" ".join(QUESTION.split())}"', highlight=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    for name in answer[0] if answer else []:
-        table.add_column(name, justify="right" if name != "problem_id" else "left")
-    for row in answer:
-        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
-    console.print(table)
+    if question is not None:
+        console.print("Question   the five training prompts that the reference policy finds hardest, in SQL:")
+        console.print(f'  {_command()} sql "{question}"', highlight=False, soft_wrap=True)
+        console.print(_table(answer))
     if report is not None:
         console.print(f"\nReport     {report.page}", highlight=False, soft_wrap=True)
         console.print(f"Picture    {report.pictures['learning_curve']}", highlight=False, soft_wrap=True)
     console.print(f"Run files  {home() / 'runs' / run_id}", highlight=False, soft_wrap=True)
     console.print(f"Prefect    {api_url().removesuffix('/api')}  (stop it with `make down`)", highlight=False)
+
+
+def hardest(store: Warehouse, run_id: str) -> str | None:
+    """The question for the hardest training prompts of the run, as SQL to copy; None before its Q0."""
+    prepared = finished(store, PrepareManifest, run_id=run_id)
+    sampled = finished(store, Q0Manifest, run_id=run_id)
+    if prepared is None or sampled is None:
+        return None
+    texts = {
+        "problems": prepared.problems_batch,
+        "reference": prepared.policy_id,
+        "template": prepared.template_id,
+        "sampling": sampled.sampling,
+    }
+    question = " ".join(QUESTION.split()).replace("$beta", f"{runs.load_config(store, run_id).train.beta:.6g}")
+    for name, value in texts.items():
+        question = question.replace(f"${name}", "'" + value.replace("'", "''") + "'")
+    return question
+
+
+def _table(answer: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in answer[0] if answer else []:
+        table.add_column(name, justify="right" if name != "problem_id" else "left")
+    for row in answer:
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
 
 
 def _command() -> str:

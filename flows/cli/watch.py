@@ -13,16 +13,18 @@ from uuid import UUID
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from flows.progress import ARTIFACT_KEY, StageRow, describe
 from flows.server.embedded import environment
+from flows.server.liveness import GRACE_S, taken_for_dead
 from tasks.run.durations import duration
 
 POLL_S = 1.0
 PATIENCE_S = 60.0
 FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
-MARKS = {"waiting": "·", "running": "▶", "done": "✓", "skipped": "=", "failed": "✗"}
+MARKS = {"waiting": "·", "running": "▶", "retrying": "↻", "done": "✓", "skipped": "=", "failed": "✗", "cancelled": "■"}
 
 
 class ServerGone(Exception):
@@ -46,8 +48,20 @@ def _use_server() -> None:
     os.environ.update(settings)
 
 
-def watch(flow_run_id: UUID, console: Console) -> str:
-    """Final state type of the flow run (`COMPLETED`, `FAILED`, ...), its table shown meanwhile.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A flow run as it is now."""
+
+    state: str
+    """Prefect's type: `RUNNING`, `COMPLETED`, `FAILED`, ..."""
+    name: str
+    message: str
+    """The result, or what it failed with."""
+    lines: list[StageRow]
+
+
+def watch(flow_run_id: UUID, console: Console) -> Look:
+    """The flow run at its end, its table shown meanwhile.
 
     Raises ServerGone when the server does not answer for `PATIENCE_S`. An interrupt ends the watching, not the run.
     """
@@ -58,30 +72,31 @@ def watch(flow_run_id: UUID, console: Console) -> str:
         with get_client(sync_client=True) as client, Live(console=console, refresh_per_second=2) as live:
             if not console.is_terminal:
                 live.stop()
+            crashed_at: float | None = None
             while True:
-                state, name, lines = _patiently(lambda: _look(client, flow_run_id), flow_run_id)
+                now = _patiently(lambda: _look(client, flow_run_id), flow_run_id)
                 if console.is_terminal:
-                    live.update(render(lines, name))
+                    live.update(render(now.lines, now.name))
                 else:
-                    _print_changes(console, lines, shown)
-                if state in FINAL:
-                    return state
+                    _print_changes(console, now.lines, shown)
+                crashed_at = (crashed_at or time.monotonic()) if taken_for_dead(now.state, now.message) else None
+                if now.state in FINAL and (crashed_at is None or time.monotonic() - crashed_at > GRACE_S):
+                    return now
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         console.print(f"the run goes on: `spo status`; to end it: prefect flow-run cancel {flow_run_id}")
         raise
 
 
-def _look(client: Any, flow_run_id: UUID) -> tuple[str, str, list[StageRow]]:
-    """State type, state name and stage table."""
+def _look(client: Any, flow_run_id: UUID) -> Look:
     run = client.read_flow_run(flow_run_id)
     state = "PENDING" if run.state is None else str(run.state.type.value)
-    return state, run.state_name or state, read_lines(client, flow_run_id)
+    message = "" if run.state is None else run.state.message or ""
+    title = f"{run.name}: {(run.state_name or state).lower()}"
+    return Look(state, title, message, read_lines(client, flow_run_id))
 
 
-def _patiently(
-    look: Callable[[], tuple[str, str, list[StageRow]]], flow_run_id: UUID
-) -> tuple[str, str, list[StageRow]]:
+def _patiently(look: Callable[[], Look], flow_run_id: UUID) -> Look:
     import httpx
 
     deadline = time.monotonic() + PATIENCE_S
@@ -165,21 +180,30 @@ def render(lines: list[StageRow], title: str) -> Table:
             f"{line.rate:.1f}/s" if line.rate and line.state == "running" else "",
             "" if line.remaining_s is None else duration(line.remaining_s),
             duration(line.seconds) if line.seconds else "",
-            line.note,
+            _noted(line),
         )
     return table
+
+
+def _noted(line: StageRow) -> str:
+    """The note; of a stage that is tried again with the time until then."""
+    if line.retry_at is None:
+        return escape(line.note)
+    return escape(f"tried again in {duration(max(0.0, line.retry_at - time.time()))}; {line.note}")
 
 
 def _print_changes(console: Console, lines: list[StageRow], shown: dict[str, str]) -> None:
     """For pipes and logs: one line whenever a stage changes state, and every tenth of its way."""
     for line in lines:
         tenth = 10 * line.done // line.total if line.total else 0
-        mark = f"{line.state}/{tenth}"
+        mark = f"{line.state}/{tenth}/{line.retry_at or ''}"
         if line.state == "waiting" or shown.get(line.stage) == mark:
             continue
         shown[line.stage] = mark
         if line.state == "running":
             text = describe(line) if line.total else f"{line.stage}: started {line.note}".rstrip()
+        elif line.state == "retrying":
+            text = f"{line.stage}: {_noted(line)}"
         else:
             text = f"{line.stage}: {line.state} in {duration(line.seconds)}; {line.note}"
         console.print(text, highlight=False, soft_wrap=True)

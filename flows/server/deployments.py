@@ -19,6 +19,8 @@ from flows.settings import POOL
 
 SILENT_AFTER_S = 90
 """Seconds without a heartbeat (one every 30 s) after which a run counts as dead."""
+SILENT = f"no heartbeat for {SILENT_AFTER_S} s: its process is gone"
+"""What the server says of such a run."""
 WATCH = "spo: a run without heartbeat has crashed"
 
 
@@ -68,7 +70,7 @@ def automation() -> dict[str, Any]:
             {
                 "type": "change-flow-run-state",
                 "state": "CRASHED",
-                "message": f"no heartbeat for {SILENT_AFTER_S} s: its process is gone",
+                "message": SILENT,
             }
         ],
     }

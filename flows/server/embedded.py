@@ -3,7 +3,7 @@
 Errors
 ------
 EmbeddedError
-    PortTaken, DidNotStart
+    PortTaken, DidNotStart, NotAnswering
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ from typing import Any
 
 import psutil
 
-from flows.settings import POOL, api_url, home, port, recipe_names, warehouse_location
+from flows.settings import (
+    DEFAULT_PORT,
+    POOL,
+    api_url,
+    home,
+    port,
+    recipe_names,
+    server_elsewhere,
+    warehouse_location,
+)
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
@@ -46,9 +55,18 @@ class DidNotStart(EmbeddedError):
     """A process ended or did not answer in time."""
 
 
+class NotAnswering(EmbeddedError):
+    """The server on another machine that PREFECT_API_URL names does not answer."""
+
+
 def up(say: Say) -> None:
-    """Server, worker and deployments, each started only if it is not there already."""
-    if os.environ.get("PREFECT_API_URL"):
+    """Server, worker and deployments, each started only if it is not there already.
+
+    A server that PREFECT_API_URL names and that somebody else has started is deployed to; none is started beside it.
+    """
+    if os.environ.get("PREFECT_API_URL") and not running()["server"] and (healthy() or server_elsewhere()):
+        if not healthy(timeout_s=10):
+            raise NotAnswering(f"PREFECT_API_URL names the Prefect server at {api_url()}, which does not answer")
         say(f"using the Prefect server at {api_url()} (PREFECT_API_URL is set); deploying to it")
         _deploy(say)
         return
@@ -57,7 +75,14 @@ def up(say: Say) -> None:
 
 
 def _up(say: Say) -> None:
+    if note := foreign_record():
+        say(note)
     state = _read_state()
+    if _alive(state.get("server")) and state["port"] != port():
+        raise PortTaken(
+            f"the server of this home runs on port {state['port']}, not {port()}; "
+            f"{_choose(state['port'])}, or stop it with `spo down`"
+        )
     if not _alive(state.get("server")):
         state = _start_server(say, worker=state.get("worker"))  # which outlives a killed server
     _await_health(state["server"])
@@ -72,10 +97,15 @@ def _up(say: Say) -> None:
         _deploy(say)
         _write_state(state | {"deployed": fingerprint})
     say(f"ready: {api_url().removesuffix('/api')} (logs in {_logs()})")
+    if port() != DEFAULT_PORT and not os.environ.get("PREFECT_API_URL"):
+        say(f"for `prefect` commands, too: export PREFECT_API_URL={api_url()}")
 
 
 def down(say: Say) -> None:
-    """Stop worker and server, with every process they started."""
+    """Stop this home's worker and server, with every process they started."""
+    if note := foreign_record():
+        say(note)
+        return
     state = _read_state()
     for name in ("worker", "server"):
         process = _alive(state.get(name))
@@ -95,7 +125,12 @@ def running() -> dict[str, bool]:
 
 def usable() -> bool:
     """Whether the server of this home answers, or the one that PREFECT_API_URL names. Another home's is not used."""
-    return (bool(os.environ.get("PREFECT_API_URL")) or running()["server"]) and healthy()
+    return (bool(os.environ.get("PREFECT_API_URL")) or own_port() == port()) and healthy()
+
+
+def own_port() -> int | None:
+    """The port that this home's server listens on; None when it does not run."""
+    return _read_state()["port"] if running()["server"] else None
 
 
 def healthy(timeout_s: float = 2.0) -> bool:
@@ -132,16 +167,26 @@ def _start_server(say: Say, *, worker: dict[str, Any] | None) -> dict[str, Any]:
             probe.bind(("127.0.0.1", port()))
         except OSError:
             raise PortTaken(
-                f"port {port()} is taken by another program; stop it, or choose another port with SPO_PORT=... "
-                f"(then also export PREFECT_API_URL=http://127.0.0.1:.../api for `prefect` commands)"
+                f"port {port()} is taken by another program; stop it, or choose another port: {_choose(_free_port())}"
             ) from None
     say(f"starting the Prefect server on port {port()} ...")
     started = _start(["server", "start", "--host", "127.0.0.1", "--port", str(port())], "server")
-    state: dict[str, Any] = {"server": started, "worker": worker}
+    state: dict[str, Any] = {"home": _identity(), "port": port(), "server": started, "worker": worker}
     _write_state(state)
     _await_health(started)
     say("server is healthy")
     return state
+
+
+def _choose(number: int) -> str:
+    """What lets `spo` and `prefect` alike use another port."""
+    return f"export PREFECT_API_URL=http://127.0.0.1:{number}/api"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _await_health(server: dict[str, Any]) -> None:
@@ -227,11 +272,33 @@ def _state_file() -> Path:
     return home() / "embedded.json"
 
 
+def _identity() -> str:
+    """What tells this home from a copy of it."""
+    return str(home().resolve())
+
+
 def _read_state() -> dict[str, Any]:
+    """The record of this home's processes: empty when there is none, or another home's, which came with a copy."""
+    record = _read_record()
+    return record if record.get("home") == _identity() else {}
+
+
+def _read_record() -> dict[str, Any]:
     try:
         return json.loads(_state_file().read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
+
+
+def foreign_record() -> str | None:
+    """What to say of a record that is another home's; None when there is none."""
+    record = _read_record()
+    if not record or record.get("home") == _identity():
+        return None
+    return (
+        f"{_state_file()} tells of the server of {record.get('home', 'an unknown home')}: this folder is a copy or was "
+        f"moved, so that server is left alone; `spo up` starts one for {home()}"
+    )
 
 
 def _write_state(state: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from tasks.config.objectives import ObjectiveConfig, PPOConfig, SourceConfig, So
 from tasks.config.offline import OtherModelConfig, PivotalConfig, Q0Config
 from tasks.config.optimizer import AdapterConfig, GuardConfig
 from tasks.config.problems import EvaluationSet, ProblemFiles, ProblemsConfig
-from tasks.config.recipes import absolute, absolute_paths, load, merge, validate
+from tasks.config.recipes import absolute, absolute_paths, changed, load, merge, validate
 from tasks.config.sampling import EngineConfig, PretrainConfig, ReferenceConfig, SandboxConfig, ShardsConfig
 from tasks.config.submission_schema import overrides_schema
 from tasks.config.train import PAPER_BETA, TrainConfig
@@ -47,6 +47,7 @@ __all__ = [
     "UnknownRecipe",
     "absolute",
     "absolute_paths",
+    "changed",
     "load",
     "merge",
     "overrides_schema",

@@ -96,9 +96,14 @@ def _fields(location: Sequence[str | int]) -> list[str]:
 
 def absolute(config: RunConfig, folder: Path) -> RunConfig:
     """The configuration with the paths in it starting at `folder`, so that it means the same wherever it is read."""
+    return changed(config, absolute_paths(config, folder))
+
+
+def changed(config: RunConfig, overrides: Mapping[str, Any]) -> RunConfig:
+    """The configuration with `overrides` over it, written as for `load`. Raises InvalidConfig."""
     tree = config.model_dump(mode="json")
-    merge(tree, absolute_paths(config, folder))
-    return validate(tree)
+    merge(tree, overrides)
+    return validate(_without_nulls(tree))
 
 
 def absolute_paths(config: RunConfig, folder: Path) -> dict[str, Any]:

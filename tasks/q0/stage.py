@@ -15,6 +15,7 @@ from tasks.estimators import Counts, soft_value_interval
 from tasks.q0 import allocation
 from tasks.q0.allocation import Allocation
 from tasks.run import prompt_set, runs
+from tasks.run.errors import StageError
 from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
@@ -57,7 +58,27 @@ def body(context: Context) -> Q0Manifest:
                 successes = counts(context, prompts)
                 # a sample that stays without verdict counts as drawn here; a later run makes up for it
                 work = _plan(context, {name: (n + asked[name], successes[name][1]) for name, (n, _) in before.items()})
-    return _manifest(context, prompts, before, sampled)
+    manifest = _manifest(context, prompts, before, sampled)
+    _refuse_if_unusable(context, manifest, len(before))
+    return manifest
+
+
+class NoUsablePrompt(StageError):
+    """The reference policy solves no prompt, and such prompts are not trained on: nothing later could work."""
+
+
+def _refuse_if_unusable(context: Context, manifest: Q0Manifest, prompts: int) -> None:
+    config = context.config
+    if (
+        config.train.algorithm == "spo"
+        and config.q0.zero_successes == "drop"
+        and len(manifest.without_success) == prompts
+    ):
+        raise NoUsablePrompt(
+            f"none of the {prompts} training prompts was solved in {config.q0.samples} samples each, so there is "
+            f"nothing to train on (q0.zero_successes is 'drop'); take easier problems or a better reference policy, "
+            f"draw more (q0.samples), or set q0.zero_successes to 'keep'. The samples are kept."
+        )
 
 
 @contextmanager

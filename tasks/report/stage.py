@@ -1,17 +1,9 @@
-"""Stage `report`: the run's figures as PNG and one self-contained page; the same for several runs side by side."""
+"""Stage `report`: the run's figures as PNG and one self-contained page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from tasks.report import chart_sections as sections
-from tasks.report import corpus_sections, run_history
-from tasks.report import table_sections as tables
-from tasks.report.report_page import ReportPage, write_report
-from tasks.report.run_history import RunHistory
 from tasks.run.manifests import EvaluateManifest, ReportManifest
 from tasks.run.stage import Amount, Context, Stage
 
@@ -23,55 +15,11 @@ def inputs(context: Context) -> dict[str, Any]:
 
 def body(context: Context) -> ReportManifest:
     """Write the page and the figures into the run's folder."""
-    history = run_history.read(context.warehouse, context.home, context.run_id)
-    subtitle = context.manifest(EvaluateManifest).described
-    report = assemble([history], subtitle, str(context.warehouse.location))
-    *parts, settings = report.sections
-    report = replace(report, sections=[*parts, *corpus_sections.sections(context), settings])
-    page, *pictures = write_report(report, context.run_dir / "report")
+    from tasks.report import run_report  # which loads what draws: half a second that other stages need not wait
+
+    page, *pictures = run_report.write_finished(context, context.manifest(EvaluateManifest).described)
     named = {path.stem: path for path in pictures}
     return ReportManifest(page=page, pictures=named, summary=f"{len(pictures)} figures; {page}")
-
-
-def assemble(histories: Sequence[RunHistory], subtitle: str, location: str) -> ReportPage:
-    """The report of one run, or of several side by side."""
-    parts = [
-        sections.learning(histories),
-        tables.side_by_side(histories),
-        sections.diversity(histories),
-        sections.training(histories),
-        sections.prompts(histories),
-        tables.discoveries(histories),
-        tables.cost(histories),
-        tables.configuration(histories),
-    ]
-    names = [history.run_id for history in histories]
-    return ReportPage(
-        title=f"Run {names[0]}" if len(names) == 1 else f"Runs {', '.join(names)}",
-        subtitle=subtitle,
-        facts=sections.facts(histories[0]) if len(histories) == 1 else (),
-        findings=sections.findings(histories),
-        sections=[part for part in parts if part is not None],
-        footer=f"Written by spo-pipeline from the warehouse at {location}.",
-    )
-
-
-def write(histories: Sequence[RunHistory], location: str, folder: Path) -> list[Path]:
-    """The report of these runs as far as they have got; returns the paths, the page first."""
-    return write_report(assemble(histories, described(histories), location), folder)
-
-
-def described(histories: Sequence[RunHistory]) -> str:
-    """How many problems and samples stand behind the numbers."""
-    evaluated = [history for history in histories if history.points]
-    if not evaluated:
-        return "not evaluated yet"
-    texts = [
-        f"{sum(map(len, history.points[-1].scores.values()))} evaluation problems, "
-        f"{history.config.evaluate.samples} samples each"
-        for history in evaluated
-    ]
-    return "; ".join(dict.fromkeys(texts))
 
 
 STAGE = Stage(

@@ -22,15 +22,21 @@ FIXED: tuple[StageName, ...] = STAGE_NAMES[: STAGE_NAMES.index("train") + 1]
 
 
 def pin(store: Warehouse, run_id: str, snapshot: int) -> None:
-    """From now on the run leaves out what others add after `snapshot`. Raises TrainingHasBegun."""
-    if pinned(store, run_id) == snapshot:
-        return
-    if training_began_with(store, run_id):
+    """From now on the run leaves out what others add after `snapshot`. Raises TrainingHasBegun and UnknownSnapshot."""
+    refuse_to_pin(store, run_id, snapshot)
+    if pinned(store, run_id) != snapshot:
+        message = f"reads snapshot {snapshot}"
+        _note(store, run_id, stage="", kind="pinned", message=message, payload={"snapshot": snapshot})
+
+
+def refuse_to_pin(store: Warehouse, run_id: str, snapshot: int) -> None:
+    """Raise UnknownSnapshot or TrainingHasBegun when the run cannot be pinned to `snapshot`."""
+    store.check_snapshot(snapshot)
+    if pinned(store, run_id) != snapshot and training_began_with(store, run_id):
         raise TrainingHasBegun(
             f"run {run_id!r} cannot be pinned to snapshot {snapshot}: its training has begun with what it read before; "
             f"`spo run --like {run_id} --pin {snapshot}` starts a new run that is"
         )
-    _note(store, run_id, stage="", kind="pinned", message=f"reads snapshot {snapshot}", payload={"snapshot": snapshot})
 
 
 def pinned(store: Warehouse, run_id: str) -> int | None:

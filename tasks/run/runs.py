@@ -70,11 +70,6 @@ def created_by(store: Warehouse, origin: str) -> str | None:
     return store.value("SELECT run_id FROM run_events WHERE kind = 'created' AND message = ?", [origin])
 
 
-def last_failure(store: Warehouse, run_id: str) -> str | None:
-    """The run's newest failure: `stage: message`."""
-    return store.value(query(__name__, "last_failure"), [run_id])
-
-
 def listing(store: Warehouse, *, limit: int = 20) -> list[dict[str, Any]]:
     """Newest runs first: run_id, recipe, created_at, and each one's stages in the order they ended."""
     return store.rows(query(__name__, "listing"), [limit])

@@ -1,7 +1,3 @@
--- name: last_failure
--- What did the run fail with last?
-SELECT stage || ': ' || message FROM run_events WHERE run_id = ? AND kind = 'failed' ORDER BY arrival DESC LIMIT 1;
-
 -- name: listing
 -- Which runs are there, newest first, and which of their stages have ended?
 SELECT r.run_id, r.recipe, r.created_at,

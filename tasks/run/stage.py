@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import getitem
@@ -22,14 +22,16 @@ from tasks.config import RunConfig
 from tasks.run import runs
 from tasks.run.errors import StageInputMissing, TrainingHasBegun
 from tasks.run.manifests import Manifest
-from tasks.run.provenance import begin_training, training_began_with
+from tasks.run.provenance import begin_training, refuse_to_pin, training_began_with
 from tasks.run.stage_names import StageName
-from warehouse import Warehouse
+from warehouse import Warehouse, WarehouseBusy
 from warehouse.queries import query
 
 M = TypeVar("M", bound=Manifest)
 
 LOCK_TIMEOUT_S = 24 * 3600.0
+SHORT_WAIT_S = 2.0
+"""After which it is told who holds the lock."""
 
 
 StageProgress = Callable[[int, int, str, str], None]
@@ -174,7 +176,8 @@ def run_stage(stage: Stage[M], context: Context, *, force: bool = False) -> Stag
         return _run(stage, context, force=force)
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
-        runs.note(context.warehouse, context.run_id, stage=stage.name, kind="failed", message=message)
+        kind = "failed" if isinstance(error, Exception) else "cancelled"  # a signal from outside is no fault
+        runs.note(context.warehouse, context.run_id, stage=stage.name, kind=kind, message=message)
         raise
 
 
@@ -186,13 +189,26 @@ def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
     if force:
         refuse_to_redo(store, context.run_id, stage.name)
     key = current_key(stage, context)
-    with store.lock(f"stage/{key}", timeout_s=LOCK_TIMEOUT_S):
+    with _turn(context, key):
         known = None if force else finished(store, stage.manifest, key=key)
         skipped = known is not None and stage.usable(known)
         if stage.name == "train" and not training_began_with(store, context.run_id):
             begin_training(store, context.run_id, key)
         manifest = known if known is not None and skipped else stage.body(context)
         return _record(stage, context, key, manifest, skipped=skipped, seconds=time.monotonic() - started)
+
+
+@contextmanager
+def _turn(context: Context, key: str) -> Generator[None]:
+    """Hold the lock of `key`; while another process does the same work, the progress says which."""
+    name = f"stage/{key}"
+    with ExitStack() as held:
+        try:
+            held.enter_context(context.warehouse.lock(name, timeout_s=SHORT_WAIT_S))
+        except WarehouseBusy as busy:
+            context.progress(0, 0, "", f"waits for the same work elsewhere: {busy}")
+            held.enter_context(context.warehouse.lock(name, timeout_s=LOCK_TIMEOUT_S))
+        yield
 
 
 def current_key(stage: Stage[Any], context: Context) -> str:
@@ -209,6 +225,14 @@ def refuse_to_redo(store: Warehouse, run_id: str, stage: StageName) -> None:
             f"took are recorded; `spo resume {run_id}` continues it, `spo run --like {run_id}` starts a new run with "
             f"the same settings"
         )
+
+
+def refuse(store: Warehouse, run_id: str, force: Iterable[StageName], pin: int | None) -> None:
+    """Raise TrainingHasBegun or UnknownSnapshot when the run cannot be pinned there or do these stages anew."""
+    if pin is not None:
+        refuse_to_pin(store, run_id, pin)
+    for stage in force:
+        refuse_to_redo(store, run_id, stage)
 
 
 def finished(store: Warehouse, kind: type[M], *, key: str | None = None, run_id: str | None = None) -> M | None:

@@ -29,11 +29,11 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.environment = {**os.environ, "SPO_HOME": str(home), "SPO_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        self.environment |= {"COLUMNS": "300", "PYTHONPATH": str(PROJECT)}
-        for name in ("PREFECT_API_URL", "SPO_WAREHOUSE"):
-            self.environment.pop(name, None)
+        self.environment = {**os.environ, "SPO_HOME": str(home), "OMP_NUM_THREADS": "1"}
         self.api = f"http://127.0.0.1:{port}/api"
+        self.environment |= {"COLUMNS": "300", "PYTHONPATH": str(PROJECT), "PREFECT_API_URL": self.api}
+        for name in ("SPO_PORT", "SPO_WAREHOUSE"):
+            self.environment.pop(name, None)
 
     def spo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`spo ...` with this home."""
@@ -41,12 +41,11 @@ class Server:
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`prefect ...` at this server."""
-        return self._call(["-m", "prefect", *arguments], PREFECT_API_URL=self.api)
+        return self._call(["-m", "prefect", *arguments])
 
-    def _call(self, command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-        environment = self.environment | more
+    def _call(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, *command], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600
+            [sys.executable, *command], cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=600
         )
 
     def submit(self, deployment: str, **parameters: Any) -> str:
@@ -67,6 +66,19 @@ class Server:
     def wait(self, flow_run_id: str, *states: str, timeout_s: float = 600) -> str:
         """The state of a flow run once it is one of `states` (by default any final one)."""
         return until(lambda: (s := self.state(flow_run_id)) in (states or CALM) and s, timeout_s)
+
+    def flow_runs(self, name: str) -> list[dict[str, Any]]:
+        """The flow runs of that name."""
+        return self._post("flow_runs/filter", {"flow_runs": {"name": {"any_": [name]}}})
+
+    def artifacts(self, flow_run_id: str) -> list[dict[str, Any]]:
+        """The artifacts of a flow run."""
+        return self._post("artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run_id]}}})
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        import httpx
+
+        return httpx.post(f"{self.api}/{path}", json=body, timeout=60).raise_for_status().json()
 
     def value(self, sql: str) -> Any:
         """First value of a query."""

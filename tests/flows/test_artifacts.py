@@ -1,63 +1,65 @@
-"""What a finished stage shows: its results as artifacts, and progress bars that are redrawn seldom."""
+"""What a run shows: its result as one page, and its stages' progress."""
 
 from __future__ import annotations
 
-import base64
+import io
 import threading
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from rich.console import Console
 
 from flows import artifacts, progress
-from flows.progress import ProgressTable, Publisher, shard, slug
-from tasks.run.manifests import Change, EvaluateManifest, ReportManifest
+from flows.cli import watch
+from flows.progress import ProgressTable, Publisher, shard
+from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, Q0Manifest, ReportManifest
 
 CHANGE = Change(
     before=0.145, after=0.628, difference=0.483, interval=(0.454, 0.514), p_value=0.0, better=60, worse=1, equal=3
 )
-EVALUATED = EvaluateManifest(sampling="", curve=(), sets={}, comparison={"pass@1": CHANGE}, described="")
+POINTS = tuple(
+    CurvePoint(k=k, value=value, low=0, high=1, step=step, policy_id=f"p{step}")
+    for step, value in ((40, 0.628), (0, 0.145))
+    for k in (1, 10)
+)
+EVALUATED = EvaluateManifest(sampling="", curve=POINTS, sets={}, comparison={"pass@1": CHANGE}, described="")
 
 
-def test_pass_at_k_is_shown_in_per_cent_with_its_interval() -> None:
-    assert artifacts.comparison(EVALUATED) == [
-        {"metric": "pass@1", "before": 14.5, "after": 62.8, "difference": 48.3, "95% interval": "+45.4 to +51.4"}
-    ]
+def test_the_result_is_one_page_with_pass_at_k_the_curve_and_the_way_to_the_report(tmp_path: Path) -> None:
+    report = ReportManifest(page=tmp_path / "report.html", pictures={"learning_curve": tmp_path / "curve.png"})
+    text = artifacts.page("tiny-3", {"evaluate": EVALUATED, "report": report})
+    assert text is not None
+    assert "| pass@1 | 14.5 | 62.8 | +48.3 | +45.4 to +51.4 |" in text
+    assert f"step      0  {'█' * 6:<40}  14.5%" in text
+    assert f"step     40  {'█' * 25:<40}  62.8%" in text
+    assert f"({(tmp_path / 'report.html').as_uri()})" in text
+    assert "base64" not in text
 
 
-def test_only_pictures_that_exist_and_are_small_become_artifacts(tmp_path: Path) -> None:
-    small, large = tmp_path / "small.png", tmp_path / "large.png"
-    small.write_bytes(b"picture")
-    large.write_bytes(bytes(artifacts.PICTURE_LIMIT_BYTES + 1))
-    pictures = {"learning_curve": small, "other": large, "gone": tmp_path / "gone.png"}
-    manifest = ReportManifest(page=tmp_path / "report.html", pictures=pictures)
-    assert artifacts.small_pictures(manifest) == {"learning-curve": small}
-    kind, content = artifacts.data_address(small).split(",")
-    assert kind == "data:image/png;base64"
-    assert base64.b64decode(content) == b"picture"
+def test_a_run_without_evaluation_and_report_has_no_page_and_its_last_stage_as_headline() -> None:
+    manifests: dict[Any, Any] = {"q0": Q0Manifest(sampling="", summary="48 new samples")}
+    assert artifacts.page("tiny-3", manifests) is None
+    assert artifacts.headline("tiny-3", manifests) == "tiny-3: 48 new samples"
+    evaluated = EVALUATED.model_copy(update={"summary": "pass@10 14.5% -> 62.8%"})
+    assert artifacts.headline("tiny-3", {**manifests, "evaluate": evaluated}) == "tiny-3: pass@10 14.5% -> 62.8%"
 
 
-def test_the_key_of_an_artifact_has_small_letters_digits_and_dashes() -> None:
-    assert slug("SPO half online, 0") == "spo-half-online-0"
-
-
-def test_a_bar_is_redrawn_now_and_then_and_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    publisher = Publisher(uuid4(), "run tiny-1")
-
-    def moved(state: str, done: int, total: int = 200) -> list[tuple[str, float]]:
-        return publisher._moved([{"stage": "q0", "state": state, "done": done, "total": total}])
-
-    assert moved("running", 0, total=0) == []
-    assert moved("running", 10) == [("q0", 5.0)]
-    now[0] += 1
-    assert moved("running", 20) == []
-    now[0] += progress.BAR_EVERY_S
-    assert moved("running", 20) == [("q0", 10.0)]
-    assert moved("done", 150) == [("q0", 100.0)]
-    assert moved("done", 150) == []
+def test_a_stage_that_is_tried_again_shows_when_and_why_until_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress.time, "time", lambda: 1000.0)
+    logged: list[str] = []
+    board = ProgressTable(["q0"], lambda _: None, logged.append)  # type: ignore[arg-type]
+    board.start("q0")
+    board.retry("q0", 30.0, "WarehouseBusy: the lock is held by process 7")
+    line = board.lines["q0"]
+    assert (line.state, line.retry_at) == ("retrying", 1030.0)
+    assert logged[-1] == "q0: tried again in 30 s; WarehouseBusy: the lock is held by process 7"
+    table = Console(width=200, record=True, file=io.StringIO())
+    table.print(watch.render([line], "tiny-3"))
+    assert "tried again in 30 s; WarehouseBusy: the lock is held by process 7" in table.export_text()
+    board.progress("q0", 1, 10, "samples", "")
+    assert (line.state, line.retry_at) == ("running", None)
 
 
 def test_progress_does_not_wait_for_the_server_and_a_change_of_state_does(monkeypatch: pytest.MonkeyPatch) -> None:

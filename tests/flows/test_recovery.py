@@ -11,6 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
+from flows.server.deployments import SILENT
+from flows.server.liveness import GRACE_S
 from tests.flows.conftest import Server, until
 from tests.tasks.conftest import MICRO
 
@@ -148,6 +150,18 @@ def test_a_run_cancelled_while_it_trains_leaves_no_process_and_goes_on_later(ser
     until(lambda: not server.processes(of=flow_run), 30)
     resumed = server.spo("resume", run)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert_nothing_lost_or_repeated(server, run)
+
+
+def test_a_run_that_a_jump_of_the_clock_marked_as_crashed_goes_on(server: Server) -> None:
+    flow_run = server.submit("full-pipeline", **fresh(16))
+    run = run_of(server, flow_run)
+    server.wait_for(f"SELECT count(*) FROM reference_counts WHERE run_id = '{run}'")
+    state = {"type": "CRASHED", "message": SILENT}
+    server._post(f"flow_runs/{flow_run}/set_state", {"state": state, "force": True})
+    assert server.state(flow_run) == "CRASHED"
+    assert server.wait(flow_run, "RUNNING", timeout_s=2 * GRACE_S) == "RUNNING"
+    assert server.wait(flow_run) == "COMPLETED"
     assert_nothing_lost_or_repeated(server, run)
 
 

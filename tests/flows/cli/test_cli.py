@@ -10,10 +10,14 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from flows.settings import recipe_names
+from flows import settings
+from flows.settings import RECIPES, recipe_names
+from tasks import config
+from tasks.run import provenance, runs
 from warehouse import Warehouse
 
 
@@ -51,6 +55,13 @@ def home(tmp_path: Path) -> Path:
 def test_the_command_starts_without_the_model_libraries() -> None:
     heavy = "torch|transformers|vllm|deepspeed|prefect|duckdb|pyarrow"
     code = f"import sys, re, flows.cli.main; print([m for m in sys.modules if re.fullmatch({heavy!r}, m)])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["flows.cli.status", "tasks.stages"])
+def test_what_only_looks_loads_neither_what_draws_nor_a_model_library(module: str) -> None:
+    code = f"import sys, re, {module}; print([m for m in sys.modules if re.fullmatch('torch|matplotlib|prefect', m)])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
@@ -169,7 +180,12 @@ def test_the_server_of_another_home_is_not_used(tmp_path: Path, monkeypatch: pyt
         other.shutdown()
     assert refused.returncode == 1
     assert f"port {other.server_port} is taken" in refused.stderr
-    assert "SPO_PORT" in refused.stderr
+    advice = re.search(r"export (PREFECT_API_URL)=(http://127.0.0.1:\d+/api)", refused.stderr)
+    assert advice is not None
+    monkeypatch.setenv(*advice.groups())
+    assert settings.api_url() == advice[2]
+    assert advice[2] == f"http://127.0.0.1:{settings.port()}/api"
+    assert not settings.server_elsewhere()
 
 
 @pytest.mark.parametrize("command", ["status", "plan", "recipes"])
@@ -213,10 +229,60 @@ def test_a_wrong_word_is_answered_with_the_right_ones(tmp_path: Path, arguments:
     assert not (tmp_path / "none").exists()
 
 
-def test_an_unknown_run_is_answered_with_the_nearest(home: Path) -> None:
+def made_run(home: Path, **overrides: Any) -> str:
+    """A run in the warehouse at `home`."""
     with Warehouse.open(home / "warehouse") as store:
-        row = {"recipe": "tiny", "config_json": "{}", "project_version": "1", "snapshot": 0}
-        store.append("run/tiny-1", {"runs": [row]}, run_id="tiny-1")
-    result = spo(home, "resume", "tyni-1")
-    assert result.returncode == 1
-    assert "did you mean 'tiny-1'?" in result.stderr
+        return runs.create(store, config.load("tiny", overrides, folder=RECIPES), origin="test")
+
+
+def test_an_unknown_run_is_answered_with_the_nearest(home: Path) -> None:
+    assert made_run(home) == "tiny-1"
+    for arguments in (["resume", "tyni-1"], ["run", "--like", "tyni-1"]):
+        result = spo(home, *arguments)
+        assert result.returncode == 1
+        assert "did you mean 'tiny-1'?" in result.stderr
+
+
+def test_a_new_run_like_another_has_its_settings_and_the_overrides(home: Path, monkeypatch: Any) -> None:
+    from flows import pipeline
+
+    monkeypatch.setenv("SPO_HOME", str(home))
+    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
+    like = made_run(home, train={"steps": 17}, q0={"samples": 40})
+    made = pipeline._run_id({"q0": {"samples": 80}}, like=like)
+    assert made == "tiny-2"
+    with Warehouse.open(home / "warehouse", read_only=True) as store:
+        before, after = runs.load_config(store, like), runs.load_config(store, made)
+    assert after == config.changed(before, {"q0.samples": 80})
+    assert (after.train.steps, after.q0.samples) == (17, 80)
+    with pytest.raises(config.InvalidConfig, match="recipe and like"):
+        pipeline._run_id({}, recipe="tiny", like=like)
+
+
+def test_a_run_like_another_is_no_run_of_a_recipe_and_its_overrides_are_checked(home: Path) -> None:
+    run_id = made_run(home)
+    both = spo(home, "run", "tiny", "--like", run_id)
+    assert both.returncode == 2
+    assert "cannot both be the origin" in " ".join(both.stderr.replace("│", " ").split())
+    wrong = spo(home, "run", "--like", run_id, "--set", "train.stepz=3")
+    assert wrong.returncode == 1
+    assert "train.stepz: no such field" in wrong.stderr
+    assert not (home / "logs").exists()
+
+
+def test_what_would_change_the_data_of_a_run_that_trains_is_refused_before_anything_starts(home: Path) -> None:
+    run_id = made_run(home)
+    with Warehouse.open(home / "warehouse") as store:
+        provenance.begin_training(store, run_id, "key")
+    for arguments, words in (
+        (["resume", run_id, "--from", "train"], "its training has begun"),
+        (["resume", run_id, "--only", "train", "--from", "q0"], "its training has begun"),
+        (["resume", run_id, "--pin", "1"], f"spo run --like {run_id} --pin 1"),
+        (["resume", run_id, "--pin", "999999"], "there is no snapshot 999999"),
+        (["run", "--pin", "999999"], "there is no snapshot 999999"),
+    ):
+        result = spo(home, *arguments)
+        assert result.returncode == 1, arguments
+        assert words in result.stderr
+        assert "Traceback" not in result.stderr
+        assert not (home / "logs").exists()

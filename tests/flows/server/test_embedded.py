@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,3 +49,57 @@ def test_what_the_deployments_are_made_of_is_deployed_again_once_it_changes(
     assert embedded._fingerprint() == before
     (tmp_path / changed).write_text("something else", encoding="utf-8")
     assert embedded._fingerprint() != before
+
+
+def test_the_server_of_a_home_is_left_alone_by_a_copy_of_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    original.mkdir()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        monkeypatch.setenv("SPO_HOME", str(original))
+        created = psutil.Process(child.pid).create_time()
+        processes = {"server": {"pid": child.pid, "created": created}, "worker": None}
+        embedded._write_state({"home": embedded._identity(), "port": embedded.port(), **processes})
+        shutil.copytree(original, copy)
+        assert embedded.running()["server"]
+        assert embedded.foreign_record() is None
+
+        monkeypatch.setenv("SPO_HOME", str(copy))
+        said: list[str] = []
+        assert not embedded.running()["server"]
+        assert not embedded.usable()
+        embedded.down(said.append)
+        assert str(original) in said[0]
+        assert "left alone" in said[0]
+        assert child.poll() is None
+
+        monkeypatch.setenv("SPO_HOME", str(original))
+        embedded.down(said.append)
+        assert "server stopped" in said
+        child.wait(10)
+    assert json.loads((copy / "embedded.json").read_text())["home"] == str(original)
+
+
+def test_a_server_on_another_port_is_named_instead_of_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        record = {"pid": child.pid, "created": psutil.Process(child.pid).create_time()}
+        embedded._write_state({"home": embedded._identity(), "port": 8, "server": record, "worker": None})
+        with pytest.raises(embedded.PortTaken, match=r"127\.0\.0\.1:8/api"):
+            embedded.up(lambda _: None)
+        child.kill()
+
+
+def test_a_server_on_another_machine_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("PREFECT_API_URL", "http://prefect.invalid:4200/api")
+    with pytest.raises(embedded.NotAnswering, match=r"prefect\.invalid"):
+        embedded.up(lambda _: None)
+    assert not (tmp_path / "none").exists()

@@ -34,7 +34,7 @@ def read_elsewhere(
 def test_a_recipe_file_and_its_paths_start_where_the_command_is_given(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tree = submitted("mine.toml", ["reference.model=models/mine", 'corpus.files=["more.jsonl"]'])
+    _, tree = submitted("mine.toml", ["reference.model=models/mine", 'corpus.files=["more.jsonl"]'])
     read = read_elsewhere(str(folder / "mine.toml"), tree, tmp_path, monkeypatch)
     assert read.problems.path == str(folder / "data" / "train-*.jsonl")
     assert read.reference.model == str(folder / "models" / "mine")
@@ -46,7 +46,7 @@ def test_the_paths_of_a_shipped_recipe_and_of_lists_of_sections_start_there_too(
 ) -> None:
     sets = '[{"source": "jsonl", "path": "test.jsonl", "most": 5}]'
     other = '[{"name": "big", "model": "models/mine", "samples": 2}]'
-    tree = submitted(
+    _, tree = submitted(
         "real", [f"problems.evaluation_sets={sets}", "problems.evaluation=null", f"corpus.other_models={other}"]
     )
     read = read_elsewhere("real", tree, tmp_path, monkeypatch)
@@ -58,7 +58,7 @@ def test_the_paths_of_a_shipped_recipe_and_of_lists_of_sections_start_there_too(
 
 
 def test_names_on_the_hub_absolute_paths_and_home_stay_what_they_are(folder: Path) -> None:
-    tree = submitted("real", ["problems.path=~/p.jsonl", f'corpus.files=["{folder / "a.jsonl"}"]'])
+    _, tree = submitted("real", ["problems.path=~/p.jsonl", f'corpus.files=["{folder / "a.jsonl"}"]'])
     assert tree["problems"]["path"] == str(Path("~/p.jsonl").expanduser())
     assert tree["corpus"]["files"] == [str(folder / "a.jsonl")]
     assert "reference" not in tree
@@ -66,7 +66,7 @@ def test_names_on_the_hub_absolute_paths_and_home_stay_what_they_are(folder: Pat
 
 def test_the_miniature_is_no_folder_even_where_one_has_its_name(folder: Path) -> None:
     (folder / "miniature").mkdir()
-    assert submitted("tiny", []) == {}
+    assert submitted("tiny", [])[1] == {}
 
 
 def test_what_is_absolute_stays_the_same_configuration(folder: Path) -> None:

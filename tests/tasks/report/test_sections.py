@@ -7,7 +7,7 @@ import pytest
 from tasks.config import RunConfig, validate
 from tasks.evaluate.eval_samples import Scores
 from tasks.report import chart_sections, table_sections
-from tasks.report import stage as report
+from tasks.report import run_report as report
 from tasks.report.report_page import report_html
 from tasks.report.run_history import Point, RunHistory
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from flows.cli import summary
 from flows.cli.main import app
 from tasks.report import run_history
-from tasks.report import stage as report
+from tasks.report import run_report as report
 from tasks.report.comparison import NothingToCompare, compare
 from tasks.run.runs import UnknownRun
 from tests.tasks.conftest import Lab
@@ -115,3 +120,35 @@ def test_the_commands_write_the_pages_and_print_the_table(
     shown = CliRunner().invoke(app, ["show", trajectory, "--no-values", "--out", str(page)])
     assert shown.exit_code == 0
     assert 'class="program"' in page.read_text(encoding="utf-8")
+
+
+def test_the_hardest_prompts_are_those_of_the_run(copied: Callable[[], Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = copied()
+    monkeypatch.setenv("SPO_HOME", str(lab.home))
+    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
+    never = {"problem_id": "of-another-run", "reference": "r", "sampling": "s", "template_id": "t", "suite_hash": "h"}
+    with lab.store() as store:
+        store.append("counts", {"reference_counts": [never | {"n": 10, "k": 0}]}, run_id="other-1")
+        question = summary.hardest(store, "micro-1")
+        assert question is not None
+        found = store.rows(question)
+    of_run = lab.value("SELECT list(problem_id) FROM q0 WHERE problem_id <> 'of-another-run'")
+    assert len(found) == 5
+    assert {row["problem_id"] for row in found} <= set(of_run)
+    assert [row["share"] for row in found] == sorted(row["share"] for row in found)
+    console = Console(width=200, file=io.StringIO(), record=True)
+    summary.show(console, "micro-1")
+    shown = console.export_text()
+    assert "of-another-run" not in shown
+    assert question in shown
+
+
+def test_runs_on_different_problems_are_not_drawn_into_one_figure(finished: Lab, tmp_path: Path) -> None:
+    with finished.store() as store:
+        history = run_history.read(store, finished.home, "micro-1")
+    point = history.points[-1]
+    elsewhere = {name: {f"other/{p}": n for p, n in found.items()} for name, found in point.scores.items()}
+    other = replace(history, run_id="micro-2", points=[replace(point, scores=elsewhere)])
+    with pytest.raises(NothingToCompare, match="micro-1 and micro-2 were evaluated on different problems"):
+        report.write([history, other], "nowhere", tmp_path / "page")
+    assert not (tmp_path / "page").exists()

@@ -1,0 +1,64 @@
+"""A live flow run that the server took for dead is put back: heartbeats are judged by a clock that may jump.
+
+The automation of `flows.server.deployments` compares the times of heartbeats with the server's clock. When that clock
+is set forward, or the machine has slept, a run whose process is alive is marked as crashed. Only the process itself
+knows better, so it looks now and then, by a clock that does not jump.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+from flows.server.deployments import SILENT
+
+LOOK_EVERY_S = 20.0
+GRACE_S = 2 * LOOK_EVERY_S
+"""How long a run that was marked as crashed may take to show that it is alive."""
+
+
+def taken_for_dead(state_type: str, message: str | None) -> bool:
+    """Whether the automation, and not the worker that saw the process end, has ended the run."""
+    return state_type == "CRASHED" and (message or "") == SILENT
+
+
+@contextmanager
+def kept_running(flow_run_id: UUID) -> Generator[None]:
+    """While the block runs, and once at its end, the flow run is put back to Running when it is taken for dead."""
+    from prefect.client.orchestration import get_client
+
+    over = threading.Event()
+
+    def look() -> None:
+        with get_client(sync_client=True) as client:
+            while not over.wait(LOOK_EVERY_S):
+                put_back(client, flow_run_id)
+            put_back(client, flow_run_id)
+
+    thread = threading.Thread(target=look, name="liveness", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(LOOK_EVERY_S)
+
+
+def put_back(client: Any, flow_run_id: UUID) -> bool:
+    """Whether the flow run was taken for dead and runs again; False, too, when the server does not answer."""
+    from prefect.states import Running
+
+    try:
+        state = client.read_flow_run(flow_run_id).state
+        if state is None or not taken_for_dead(str(state.type.value), state.message):
+            return False
+        alive = Running(message="taken for dead after a jump of the clock, but alive")
+        client.set_flow_run_state(flow_run_id, alive, force=True)
+    except httpx.HTTPError:
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""`spo clean` shows first and removes when asked; what a run that is not finished needs stays."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli.main import app
+from flows.server import embedded
+from warehouse import Warehouse
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with a finished and an unfinished run, a log and a database with room in it."""
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
+    for run in ("tiny-1", "tiny-2"):
+        for part in ("checkpoints/step-4", "weights/step-4"):
+            (tmp_path / "runs" / run / "train" / part).mkdir(parents=True)
+            (tmp_path / "runs" / run / "train" / part / "state.bin").write_bytes(bytes(3 << 20))
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "worker.log").write_text("said\n", encoding="utf-8")
+    (tmp_path / "prefect").mkdir()
+    with sqlite3.connect(tmp_path / "prefect" / "prefect.db") as database:
+        database.execute("CREATE TABLE rows (text TEXT)")
+        database.execute("INSERT INTO rows VALUES (hex(zeroblob(1000000)))")
+        database.execute("DELETE FROM rows")
+    stage = {"stage": "train", "stage_version": "1", "key": "k", "seconds": 1.0, "rows": 0, "manifest_json": "{}"}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        ended = stage | {"status": "completed", "snapshot_in": 0, "snapshot_out": 0}
+        store.append("stage/tiny-1", {"stages": [ended]}, run_id="tiny-1")
+    return tmp_path
+
+
+def files(home: Path) -> dict[str, int]:
+    parts = [path for part in ("runs", "logs", "prefect") for path in (home / part).rglob("*") if path.is_file()]
+    return {str(path.relative_to(home)): path.stat().st_size for path in parts}
+
+
+def test_without_apply_nothing_is_removed_and_everything_is_listed(home: Path) -> None:
+    before = files(home)
+    shown = CliRunner().invoke(app, ["clean"])
+    assert shown.exit_code == 0, shown.output
+    assert files(home) == before
+    for words in ("runs/tiny-1/train/checkpoints", "logs/worker.log", "prefect.db", "spo clean --apply"):
+        assert words in shown.output
+    assert "tiny-2" not in shown.output
+
+
+def test_with_apply_what_was_listed_goes_and_the_rest_stays(home: Path) -> None:
+    before = files(home)
+    assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
+    after = files(home)
+    assert set(before) - set(after) == {"runs/tiny-1/train/checkpoints/step-4/state.bin", "logs/worker.log"}
+    assert after["prefect/prefect.db"] < before["prefect/prefect.db"] / 10
+    assert "nothing to remove" in CliRunner().invoke(app, ["clean"]).output
+
+
+def test_what_a_running_server_writes_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "running", lambda: {"server": True, "worker": False})
+    assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
+    assert (home / "logs" / "worker.log").exists()
+    assert not (home / "runs" / "tiny-1" / "train" / "checkpoints").exists()

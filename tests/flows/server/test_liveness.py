@@ -1,0 +1,53 @@
+"""A flow run that a jump of the server's clock ended is put back by its own process; other ends stand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from prefect.client.schemas.objects import State
+from prefect.states import Cancelled, Crashed, Running
+
+from flows.server import liveness
+from flows.server.deployments import SILENT, automation
+
+
+class Api:
+    """Prefect's client as far as it is used here: the state of one flow run."""
+
+    def __init__(self, state: State[Any]) -> None:
+        self.state = state
+
+    def read_flow_run(self, _: object) -> Any:
+        return SimpleNamespace(state=self.state)
+
+    def set_flow_run_state(self, _: object, state: State[Any], *, force: bool) -> None:
+        assert force
+        self.state = state
+
+
+def test_a_run_that_was_taken_for_dead_runs_again() -> None:
+    message = automation()["actions"][0]["message"]
+    api = Api(Crashed(message=message))
+    assert liveness.put_back(api, uuid4())
+    assert api.state.is_running()
+
+
+@pytest.mark.parametrize(
+    "state", [Running(), Cancelled(message=SILENT), Crashed(message="Flow run process exited with status -9")]
+)
+def test_any_other_state_stands(state: State[Any]) -> None:
+    api = Api(state)
+    assert not liveness.put_back(api, uuid4())
+    assert api.state is state
+
+
+def test_a_server_that_is_away_ends_nothing() -> None:
+    class Away(Api):
+        def read_flow_run(self, _: object) -> Any:
+            raise httpx.ConnectError("refused")
+
+    assert not liveness.put_back(Away(Running()), uuid4())
