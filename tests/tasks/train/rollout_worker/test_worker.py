@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sandbox import Judge, SandboxUnavailable
-from sandbox.worker import RolloutWorker as SandboxWorker
+from sandbox.worker import Worker as SandboxWorker
 from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
