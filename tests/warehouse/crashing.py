@@ -9,14 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.fork_server import preload, process_of
+from tests.fork_server import process_of
 from tests.warehouse.conftest import trajectories
 from warehouse import Warehouse
 from warehouse.failpoints import failpoint_hooks
 from warehouse.maintenance import compact
 
 ROWS = 8
-preload("warehouse.exchange", "tests.warehouse.preloading")
 
 
 def batch_tables(name: str) -> dict[str, list[dict[str, Any]]]:
