@@ -10,7 +10,7 @@ from tests.flows.conftest import Server
 from tests.tasks.conftest import MICRO
 
 STUDY = f"""
-title = "Guards, one of them absurd"
+title = "Rates, one of them absurd"
 seeds = 1
 first_seed = 5
 [overrides]
@@ -18,13 +18,13 @@ pivotal = {{ trajectories = 0 }}
 [arms.calm]
 recipe = "{MICRO}"
 label = "calm"
-[arms.strict]
+[arms.wild]
 recipe = "{MICRO}"
-label = "no difference allowed"
-overrides = {{ train = {{ guards = {{ canary_interval = 1, max_logprob_drift = 1e-12 }} }} }}
+label = "wild"
+overrides = {{ train = {{ optimizer = {{ learning_rate = 1e30 }} }} }}
 [[groups]]
-title = "Guards"
-arms = ["calm", "strict"]
+title = "Rates"
+arms = ["calm", "wild"]
 """
 
 
@@ -32,12 +32,12 @@ arms = ["calm", "strict"]
 def test_a_study_compares_its_arms_shows_what_the_guards_stopped_and_does_nothing_twice(
     server: Server, tmp_path: Path
 ) -> None:
-    path = tmp_path / "guards.toml"
+    path = tmp_path / "rates.toml"
     path.write_text(STUDY, encoding="utf-8")
     first = server.spo("study", str(path))
     assert first.returncode == 0, first.stdout + first.stderr
     assert "0; 1 stopped by the guards" in first.stdout
-    folder = server.home / "studies" / "guards"
+    folder = server.home / "studies" / "rates"
     table = (folder / "study.md").read_text(encoding="utf-8")
     assert "| arm | seeds | pass@1 | pass@10 | pass@10 against pi_0 | pass@10 against calm |" in table
     assert "\n| calm | 1 | " in table
