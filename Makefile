@@ -2,9 +2,11 @@
 SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_worker.py
 
-.PHONY: help run test test-slow test-all test-vllm check install up down format lock clean
+.PHONY: help run test coverage test-slow test-all test-vllm check install up down format lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -13,14 +15,17 @@ help: ## this list
 run: install ## the whole pipeline on the built-in task (recipe tiny); RECIPE=... runs another
 	@$(BIN)/spo run $(or $(RECIPE),tiny) $(ARGS)
 
-test: install ## the tests (ARGS=... passes arguments to pytest)
-	@$(BIN)/python -m pytest $(ARGS)
+test: install ## the tests, in two processes (WORKERS=... others; ARGS=... passes arguments to pytest)
+	@$(PYTEST) $(ARGS)
 
-test-slow: install ## the long tests
+coverage: install ## the tests, with what they cover of the packages and its floor
+	@$(PYTEST) --cov --cov-report=term:skip-covered $(ARGS)
+
+test-slow: install ## the long tests, one after the other
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 
 test-all: install ## the tests and the long ones
-	@$(BIN)/python -m pytest -m '' $(ARGS)
+	@$(PYTEST) -m '' $(ARGS)
 
 test-vllm: ## the tests of the vLLM engine, on the CPU, in an environment of its own (.venv-vllm)
 	@$(if $(PYTHON),PYTHON="$(PYTHON)") scripts/install_vllm.sh .venv-vllm

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.ray_shards import divided, spread_of
+from flows.ray_shards import divided, executor_of
 from tasks.config import ShardsConfig
-from tasks.run.stage import here
+from tasks.run.stage import run_locally
 from tests.flows.conftest import Server
 from tests.tasks.conftest import MICRO, Lab, finished  # noqa: F401  (a fixture)
 
@@ -25,7 +25,7 @@ def test_work_is_divided_into_nearly_equal_parts_and_each_unit_once() -> None:
 
 
 def test_the_recipe_chooses_who_does_the_shards() -> None:
-    assert spread_of(ShardsConfig()) is here
+    assert executor_of(ShardsConfig()) is run_locally
 
 
 @pytest.fixture(scope="module")

@@ -38,8 +38,11 @@ def run_of(server: Server, flow_run_id: str) -> str:
     return str(server.wait_for(created))
 
 
-def assert_nothing_lost_or_repeated(server: Server, run: str) -> None:
-    """The run is complete, and every sample, rollout, step and evaluation was paid for and stored once."""
+def assert_nothing_lost_or_repeated(server: Server, run: str, samples: int = SAMPLES) -> None:
+    """The run is complete, and every sample, rollout, step and evaluation was paid for and stored once.
+
+    `samples`: of Q0, a problem.
+    """
     stages = f"SELECT string_agg(stage, ' ' ORDER BY first) FROM (SELECT stage, min(created_at) AS first FROM stages \
         WHERE run_id = '{run}' AND status = 'completed' GROUP BY stage)"
     assert server.value(stages) == STAGES
@@ -50,9 +53,9 @@ def assert_nothing_lost_or_repeated(server: Server, run: str) -> None:
         f"SELECT list(n) FROM (SELECT sum(n) AS n FROM reference_counts WHERE run_id = '{run}' "
         f"AND starts_with(batch_id, 'q0/') GROUP BY problem_id)"
     )
-    assert server.value(counts) == [SAMPLES] * PROBLEMS
+    assert server.value(counts) == [samples] * PROBLEMS
     of_run = f"FROM trajectories WHERE run_id = '{run}'"
-    assert server.value(f"SELECT count(*) {of_run} AND starts_with(batch_id, 'q0/')") == PROBLEMS * SAMPLES
+    assert server.value(f"SELECT count(*) {of_run} AND starts_with(batch_id, 'q0/')") == PROBLEMS * samples
     assert server.value(f"SELECT count(*) - count(DISTINCT trajectory_id) {of_run} AND source <> 'human'") == 0
     paid = server.value(f"SELECT sum(n) FROM token_values WHERE run_id = '{run}' AND starts_with(search_id, 'wave/')")
     assert paid == server.value(f"SELECT count(reward) {of_run} AND source = 'pivotal_rollout'")
@@ -60,9 +63,9 @@ def assert_nothing_lost_or_repeated(server: Server, run: str) -> None:
     assert server.value(steps) == list(range(1, STEPS + 1))
     used = f"(SELECT unnest(trajectory_ids) AS id, unnest(sources) AS source FROM train_batches WHERE run_id = '{run}')"
     assert server.value(f"SELECT count(DISTINCT id) FROM {used} WHERE source = 'online'") == STEPS * ONLINE_PER_STEP
-    samples = f"SELECT list(n) FROM (SELECT count(*) AS n, policy_id FROM eval_samples WHERE run_id = '{run}' \
+    evaluated = f"SELECT list(n) FROM (SELECT count(*) AS n, policy_id FROM eval_samples WHERE run_id = '{run}' \
         GROUP BY policy_id)"
-    assert server.value(samples) == [EVALUATED * EVALUATION_SAMPLES] * 3
+    assert server.value(evaluated) == [EVALUATED * EVALUATION_SAMPLES] * 3
     repeated = f"SELECT count(*) - count(DISTINCT (policy_id, problem_id, sample, seed)) FROM eval_samples \
         WHERE run_id = '{run}'"
     assert server.value(repeated) == 0

@@ -16,6 +16,7 @@ from tasks.run import runs
 from tasks.run.stage import Context, StageResult, run_stage
 from tasks.run.stage_names import STAGE_NAMES, StageName
 from tasks.stages import STAGES
+from tests.shared_folder import made_once
 from warehouse import Warehouse
 
 MICRO = str(Path(__file__).parent / "micro.toml")
@@ -88,12 +89,15 @@ def judge() -> Iterator[Judge]:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A home with one finished run, `micro-1`. Tests must not write to it."""
-    lab = Lab(tmp_path_factory.mktemp("finished"))
-    assert lab.start("first") == "micro-1"
-    results = lab.run("micro-1")
-    assert not any(result.skipped for result in results.values())
-    return lab
+    """A home with one finished run, `micro-1`, made once for all processes of the tests. Tests must not write to it."""
+
+    def make(folder: Path) -> None:
+        lab = Lab(folder)
+        assert lab.start("first") == "micro-1"
+        results = lab.run("micro-1")
+        assert not any(result.skipped for result in results.values())
+
+    return Lab(made_once("finished", make, tmp_path_factory))
 
 
 @pytest.fixture

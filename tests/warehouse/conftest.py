@@ -17,7 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server import preload
 from warehouse import Warehouse
+
+preload("warehouse.exchange", "tests.warehouse.preloading")
 
 GUARDED = "guarded"
 """A PostgreSQL user who needs a password, once it is made; the others need none."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tests.fork_server import process_of
 from tests.warehouse.conftest import trajectories
 from warehouse import Warehouse
 from warehouse.failpoints import failpoint_hooks
 from warehouse.maintenance import compact
 
 ROWS = 8
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["warehouse.exchange", "tests.warehouse.preloading"])
 
 
 def batch_tables(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -62,16 +59,6 @@ def append_for_ever(location: str, writer: str, acknowledged: str) -> None:
 def compact_for_ever(location: str) -> None:
     while True:
         compact(location, many_files=8, keep_snapshots=timedelta(seconds=5), keep_orphans=timedelta(minutes=10))
-
-
-def process_of(target: Callable[..., None], *arguments: Any) -> ForkServerProcess:
-    """A process for `target` with the environment of now (its parent, the fork server, may be older)."""
-    return CONTEXT.Process(target=_in_environment, args=(dict(os.environ), target, arguments))
-
-
-def _in_environment(environment: dict[str, str], target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    os.environ.update(environment)
-    target(*arguments)
 
 
 def run_to_death(target: Callable[..., None], *arguments: Any) -> int | None:

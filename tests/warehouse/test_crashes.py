@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fork_server import process_of
 from tests.warehouse.conftest import locate
 from tests.warehouse.crashing import (
     ROWS,
@@ -16,7 +17,6 @@ from tests.warehouse.crashing import (
     batch_tables,
     compact_and_die,
     compact_for_ever,
-    process_of,
     run_to_death,
     torn_batches,
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import warehouse
+from tests.fork_server import process_of
 from tests.warehouse.conftest import trajectories, trajectory
-from tests.warehouse.crashing import process_of
 from warehouse import (
     InvalidRows,
     NewerSchema,

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 import warehouse
+from tests.fork_server import process_of
 from tests.warehouse.conftest import trajectories
-from tests.warehouse.crashing import CONTEXT
 from warehouse import StorageFull, StorageLost, Warehouse, WarehouseBusy, lake, maintenance, migrations
 from warehouse.background_compaction import BackgroundCompaction
 from warehouse.location import parse_location
@@ -216,7 +216,7 @@ def _fill_under_limit(folder: str, limit_bytes: int, report: str) -> None:
 
 def test_a_full_disk_is_an_error_before_acknowledgement(folder: str, tmp_path: Path) -> None:
     report = tmp_path / "report"
-    process = CONTEXT.Process(target=_fill_under_limit, args=(folder, 100_000, str(report)))
+    process = process_of(_fill_under_limit, folder, 100_000, str(report))
     process.start()
     process.join(60)
     assert "no space left for" in report.read_text()

@@ -1,22 +1,36 @@
-"""The deployments on a real embedded server: the pipeline, a stage alone, refused parameters, a clean end."""
+"""The deployments on a real embedded server: the pipeline, killed on its way, a stage, refused parameters, the end."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from subprocess import PIPE, STDOUT
+
 import pytest
 
-from tests.flows.conftest import Server
+from tests.flows.conftest import PROJECT, Server
+from tests.flows.test_recovery import assert_nothing_lost_or_repeated
 from tests.tasks.conftest import MICRO
 
 
 @pytest.mark.timeout(900)
-def test_the_pipeline_runs_as_a_deployment_and_shows_its_result(server: Server) -> None:
-    result = server.spo("run", MICRO)
+def test_a_killed_pipeline_says_how_to_go_on_and_does_so_to_its_result(server: Server) -> None:
+    command = [sys.executable, "-m", "flows.cli", "run", MICRO]
+    with subprocess.Popen(command, cwd=PROJECT, env=server.environment, stdout=PIPE, stderr=STDOUT, text=True) as run:
+        server.wait_for("SELECT count(*) FROM reference_counts")
+        server.kill(of=server.value("SELECT message FROM run_events WHERE kind = 'created'"))
+        said, _ = run.communicate(timeout=300)
+    assert run.returncode == 1, said
+    assert "micro-1 ended as CRASHED" in said
+    assert "spo resume micro-1" in said
+    assert server.value("SELECT count(*) FROM stages WHERE stage = 'q0' AND status = 'completed'") == 0
+
+    result = server.spo("resume", "micro-1")
     assert result.returncode == 0, result.stdout + result.stderr
     for words in ("pass@10", "before", "after", "Warehouse", "learning_curve.png", 'spo sql "SELECT'):
         assert words in result.stdout
-    stages = "SELECT string_agg(stage, ' ' ORDER BY created_at) FROM stages WHERE status = 'completed'"
-    assert server.value(stages) == "prepare q0 corpus pivotal train evaluate report"
-    (run,) = server.flow_runs("micro-1")
+    assert_nothing_lost_or_repeated(server, "micro-1", samples=24)
+    (run,) = (run for run in server.flow_runs("micro-1") if run["state"]["type"] == "COMPLETED")
     assert {"micro", "full-pipeline"} <= set(run["tags"])
     assert run["state"]["message"].startswith("micro-1: pass@")
     assert sorted(artifact["key"] for artifact in server.artifacts(run["id"])) == ["spo-result", "spo-stages"]

@@ -66,6 +66,8 @@ def test_theorem_2_4_right_terminal_values_make_all_values_right(seed: int) -> N
     y0 = e.true_values(w)[()]
     y = values_of(e.optimal_logits(w), w, y0)
     assert torch.allclose(y[:, -1], w.terminal, rtol=0, atol=TOLERANCE)
+    a = y[:, 1:] - y[:, :-1]
+    assert torch.allclose(spo.terminal_value(y[:, 0], a), w.terminal, rtol=0, atol=TOLERANCE)
     ref = w.ref_logits.log_softmax(1)
     known = {s: y[i, -1] for i, s in enumerate(e.SEQUENCES)}
     for prefix in reversed(e.PREFIXES):
@@ -95,6 +97,14 @@ def test_eq_6_optimal_policy_is_the_reference_reweighted_by_advantages() -> None
         for token in range(e.VOCABULARY):
             advantage = truth[(*prefix, token)] - truth[prefix]
             assert abs(ref[e.ROW[prefix], token] + advantage - best[e.ROW[prefix], token]) < TOLERANCE
+
+
+def test_eq_7_the_optimal_advantage_is_the_difference_of_true_values() -> None:
+    w = e.world()
+    truth, mask = e.true_values(w), torch.ones(len(e.SEQUENCES), e.LENGTH, dtype=torch.bool)
+    found = spo.advantage(e.token_logprobs(e.optimal_logits(w)), e.token_logprobs(w.ref_logits), mask)
+    wanted = [[truth[s[: t + 1]] - truth[s[:t]] for t in range(e.LENGTH)] for s in e.SEQUENCES]
+    assert torch.allclose(found, torch.tensor(wanted, dtype=torch.float64), rtol=0, atol=TOLERANCE)
 
 
 def test_eq_9_forward_and_backward_values_agree_at_the_optimum() -> None:

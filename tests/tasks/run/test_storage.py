@@ -25,7 +25,6 @@ def summaries(results: dict[str, StageResult]) -> dict[str, int]:
     return {stage: result.rows for stage, result in results.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
 def test_the_pipeline_runs_on_postgres_and_s3_as_it_does_in_a_folder(finished: Lab, remote: Lab) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,17 @@ def trajectory(chance: random.Random, number: int, source: str) -> dict[str, Any
     }
 
 
-def fill(location: Path, reference: Path, *, online: int, offline: int = 20) -> None:
-    """Problems p0.. with prompts q0.. and counts, an offline corpus, and online trajectories in batches of 8."""
+def fill(
+    location: Path,
+    reference: Path,
+    *,
+    online: int,
+    offline: int = 20,
+    successes: Sequence[int] = range(5, 5 + PROBLEMS),
+) -> None:
+    """Problems p0.. with prompts q0.. and counts (of 100 samples each, so many `successes`), an offline corpus, and
+    online trajectories in batches of 8.
+    """
     chance = random.Random(7)
     problems = [
         Problem(f"p{i}", "set", "train", f"p{i}", f"w{i + 2} w3 w4", hidden_tests=(TestCase("1", "1"),))
@@ -157,9 +167,9 @@ def fill(location: Path, reference: Path, *, online: int, offline: int = 20) -> 
             "template_id": "t",
             "suite_hash": problem.suite_hash,
             "n": 100,
-            "k": 5 + index,
+            "k": k,
         }
-        for index, problem in enumerate(problems)
+        for problem, k in zip(problems, successes, strict=True)
     ]
     kept = [trajectory(chance, i, "reference") for i in range(offline)]
     corpus = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 
 from tasks.scoring.example import Example
 from tasks.scoring.packing import Layout, lay_out, plan
-from tasks.scoring.policy import Policy, full_logprobs
+from tasks.scoring.policy import Policy, full_logprobs, load_policy
 from tasks.train.trainer.spo_step import shares, spo_pack_loss
 from tests.tasks.train.conftest import config, examples, tiny_model
 
@@ -97,22 +99,34 @@ def test_gradients_equal_those_of_a_left_padded_batch_with_full_logits(expected:
     assert_equal(found, expected)
 
 
-def checkpointed(policy: Policy) -> Policy:
-    policy.causal_lm.gradient_checkpointing_enable({"use_reentrant": False})
-    policy.causal_lm.train()
-    return policy
-
-
 def response_gradients(policy: Policy) -> dict[str, torch.Tensor]:
     policy(lay_out(BATCH))[0].sum().backward()
     return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
 
 
-def test_gradient_checkpointing_gives_identical_gradients() -> None:
-    plain = response_gradients(Policy(tiny_model(), layout="packed", chunk=7))
-    again = response_gradients(checkpointed(Policy(tiny_model(), layout="packed", chunk=7)))
-    assert plain.keys() == again.keys()
-    assert all(torch.equal(gradient, again[name]) for name, gradient in plain.items())
+def times_computed(policy: Policy) -> Counter[int]:
+    """How often each layer's MLP begins to compute, by layer; counted from now on.
+
+    Begins: recomputation stops at the last activation that the backward pass needs.
+    """
+    times: Counter[int] = Counter()
+    for number, layer in enumerate(policy.causal_lm.model.layers):
+        layer.mlp.register_forward_pre_hook(lambda *_, number=number: times.update([number]))
+    return times
+
+
+def test_gradient_checkpointing_computes_every_layer_twice_and_gives_identical_gradients(reference: Path) -> None:
+    def loaded(*, checkpointing: bool) -> Policy:
+        train = config(gradient_checkpointing=checkpointing).train
+        return load_policy(reference, train, "float32", trained=True)
+
+    plain, again = loaded(checkpointing=False), loaded(checkpointing=True)
+    once, twice = times_computed(plain), times_computed(again)
+    wanted, found = response_gradients(plain), response_gradients(again)
+    assert once == {0: 1, 1: 1}
+    assert twice == {0: 2, 1: 2}
+    assert wanted.keys() == found.keys()
+    assert all(torch.equal(gradient, found[name]) for name, gradient in wanted.items())
 
 
 def test_bfloat16_agrees_with_float32_within_its_precision() -> None:

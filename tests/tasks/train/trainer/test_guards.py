@@ -11,7 +11,8 @@ import pytest
 from tasks.scoring.reference import fingerprint
 from tasks.train.shared.job import TrainJob
 from tests.tasks.train.conftest import RUN, config, fill, make_job
-from tests.tasks.train.trainer.test_runs import outcome, run, start
+from tests.tasks.train.trainer.test_runs import outcome, run
+from tests.tasks.train.trainer_process import start
 from warehouse import Warehouse
 
 BAD = "online-0010"

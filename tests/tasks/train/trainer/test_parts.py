@@ -6,10 +6,12 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
+from tasks.config import validate
 from tasks.run.epoch_order import EpochOrder
 from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.packing import lay_out
@@ -24,7 +26,7 @@ from tasks.train.trainer.replay import Replay
 from tasks.train.trainer.schedule import warmup_factor
 from tasks.train.trainer.spo_step import not_finite, spo_pack_loss
 from tasks.train.trainer.state import ReplayState
-from tests.tasks.train.conftest import PROBLEMS, config, examples, fill, make_job, tiny_model
+from tests.tasks.train.conftest import config, examples, fill, make_job, tiny_model
 from warehouse import Warehouse
 
 
@@ -76,15 +78,19 @@ def test_a_run_killed_again_while_it_repeats_recorded_steps_still_finds_their_tr
         ]
 
 
-def test_prompts_without_a_success_are_dropped_or_kept_as_the_recipe_says(tmp_path: Path, reference: Path) -> None:
-    fill(tmp_path / "warehouse", reference, online=0)
-    run = config()
+@pytest.mark.parametrize(("q0", "share_of_p0"), [({}, None), ({"zero_successes": "keep", "prior": 2.0}, 2 / 104)])
+def test_prompts_without_a_success_are_dropped_or_kept_as_the_recipe_says(
+    q0: dict[str, Any], share_of_p0: float | None, tmp_path: Path, reference: Path
+) -> None:
+    """p0 has no success in its 100 samples; kept, it starts from two pseudo-successes and two pseudo-failures."""
+    fill(tmp_path / "warehouse", reference, online=0, successes=[0, 5, 6, 7, 8, 100])
+    run = validate(config().model_dump() | {"q0": q0})
     with Warehouse.open(tmp_path / "warehouse") as warehouse:
-        job = make_job(tmp_path, reference, run)
-        values = prompt_values(warehouse, job)
-        assert len(values) == PROBLEMS
-        x = 0.05 + 0.95 * math.exp(-1 / job.train.beta)
-        assert values["p0"] == pytest.approx(math.log(x))
+        values = prompt_values(warehouse, make_job(tmp_path, reference, run))
+    shares = {"p0": share_of_p0, "p1": 0.05, "p2": 0.06, "p3": 0.07, "p4": 0.08, "p5": 1.0}
+    floor = math.exp(-1 / run.train.beta)
+    wanted = {name: math.log(share + (1 - share) * floor) for name, share in shares.items() if share is not None}
+    assert values == pytest.approx(wanted)
 
 
 def test_a_policy_that_differs_from_the_reference_is_refused_before_the_first_step() -> None:

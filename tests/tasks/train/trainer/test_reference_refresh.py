@@ -22,7 +22,8 @@ from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.trainer.reference_refresh import values_under
 from tests.tasks.train.conftest import PROBLEMS, RUN, config, fill, make_job, trajectory
-from tests.tasks.train.trainer.test_runs import outcome, run, start
+from tests.tasks.train.trainer.test_runs import outcome, run
+from tests.tasks.train.trainer_process import start
 from warehouse import Warehouse
 
 SETTINGS: dict[str, Any] = {

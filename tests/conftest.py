@@ -1,0 +1,24 @@
+"""Tests that docs/paper-map.md cites must call the functions that it says they test."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests import paper_map
+
+ROWS = paper_map.rows()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    functions = [row.resolve() for row in ROWS if row.cites(item.nodeid)]
+    if not functions:
+        return (yield)
+    with paper_map.calls_to(*functions) as missing:
+        result = yield
+    if missing:
+        raise AssertionError(f"docs/paper-map.md cites this test for {sorted(missing)}, which it never calls")
+    return result
