@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from tasks.config import validate
+from tasks.scoring.reference import fingerprint
 from tests.flows.conftest import Server
 from tests.tasks.conftest import MICRO
+from warehouse import Warehouse
 
 STUDY = f"""
-title = "Rates, one of them absurd"
+title = "Packings, one of them poisoned"
 seeds = 1
 first_seed = 5
 [overrides]
@@ -21,11 +26,24 @@ label = "calm"
 [arms.wild]
 recipe = "{MICRO}"
 label = "wild"
-overrides = {{ train = {{ optimizer = {{ learning_rate = 1e30 }} }} }}
+overrides = {{ train = {{ packing = "padded" }} }}
 [[groups]]
-title = "Rates"
+title = "Packings"
 arms = ["calm", "wild"]
 """
+
+
+def poison(home: Path, packing: Literal["padded"]) -> None:
+    """Store log-probabilities of no response's length for every trajectory, as trained on with that packing."""
+    with Warehouse.open(home / "warehouse") as store:
+        (prepared,) = store.rows("SELECT path FROM policies WHERE kind = 'reference' LIMIT 1")
+        (trained,) = store.rows("SELECT config_json FROM runs WHERE recipe = 'micro' LIMIT 1")
+        config = validate(json.loads(trained["config_json"]))
+        wild = config.train.model_copy(update={"packing": packing})
+        name = fingerprint(Path(prepared["path"]), wild, config.reference.dtype, "cpu")
+        ids = [row["trajectory_id"] for row in store.rows("SELECT DISTINCT trajectory_id FROM trajectories")]
+        rows = [{"trajectory_id": identity, "fingerprint": name, "logprobs": [0.0] * 999} for identity in ids]
+        store.append("poison", {"reference_logprobs": rows}, run_id="poison")
 
 
 @pytest.mark.timeout(900)
@@ -34,6 +52,9 @@ def test_a_study_compares_its_arms_shows_what_the_guards_stopped_and_does_nothin
 ) -> None:
     path = tmp_path / "rates.toml"
     path.write_text(STUDY, encoding="utf-8")
+    calm = server.spo("study", str(path), "--arm", "calm")
+    assert calm.returncode == 0, calm.stdout + calm.stderr
+    poison(server.home, packing="padded")
     first = server.spo("study", str(path))
     assert first.returncode == 0, first.stdout + first.stderr
     assert "0; 1 stopped by the guards" in first.stdout

@@ -151,14 +151,14 @@ def test_what_is_for_containers_needs_containers() -> None:
 
 
 def test_a_judge_is_given_all_the_sandbox_section_says() -> None:
-    containers: dict[str, Any] = {"backend": "docker", "runtime": "runsc", "container_memory_mb": 1}
+    containers: dict[str, Any] = {"backend": "docker", "runtime": "runsc", "container_memory_mb": 512}
     section = SandboxConfig(packages=("/p",), preimports=("numpy",), **containers)
     assert section.judge_arguments() == {
         "backend": "docker",
         "workers": 2,
         "mode": "test",
         "preimports": ("numpy",),
-        "backend_options": {"packages": ("/p",), "runtime": "runsc", "memory_bytes": 1 << 20},
+        "backend_options": {"packages": ("/p",), "runtime": "runsc", "memory_bytes": 512 << 20},
     }
     with Judge(**SandboxConfig(workers=1).judge_arguments()) as judge:
         assert "seccomp" in judge.walls

@@ -13,7 +13,6 @@ from tasks.report.charts import (
     Measure,
     Panel,
     Series,
-    duration,
     learning_curve,
     learning_curve_png,
     save_png,
@@ -78,10 +77,3 @@ def test_series_of_unequal_lengths_are_refused() -> None:
         Series("a", [1, 2], [1.0])
     with pytest.raises(ValueError, match="'a'"):
         Series("a", [1, 2], [1.0, 2.0], [0.5], [1.5])
-
-
-@pytest.mark.parametrize(
-    "seconds,text", [(0.42, "0.4 s"), (12.3, "12 s"), (200, "3 min 20 s"), (59.7, "60 s"), (7500, "2 h 5 min")]
-)
-def test_durations_read_well(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
