@@ -47,19 +47,11 @@ class _ClipStraightThrough(torch.autograd.Function):
         return gradients[0], None
 
 
-def steepest_failure_slope(epsilon: float) -> float:
-    """Largest slope dL/dy of a failure's cross-entropy under clipping at -epsilon: 1/(e^epsilon - 1), about 1/epsilon.
-
-    The loss is -log(1 - exp y), whose slope at y < 0 is 1/(e^-y - 1); it is taken at the clipped y.
-    """
-    return 1 / math.expm1(epsilon)
-
-
 def clip_straight_through(y: Tensor, epsilon: float) -> Tensor:
     """y bounded by -epsilon; the gradient passes as if there were no bound.
 
     Paper: 3.1.1, clipping. Without it a failure's loss is infinite at y = 0; `epsilon` bounds its
-    slope by `steepest_failure_slope(epsilon)`.
+    slope, 1/(e^-y - 1), by 1/(e^epsilon - 1).
     """
     clipped: Tensor = _ClipStraightThrough.apply(y, -epsilon)  # pyright: ignore[reportAssignmentType]
     return clipped

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,19 +73,23 @@ def judged(submissions: list[Submission], every: int, *, runners: bool = False) 
     return len(killed), [judgement.verdict for judgement in found]
 
 
-def test_right_programs_whose_processes_are_killed_are_still_right():
-    killed, found = judged([Submission(WAITS.format(n), sums(2)) for n in range(40)], every=4)
-    assert killed >= 10
+def require_right(programs: Callable[[int], list[Submission]]) -> None:
+    """Judge rounds of right programs until ten of their processes were killed; how many a round has time for varies."""
+    killed, found = 0, list[Verdict]()
+    while killed < 10:
+        more, verdicts = judged(programs(len(found)), every=4)
+        killed, found = killed + more, found + verdicts
     assert set(found) <= {Verdict.accepted, Verdict.infra}
-    assert found.count(Verdict.accepted) >= 36
+    assert found.count(Verdict.accepted) >= 0.9 * len(found)
+
+
+def test_right_programs_whose_processes_are_killed_are_still_right():
+    require_right(lambda round_number: [Submission(WAITS.format((round_number, n)), sums(2)) for n in range(40)])
 
 
 def test_right_functions_whose_processes_are_killed_are_still_right():
     program = "import time\ndef add(a, b): time.sleep(0.03); return a + b  # {}"
-    killed, found = judged([Submission(program.format(n), FUNCTION) for n in range(40)], every=4)
-    assert killed >= 8
-    assert set(found) <= {Verdict.accepted, Verdict.infra}
-    assert found.count(Verdict.accepted) >= 36
+    require_right(lambda round_number: [Submission(program.format((round_number, n)), FUNCTION) for n in range(40)])
 
 
 @pytest.mark.slow
