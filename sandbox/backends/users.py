@@ -13,7 +13,7 @@ from pathlib import Path
 from sandbox.errors import SandboxUnavailable
 
 FIRST_UID, UIDS = 60100, 900
-FOLDERS = ("/run/lock", "/run", "/tmp")
+FOLDERS = ("/run/lock", "/run", "/tmp", "/dev/shm")
 """Where the locks may be; the first that root can write, the same for all judges of a machine."""
 
 
