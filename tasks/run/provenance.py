@@ -8,10 +8,10 @@ as they are: what its batches were drawn from is what is recorded, however often
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.run import runs
 from tasks.run.errors import TrainingHasBegun
 from tasks.run.stage_names import STAGE_NAMES, StageName
 from warehouse import Warehouse
@@ -26,7 +26,7 @@ def pin(store: Warehouse, run_id: str, snapshot: int) -> None:
     refuse_to_pin(store, run_id, snapshot)
     if pinned(store, run_id) != snapshot:
         message = f"reads snapshot {snapshot}"
-        _note(store, run_id, stage="", kind="pinned", message=message, payload={"snapshot": snapshot})
+        runs.note(store, run_id, stage="", kind="pinned", message=message, payload={"snapshot": snapshot})
 
 
 def refuse_to_pin(store: Warehouse, run_id: str, snapshot: int) -> None:
@@ -48,19 +48,14 @@ def pinned(store: Warehouse, run_id: str) -> int | None:
 def begin_training(store: Warehouse, run_id: str, key: str) -> None:
     """Write down the keys of the stages that training begins with; `key` is that of training itself."""
     rows = store.rows(query(__name__, "newest_keys"), [run_id])
-    keys = {str(row["stage"]): str(row["key"]) for row in rows} | {"train": key}
-    _note(store, run_id, stage="train", kind="begun", message="training begins", payload={"keys": keys})
+    keys = {str(row["stage"]): str(row["key"]) for row in rows if row["stage"] in FIXED} | {"train": key}
+    runs.note(store, run_id, stage="train", kind="begun", message="training begins", payload={"keys": keys})
 
 
 def training_began_with(store: Warehouse, run_id: str) -> Mapping[str, str]:
     """Stage -> key that the run's training began with; empty while it has not begun."""
     found = _newest(store, run_id, "begun")
     return {} if found is None else {str(stage): str(key) for stage, key in found["keys"].items()}
-
-
-def _note(store: Warehouse, run_id: str, *, stage: str, kind: str, message: str, payload: Mapping[str, Any]) -> None:
-    row = {"stage": stage, "kind": kind, "message": message, "payload_json": json.dumps(payload)}
-    store.append(f"event/{run_id}/{stage}/{kind}/{time.time_ns()}", {"run_events": [row]}, run_id=run_id)
 
 
 def _newest(store: Warehouse, run_id: str, kind: str) -> Mapping[str, Any] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -75,7 +76,9 @@ def listing(store: Warehouse, *, limit: int = 20) -> list[dict[str, Any]]:
     return store.rows(query(__name__, "listing"), [limit])
 
 
-def note(store: Warehouse, run_id: str, *, stage: str, kind: str, message: str) -> None:
-    """Append one line to the run's history."""
-    row = {"stage": stage, "kind": kind, "message": message[:4000], "payload_json": "{}"}
+def note(
+    store: Warehouse, run_id: str, *, stage: str, kind: str, message: str, payload: Mapping[str, Any] | None = None
+) -> None:
+    """Append one line to the run's history; `payload` are its details as JSON values."""
+    row = {"stage": stage, "kind": kind, "message": message[:4000], "payload_json": json.dumps(dict(payload or {}))}
     store.append(f"event/{run_id}/{stage}/{kind}/{time.time_ns()}", {"run_events": [row]}, run_id=run_id)
