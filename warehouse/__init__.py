@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warehouse.errors import (
+    BadQuestion,
     ExtensionMissing,
     InvalidRows,
     NewerSchema,
     NotWritable,
+    StillReading,
     StorageFull,
     StorageLost,
+    TookTooLong,
     UnknownQuery,
     UnknownSnapshot,
     UnknownTable,
@@ -32,12 +35,15 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA_VERSION",
     "TABLES",
+    "BadQuestion",
     "ExtensionMissing",
     "InvalidRows",
     "NewerSchema",
     "NotWritable",
+    "StillReading",
     "StorageFull",
     "StorageLost",
+    "TookTooLong",
     "UnknownQuery",
     "UnknownSnapshot",
     "UnknownTable",

@@ -11,6 +11,9 @@ WarehouseError
 ├── NotWritable        this user may not write there, or the file system is mounted read-only
 ├── StorageFull        the disk or quota is full; the batch was not acknowledged
 ├── StorageLost        data files or the object store cannot be reached; the batch was not acknowledged
+├── BadQuestion        what a reader asked is no single SELECT statement, or DuckDB refuses it
+├── TookTooLong        a reader's question was stopped at its time limit
+├── StillReading       the readers' copy of the responses is not complete yet
 ├── UnsafeStorage      a SQLite catalog on a network file system
 └── ExtensionMissing   a DuckDB extension is not installed
 """
@@ -58,6 +61,18 @@ class StorageFull(WarehouseError):
 
 class StorageLost(WarehouseError):
     """The storage cannot be reached; the batch was not acknowledged."""
+
+
+class BadQuestion(WarehouseError):
+    """What a reader asked is no single SELECT statement, or DuckDB refuses it; the message is DuckDB's."""
+
+
+class TookTooLong(WarehouseError):
+    """A reader's question was stopped at its time limit."""
+
+
+class StillReading(WarehouseError):
+    """The readers' copy of the responses is not complete yet; ask again in a moment."""
 
 
 class UnsafeStorage(WarehouseError):

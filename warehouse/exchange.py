@@ -18,7 +18,7 @@ from warehouse import encoding, lake
 from warehouse.errors import InvalidRows, WarehouseError
 from warehouse.files import storage_errors, translated
 from warehouse.schema import PROVENANCE, TABLES, VIEW_COLUMNS
-from warehouse.store import Warehouse, utc_now
+from warehouse.store import Parameters, Warehouse, utc_now
 
 Format = Literal["parquet", "jsonl", "hf"]
 PRIVATE: Final = "tests"
@@ -64,6 +64,14 @@ def export(
             if any(folder.iterdir()):
                 raise WarehouseError(f"{folder} is not empty: export into a new folder")
         return _write(warehouse, folder, queries, form, at)
+
+
+def copy_rows(warehouse: Warehouse, query: str, parameters: Parameters, path: Path) -> int:
+    """Write a query's rows into a Parquet file; their number. Raises StorageFull and StorageLost."""
+    with storage_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    statement = f"COPY ({query}) TO {lake.quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)"
+    return _copy(warehouse, statement, warehouse.snapshot(), parameters)
 
 
 def _write(warehouse: Warehouse, folder: Path, queries: Mapping[str, str], form: Format, at: int) -> Exchanged:
@@ -116,9 +124,9 @@ def _path(folder: Path, label: str, form: Format) -> Path:
     return folder / f"{label}.{form}"
 
 
-def _copy(warehouse: Warehouse, statement: str, snapshot: int) -> int:
+def _copy(warehouse: Warehouse, statement: str, snapshot: int, parameters: Parameters = ()) -> int:
     try:
-        return int(warehouse.rows(statement, snapshot=snapshot)[0]["Count"])
+        return int(warehouse.rows(statement, parameters, snapshot=snapshot)[0]["Count"])
     except duckdb.IOException as error:
         raise translated(error, "the export") from error
 

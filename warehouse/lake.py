@@ -70,13 +70,13 @@ def consistency(location: Location) -> list[str]:
     By default DuckDB reads SQLite tables in ranges of row numbers whose end it looked up before, over connections
     outside of the transaction: a merge that commits in between removes the old rows, and the new one is past the end.
     """
-    return ["SET GLOBAL sqlite_disable_multithreaded_scans = true"] if location.postgres is None else []
+    return ["SET GLOBAL sqlite_disable_multithreaded_scans = true"] if not location.postgres else []
 
 
 def attach(location: Location, *, read_only: bool) -> str:
     """The ATTACH statement of the location."""
     options = [f"DATA_PATH {quoted(location.data)}", "OVERRIDE_DATA_PATH true"]  # it may have been moved or copied
-    if location.postgres is None:
+    if not location.postgres:
         catalog = f"ducklake:sqlite:{location.folder}/catalog.sqlite"
         options.append("META_BUSY_TIMEOUT 10000")
     else:
@@ -88,7 +88,7 @@ def attach(location: Location, *, read_only: bool) -> str:
         options.append("READ_ONLY")
     else:
         options.append("DATA_INLINING_ROW_LIMIT 0")
-        if location.postgres is None:
+        if not location.postgres:
             options.append("META_JOURNAL_MODE 'WAL'")
     return f"ATTACH {quoted(catalog)} AS {LAKE} ({', '.join(options)})"
 
@@ -114,7 +114,7 @@ def _libpq_value(text: str) -> str:
 
 def extensions(location: Location) -> list[str]:
     """The extensions that the location needs, in the order of loading."""
-    catalog = "sqlite_scanner" if location.postgres is None else "postgres_scanner"
+    catalog = "sqlite_scanner" if not location.postgres else "postgres_scanner"
     return ["ducklake", catalog, *(["httpfs"] if location.remote else [])]
 
 
@@ -260,15 +260,14 @@ def register(
 
 def current_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
     """The newest snapshot."""
-    row = connection.execute(f"FROM ducklake_current_snapshot('{LAKE}')").fetchone()
-    assert row is not None
-    return int(row[0])
+    ((snapshot,),) = connection.execute(f"FROM ducklake_current_snapshot('{LAKE}')").fetchall()
+    return int(snapshot)
 
 
 def commits_since(connection: duckdb.DuckDBPyConnection, location: Location, snapshot: int) -> list[tuple[int, str]]:
     """The (snapshot, extra information) of every commit after `snapshot` that carries any, oldest first."""
     inner = query(__name__, "commit_messages", schema=location.schema, snapshot=str(int(snapshot)))
-    ask = "sqlite_query" if location.postgres is None else "postgres_query"
+    ask = "sqlite_query" if not location.postgres else "postgres_query"
     source = f"{ask}('{METADATA}', {quoted(inner)})"
     rows = connection.execute(f"SELECT snapshot_id::BIGINT, commit_extra_info FROM {source} ORDER BY 1").fetchall()
     return [(int(row[0]), str(row[1])) for row in rows]

@@ -1,9 +1,14 @@
 -- name: view_of_table
 -- Which rows does a table show: those up to the chosen snapshot, without quarantined batches?
+-- A batch that another one has superseded since is shown as of then.
 CREATE OR REPLACE VIEW "{table}" AS
 SELECT *, snapshot_id, rowid AS arrival
 FROM stored."{table}"
-WHERE batch_id NOT IN (SELECT bad_batch_id FROM stored.quarantine)
+WHERE batch_id NOT IN (
+      SELECT bad_batch_id FROM stored.quarantine
+      WHERE getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot')
+         OR NOT starts_with(reason, 'superseded')
+  )
   AND (getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snapshot'));
 
 -- name: view_of_quarantine

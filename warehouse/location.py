@@ -31,10 +31,11 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A location in its parts. `folder` is set for a SQLite catalog, `postgres` (an address without password) else."""
+    """A location in its parts. With a SQLite catalog `folder` is set, else `postgres`, an address without password."""
 
     folder: Path | None
-    postgres: str | None
+    postgres: str
+    """Empty for a SQLite catalog."""
     schema: str
     data: str
     """Absolute folder or s3:// address of the Parquet files, ending in a slash."""
@@ -48,7 +49,7 @@ class Location:
 
     def __str__(self) -> str:
         """The location that `parse_location` reads back, without the password."""
-        if self.postgres is None:
+        if not self.postgres:
             usual = _data(f"{self.folder}/data")
             return (
                 str(self.folder) if self.data == usual else f"{self.folder}?{urlencode({'data': self.data}, safe='/:')}"
@@ -69,7 +70,7 @@ def parse_location(text: str | Path | None) -> Location:
     path, _, query = text.partition("?")
     settings = _settings(query, {"data"}, text)
     folder = Path(path).expanduser().resolve()
-    return Location(folder, None, "main", _data(settings.get("data") or str(folder / "data")))
+    return Location(folder, "", "main", _data(settings.get("data") or str(folder / "data")))
 
 
 def _postgres(text: str) -> Location:

@@ -20,12 +20,11 @@ CREATION_TIMEOUT_S = 120.0
 
 def open_ledger(location: Location, *, read_only: bool) -> BatchLedger:
     """The location's ledger; raises WarehouseMissing (read-only), UnsafeStorage and NotWritable."""
-    if location.postgres is not None:
+    folder = location.folder
+    if folder is None:
         from warehouse.postgres_ledger import PostgresLedger
 
         return PostgresLedger(location.postgres, location.password, location.schema, create=not read_only)
-    folder = location.folder
-    assert folder is not None
     if read_only and not (folder / "ledger.sqlite").is_file():
         raise WarehouseMissing(
             f"there is no warehouse at {folder}: run the pipeline first, or set SPO_WAREHOUSE to where it is"

@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from warehouse.errors import InvalidRows
 
 _ROWS_AT_A_TIME = 256
@@ -17,6 +14,9 @@ _ROWS_AT_A_TIME = 256
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a Parquet file in order, a few at a time in memory. Raises InvalidRows (names the file)."""
+    import pyarrow as pa  # loaded when a file is read: many commands import this module and read none
+    import pyarrow.parquet as pq
+
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_ROWS_AT_A_TIME):

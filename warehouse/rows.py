@@ -9,7 +9,12 @@ from typing import Any, TypedDict, cast
 from warehouse.errors import InvalidRows
 
 
-class TrajectoryRow(TypedDict):
+class _Arrival(TypedDict, total=False):
+    arrival: int
+    """Not in what `Warehouse.follow` gives, which comes in this order."""
+
+
+class TrajectoryRow(_Arrival):
     """A row of `SELECT * FROM trajectories`; `warehouse.schema` says what each field means, and in which unit.
 
     An example: {"trajectory_id": "rollout/tiny-1/0/17/3", "problem_id": "miniature/line.even.cube.sorted", "source":
@@ -49,16 +54,15 @@ class TrajectoryRow(TypedDict):
     created_at: datetime
     schema_version: int
     snapshot_id: int
-    arrival: int
 
 
 def trajectory_rows(rows: Sequence[dict[str, Any]]) -> list[TrajectoryRow]:
-    """`rows` of a query as trajectories, which they must hold every column of; raises InvalidRows naming those missing.
+    """`rows` of a query as trajectories, which they must hold every column of. Raises InvalidRows naming those missing.
 
     `trajectory_rows(store.rows("SELECT * FROM trajectories WHERE run_id = ?", [run_id]))`
     """
     if rows:
-        missing = TrajectoryRow.__annotations__.keys() - rows[0].keys()
+        missing = TrajectoryRow.__required_keys__ - rows[0].keys()
         if missing:
             raise InvalidRows(f"the rows of the query are no whole trajectories: {', '.join(sorted(missing))} missing")
     return cast(list[TrajectoryRow], list(rows))

@@ -52,6 +52,9 @@ VIEW_COLUMNS: Final = (
 """What every table's view shows beside the stored columns. "Newest" is the largest `arrival`: the order of the
 snapshots and, within one, that in which a process staged its batches. `created_at` follows the clock, which jumps."""
 
+SUPERSEDED: Final = "superseded"
+"""How the reason of a quarantined batch begins whose rows are in a newer batch: the past still shows it."""
+
 SOURCES: Final = ("online", "reference", "prior_spo", "prior_ppo", "other_model", "human", "pivotal_rollout")
 SPLITS: Final = ("train", "evaluation")
 POLICY_KINDS: Final = ("reference", "snapshot", "final")
@@ -221,7 +224,10 @@ TRAJECTORIES = TableSchema(
         *_PROGRAM,
         _text("finish_reason", "stop: end token; length: cut off", choices=FINISH_REASONS),
         _real("reward", "0 pass, -1 fail, between for shares of tests; null: not scored (infrastructure)"),
-        _text("verdict", "verdict of the sandbox, or cut_off"),
+        _text(
+            "verdict",
+            "verdict of the sandbox, or cut_off, too_long, or claimed (an imported reward, believed)",
+        ),
         _count("tests_passed", "tests passed"),
         _count("tests_total", "tests in the suite"),
         _text("parent_trajectory_id", "trajectory whose prefix it continues"),

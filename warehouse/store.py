@@ -21,6 +21,7 @@ from warehouse.intents import Intent, KeyMaker
 from warehouse.ledger import BatchLedger
 from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
+from warehouse.pandas_import import without_pandas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,7 +237,8 @@ def utc_now() -> datetime:
 
 
 def _run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters) -> duckdb.DuckDBPyConnection:
-    found: Any = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+    with without_pandas():
+        found: Any = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
     if found is None:  # what DuckDB says to a text without a statement
         raise WarehouseError(f"there is no SQL statement to run in {sql!r}")
     return found

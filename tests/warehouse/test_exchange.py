@@ -9,7 +9,7 @@ import pytest
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import InvalidRows, Warehouse, WarehouseError
 from warehouse.exchange import export, import_
-from warehouse.verification import leaks, verify
+from warehouse.verification import verify
 
 SECRET = "SECRET-EXPECTED-OUTPUT"
 
@@ -163,8 +163,13 @@ def test_a_bad_line_is_refused_by_file_and_line_before_anything_is_written(
 
 
 def test_a_prompt_with_a_hidden_expected_output_is_found(filled: str) -> None:
-    assert leaks(filled) == []
+    assert not [finding for finding in verify(filled).findings if "prompt" in finding.message]
     with Warehouse.open(filled) as store:
         row = {"prompt_id": "bad", "problem_id": "p0", "token_ids": [1], "text": f"Add. The answer is {SECRET}."}
         store.append("leak", {"prompts": [row]}, run_id="run")
-    assert leaks(filled) == [{"prompt_id": "bad", "problem_id": "p0", "position": 0}]
+    (found,) = [finding for finding in verify(filled).findings if "prompt" in finding.message]
+    assert found.level == "note"
+    assert (
+        "1 hidden expected outputs stand in prompts, first that of test 0 of problem 'p0' in prompt 'bad'"
+        in found.message
+    )

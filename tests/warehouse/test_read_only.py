@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from flows import pipeline
+from flows.cli.main import app
 from tests.warehouse.conftest import trajectories
 from warehouse import NotWritable, Warehouse
 from warehouse.maintenance import compact
@@ -96,6 +100,36 @@ def test_a_command_shows_the_cause_and_no_traceback(protected: str, command: lis
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {protected} cannot be written by this user")
     assert "Traceback" not in done.stderr
+
+
+COMMANDS = [
+    *(["status"], ["runs"], ["plan", "tiny"], ["run", "tiny"], ["resume"], ["resume", "tiny-1"], ["clean"]),
+    *(["report"], ["compare", "tiny-1", "tiny-2"], ["show", "t1"], ["upgrade"], ["export", "elsewhere"]),
+    ["import", "rows.jsonl", "--table", "trajectories"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_refuses_before_it_starts_anything(
+    protected: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(trajectories(1)[0]), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPO_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SPO_WAREHOUSE", protected)
+    monkeypatch.setattr("flows.server.embedded.up", lambda _: pytest.fail("a server was started"))
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, NotWritable), done.output
+    assert str(done.exception).startswith(f"{protected} cannot be written by this user")
+    assert "\n" not in str(done.exception)
+
+
+def test_a_flow_that_somebody_else_submits_fails_with_the_cause_before_it_makes_a_run(
+    protected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_WAREHOUSE", protected)
+    with pytest.raises(NotWritable, match=f"{protected} cannot be written by this user"):
+        pipeline._run_id({}, recipe="tiny")
 
 
 @pytest.mark.postgres

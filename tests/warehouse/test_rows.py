@@ -35,7 +35,7 @@ def test_trajectories_are_read_as_their_type(folder: str) -> None:
         store.append("b", {"trajectories": trajectories(2)}, run_id="run")
         rows = trajectory_rows(store.rows("SELECT * FROM trajectories ORDER BY arrival"))
         assert [row["trajectory_id"] for row in rows] == ["t0", "t1"]
-        assert set(rows[0]) == set(TrajectoryRow.__annotations__)
+        assert set(rows[0]) == TrajectoryRow.__required_keys__ | TrajectoryRow.__optional_keys__
         assert trajectory_rows([]) == []
         with pytest.raises(InvalidRows, match=r"no whole trajectories: .*, token_ids, .* missing"):
             trajectory_rows(store.rows("SELECT trajectory_id, reward FROM trajectories"))

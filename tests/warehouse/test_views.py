@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -147,6 +147,19 @@ def test_the_replay_pool_counts_what_was_trained_on(lake: Warehouse) -> None:
     assert {row["response_tokens"] for row in rows} == {3}
 
 
+def test_uses_count_what_a_run_trained_on_and_say_how_old_it_was(lake: Warehouse) -> None:
+    """`to1` was sampled by the weights of step 10 and is used in steps 11 and 12; nobody's steps made `tr0`."""
+    rows = lake.rows("SELECT trajectory_id, source, use, steps_since_first, age FROM uses ORDER BY step, trajectory_id")
+    assert [tuple(row.values()) for row in rows] == [
+        ("to0", "online", 1, 0, 11),
+        ("to1", "online", 1, 0, 1),
+        ("tr0", "offline", 1, 0, None),
+        ("tr1", "offline", 1, 0, None),
+        ("to1", "online", 2, 1, 2),
+        ("to3", "online", 1, 0, 2),
+    ]
+
+
 def test_source_mix_and_staleness_follow_the_batches(lake: Warehouse) -> None:
     mix = lake.rows("SELECT step, source, share FROM source_mix ORDER BY ALL")
     assert [tuple(row.values()) for row in mix] == [(11, "offline", 0.5), (11, "online", 0.5), (12, "online", 1.0)]
@@ -257,3 +270,23 @@ def test_a_program_that_two_runs_judged_at_once_has_one_known_verdict_and_both_c
         found = two.rows("SELECT run_id, sandbox_version, verdict FROM known_verdicts ORDER BY sandbox_version")
         assert [tuple(row.values()) for row in found] == [("two", "1", "accepted"), ("one", "2", "accepted")]
         assert two.value("SELECT sum(cpu_s) FROM verdicts") == 2.0
+
+
+def test_cost_by_stage_counts_what_a_killed_attempt_took_until_its_last_sign_of_life(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, started = datetime(2026, 1, 1, tzinfo=UTC), {"stage": "train", "kind": "started", "message": "key"}
+    ended = {"stage": "train", "key": "key", "status": "completed", "seconds": 10.0, "rows": 8}
+    history: list[tuple[int, str, dict[str, object]]] = [
+        (0, "run_events", started),
+        (5, "train_batches", {"step": 1, "trajectory_ids": ["a"], "sources": ["offline"]}),
+        (100, "run_events", started),
+        (107, "train_batches", {"step": 2, "trajectory_ids": ["b"], "sources": ["offline"]}),
+        (110, "stages", ended),
+    ]
+    with Warehouse.open(folder) as store:
+        for second, table, row in history:
+            monkeypatch.setattr("warehouse.store.utc_now", lambda second=second: began + timedelta(seconds=second))
+            store.append(f"at {second}", {table: [row]}, run_id="run")
+        (cost,) = store.rows("SELECT executions, seconds, rows FROM cost_by_stage")
+    assert cost == {"executions": 1, "seconds": 15.0, "rows": 8}

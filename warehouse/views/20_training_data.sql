@@ -44,3 +44,21 @@ FROM used
 JOIN trajectories AS made ON made.trajectory_id = used.trajectory_id
 WHERE used.source = 'online' AND made.step IS NOT NULL
 GROUP BY used.run_id, used.step;
+
+-- When was each trajectory trained on, for which time in its run, from which source, and how many optimizer steps after
+-- its first use and after the weights that sampled it (null for what another run or no run sampled)?
+CREATE OR REPLACE VIEW uses AS
+WITH used AS (
+    SELECT run_id, step, unnest(trajectory_ids) AS trajectory_id, unnest(sources) AS source,
+           generate_subscripts(sources, 1) AS place
+    FROM train_batches
+),
+made AS (
+    SELECT DISTINCT run_id, trajectory_id, step AS sampled_step FROM trajectories WHERE source = 'online'
+)
+SELECT run_id, step, trajectory_id, used.source,
+       row_number() OVER (PARTITION BY run_id, trajectory_id ORDER BY step, place) AS use,
+       step - min(step) OVER (PARTITION BY run_id, trajectory_id) AS steps_since_first,
+       step - made.sampled_step AS age
+FROM used
+LEFT JOIN made USING (run_id, trajectory_id);

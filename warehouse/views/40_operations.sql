@@ -1,9 +1,42 @@
--- What did each stage of each run cost?
+-- What did each stage of each run cost, its attempts that were killed or failed included until their last sign of life?
 CREATE OR REPLACE VIEW cost_by_stage AS
-SELECT run_id, stage, count(*) AS executions, sum(seconds) AS seconds, CAST(sum(rows) AS BIGINT) AS rows,
+WITH attempts AS (
+    SELECT run_id, stage, created_at AS began, snapshot_id AS first,
+           lead(snapshot_id) OVER (PARTITION BY run_id, stage ORDER BY arrival) AS next
+    FROM run_events
+    WHERE kind = 'started'
+),
+signs AS (
+    SELECT run_id, stage, created_at AS seen, snapshot_id FROM run_events
+    UNION ALL
+    SELECT run_id, 'q0', created_at, snapshot_id FROM reference_counts WHERE starts_with(batch_id, 'q0/')
+    UNION ALL
+    SELECT run_id, 'pivotal', created_at, snapshot_id FROM token_values
+    UNION ALL
+    SELECT run_id, 'train', created_at, snapshot_id FROM train_batches
+    UNION ALL
+    SELECT run_id, 'evaluate', created_at, snapshot_id FROM eval_samples
+),
+unfinished AS (
+    SELECT run_id, stage, began, first, next
+    FROM attempts
+    WHERE NOT EXISTS (
+        FROM stages
+        WHERE stages.run_id = attempts.run_id AND stages.stage = attempts.stage AND status <> 'skipped'
+          AND snapshot_id >= first AND (next IS NULL OR snapshot_id < next)
+    )
+),
+paid AS (
+    SELECT run_id, stage, 1 AS executions, seconds, rows FROM stages WHERE status <> 'skipped'
+    UNION ALL
+    SELECT run_id, stage, 0, greatest(0, max(epoch(seen) - epoch(began))), 0
+    FROM unfinished JOIN signs USING (run_id, stage)
+    WHERE snapshot_id >= first AND (next IS NULL OR snapshot_id < next)
+    GROUP BY run_id, stage, first
+)
+SELECT run_id, stage, sum(executions)::BIGINT AS executions, sum(seconds) AS seconds, sum(rows)::BIGINT AS rows,
        sum(rows) / nullif(sum(seconds), 0) AS rows_per_s
-FROM stages
-WHERE status <> 'skipped'
+FROM paid
 GROUP BY run_id, stage;
 
 -- Which responses could not be scored, where and why (infrastructure failures; they are never rewards)?
