@@ -41,19 +41,22 @@ class ProcessChannel:
         self, command: list[str], environment: dict[str, str], ended: Callable[[], object] = lambda: None
     ) -> None:
         self._ended = ended
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-            cwd="/",
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._streams = (self._process.stdin, self._process.stdout)
-        self._inlet, self._outlet = (stream.fileno() for stream in self._streams)
+        given, self._inlet = os.pipe()
+        self._outlet, output = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=given,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+                cwd="/",
+            )
+        finally:
+            os.close(given)
+            os.close(output)
+        self._streams = (os.fdopen(self._inlet, "wb", 0), os.fdopen(self._outlet, "rb", 0))
         os.set_blocking(self._inlet, False)
         self._writable, self._readable = select.poll(), select.poll()
         self._writable.register(self._inlet, select.POLLOUT)

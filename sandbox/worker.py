@@ -256,8 +256,8 @@ class JudgeWorker:
             return self._kept[entry.key][0]
         data = entry.text.encode("utf-8", "surrogateescape")
         while self._kept and (not self._free_slots or self._kept_bytes + len(data) > SLOT_BYTES):
-            oldest = next(iter(self._kept))
-            if oldest in wanted:
+            oldest = next((key for key in self._kept if key not in wanted), None)
+            if oldest is None:
                 break
             slot, size = self._kept.pop(oldest)
             self._kept_bytes -= size

@@ -43,6 +43,8 @@ class CountsFilter(BaseModel):
     split: Split = "train"
     left_out: str
     """Prefix of the batches whose counts are not used (`not_counted`)."""
+    until: int | None = None
+    """Snapshot after which counts are not read; None: the newest are."""
 
 
 def counted(warehouse: Warehouse, wanted: CountsFilter) -> dict[str, tuple[int, int]]:

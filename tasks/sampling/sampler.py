@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ from tasks.engines.randomness import derived_seed, sample_seed
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import Template, complete_length
+from tasks.sampling.background_judging import BackgroundJudging
 from warehouse.queries import query
 
 Row = dict[str, Any]
@@ -145,7 +145,7 @@ class Sampler:
         self.engine = engine
         self.behaviour = behaviour
         self.sampling_s = 0.0
-        """Seconds spent in the engine so far; the rest of `run` waits for the judge."""
+        """Seconds spent in the engine so far; only when all is sampled does `run` wait for the judge."""
         self._tokenizer = tokenizer
         self.judge = judge
         self._max_tokens = max_response_tokens
@@ -164,7 +164,7 @@ class Sampler:
     ) -> Iterator[Judged]:
         """Every wanted response, judged, in the order in which they get finished.
 
-        Programs are judged while others are still being sampled. `source`, `worker` and `step` are written into the
+        Sampling never waits for the judge. `source`, `worker` and `step` are written into the
         rows. A verdict "infra" leaves the reward None. Raises EngineError or SandboxError; nothing is swallowed.
         """
         suites = [self._suite(assignment.problem) for assignment in assignments]
@@ -257,34 +257,36 @@ class Sampler:
 
     def _judged(self, drafts: Iterable[_SampledDraft]) -> Iterator[tuple[_SampledDraft, Judgement | None, bool]]:
         """Drafts with their judgement (None: cut off) and whether it was made for this very draft."""
-        ready: deque[tuple[_SampledDraft, Judgement | None]] = deque()
         waiting: dict[tuple[str, str], list[_SampledDraft]] = {}
         sent: list[tuple[str, str]] = []
+        judging = BackgroundJudging(self.judge)
 
-        def submissions() -> Iterator[Submission]:
+        def returned(
+            found: Iterable[tuple[int, Judgement]],
+        ) -> Iterator[tuple[_SampledDraft, Judgement | None, bool]]:
+            for number, judgement in found:
+                self._known.put(sent[number], judgement)
+                first, *others = waiting.pop(sent[number])
+                yield first, judgement, judgement.verdict != Verdict.infra
+                yield from ((other, judgement, False) for other in others)
+
+        try:
             for draft in drafts:
                 known = self._known.get(draft.key)
                 if draft.completion.finish_reason == "length":
-                    ready.append((draft, None))
+                    yield draft, None, False
                 elif known is not None:
-                    ready.append((draft, known))
+                    yield draft, known, False
                 elif draft.key in waiting:
                     waiting[draft.key].append(draft)
                 else:
                     waiting[draft.key] = [draft]
                     sent.append(draft.key)
-                    yield Submission(draft.program, draft.suite)
-
-        for number, judgement in self.judge.judge_stream(submissions()):
-            key = sent[number]
-            self._known.put(key, judgement)
-            first, *others = waiting.pop(key)
-            yield first, judgement, judgement.verdict != Verdict.infra
-            yield from ((other, judgement, False) for other in others)
-            while ready:
-                yield *ready.popleft(), False
-        while ready:
-            yield *ready.popleft(), False
+                    judging.submit(Submission(draft.program, draft.suite))
+                yield from returned(judging.ready())
+            yield from returned(judging.rest())
+        finally:
+            judging.abandon()
 
     def _row(self, draft: _SampledDraft, assignment: Assignment, judgement: Judgement | None) -> Row:
         completion, prefix = draft.completion, len(assignment.prefix_ids)
@@ -333,8 +335,10 @@ def tables(judged: Iterable[Judged]) -> dict[str, list[Row]]:
     }
 
 
-def eval_sample_row(judged: Judged, problem: Problem, sampling: str, *, entropy: float | None = None) -> Row:
-    """A judged trajectory as a row of `eval_samples`; `entropy` in nats per token."""
+def eval_sample_row(
+    judged: Judged, problem: Problem, sampling: str, *, first: int = 0, entropy: float | None = None
+) -> Row:
+    """A judged trajectory as a row of `eval_samples`; samples count from `first`, `entropy` is in nats per token."""
     same = (
         *("problem_id", "suite_hash", "prompt_id", "seed", "step", "token_ids", "sampled_logprobs", "text"),
         *("program_hash", "normal_hash", "finish_reason", "verdict", "reward"),
@@ -343,7 +347,7 @@ def eval_sample_row(judged: Judged, problem: Problem, sampling: str, *, entropy:
         "policy_id": judged.row["policy_start"],
         "problem_set": problem.problem_set,
         "sampling": sampling,
-        "sample": judged.sample,
+        "sample": first + judged.sample,
         "entropy": entropy,
     }
 

@@ -23,6 +23,7 @@ from sandbox import (
     Verdict,
     describe_walls,
     judgeable,
+    worker,
 )
 from sandbox import traits as traits_module
 from sandbox.grading import refusal
@@ -214,6 +215,13 @@ def test_a_store_is_asked_before_anything_runs_and_told_afterwards():
             assert judge.judge([Submission(ADD, sums(2))])[0].reused is expected
     with Judge(workers=1, store=store) as judge:
         assert judge.judge([Submission(ADD + "#", sums(2))])[0].reused
+
+
+def test_inputs_that_were_given_up_in_part_come_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(worker, "SLOTS", 3)
+    with Judge(workers=1) as judge:
+        for number, suite in enumerate([sums(3), sums(1), sums(3), sums(2), sums(3)]):
+            assert judge.judge([Submission(f"{ADD}#{number}", suite)])[0].verdict is Verdict.accepted
 
 
 def test_without_early_exit_every_test_is_reported():

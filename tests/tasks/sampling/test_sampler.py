@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 import warehouse
-from sandbox import Judge, Judgement, Limits, Submission, Verdict
+from sandbox import Judge, Judgement, Limits, SandboxError, Submission, Verdict
 from tasks.config import BehaviourConfig, SandboxConfig
 from tasks.problems.problem import Problem
 from tasks.problems.programs import program_hash
@@ -67,6 +68,56 @@ def test_rewards_follow_the_verdicts(problem: Problem, tokenizer: Any, judge: Ju
         (BROKEN, "compile_error", -1.0, 0),
     }
     assert len(rows) == 30
+
+
+class PatientJudge:
+    """Gives no verdict before everything has been sampled."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.all_sampled = threading.Event()
+
+    def judge_stream(self, submissions: Any) -> Any:
+        def taken() -> Any:
+            for submission in submissions:
+                assert self.all_sampled.wait(30), "sampling waits for a verdict"
+                yield submission
+
+        yield from self._judge.judge_stream(taken())
+
+
+def test_sampling_never_waits_for_a_verdict(problem: Problem, tokenizer: Any, judge: Judge) -> None:
+    patient = PatientJudge(judge)
+    programs = [f"print({number})" for number in range(40)]
+
+    def sampled(done: int, wanted: int) -> None:
+        if done == wanted:
+            patient.all_sampled.set()
+
+    drawing = sampler(scripted(tokenizer, *programs), tokenizer, patient)
+    judged = list(drawing.run([assigned(problem, 40)], source="online", progress=sampled))
+    assert len(judged) == 40
+    assert all(item.row["reward"] == -1.0 for item in judged)
+
+
+def test_a_judge_that_fails_stops_the_sampling(problem: Problem, tokenizer: Any) -> None:
+    class Failing:
+        def judge_stream(self, submissions: Any) -> Any:
+            next(iter(submissions))
+            raise SandboxError("no walls")
+            yield
+
+    with pytest.raises(SandboxError, match="no walls"):
+        run(sampler(scripted(tokenizer, RIGHT), tokenizer, Failing()), assigned(problem, 5))
+
+
+def test_sampling_can_be_given_up_half_way(problem: Problem, tokenizer: Any, judge: Judge) -> None:
+    drawing = sampler(scripted(tokenizer, RIGHT, WRONG), tokenizer, judge)
+    for _ in range(2):
+        rows = drawing.run([assigned(problem, 30)], source="online")
+        assert next(rows).row["verdict"] in ("accepted", "wrong_answer")
+        rows.close()
+    assert len(run(drawing, assigned(problem, 30))) == 30
 
 
 def test_identical_programs_are_judged_once_and_give_one_verdict_row(
@@ -250,16 +301,26 @@ def test_the_script_ends_with_its_end_token(tokenizer: Any) -> None:
 def test_programs_are_judged_while_others_are_still_sampled(problem: Problem, tokenizer: Any, judge: Judge) -> None:
     engine = scripted(tokenizer, *(f"print({number} * int(input()))" for number in range(40)))
     sampled: list[int] = []
+    one_is_judged = threading.Event()
 
     class Watched:
         name, logprob_kind, policy_id = engine.name, engine.logprob_kind, engine.policy_id
 
         def sample(self, requests: Any) -> Any:
+            """The first ten at once; the others only when a verdict has come, however slow the judge is."""
             for completion in engine.sample(requests):
+                if len(sampled) == 10:
+                    assert one_is_judged.wait(120), "nothing is judged before all is sampled"
                 sampled.append(completion.index)
                 yield completion
 
-    judged = sampler(Watched(), tokenizer, judge).run([assigned(problem, 100)], source="online")
+    class Announcing:
+        def judge_stream(self, submissions: Any) -> Any:
+            for found in judge.judge_stream(submissions):
+                yield found
+                one_is_judged.set()
+
+    judged = sampler(Watched(), tokenizer, Announcing()).run([assigned(problem, 100)], source="online")
     next(judged)
-    assert len(sampled) < 50
+    assert len(sampled) <= 11
     assert len(list(judged)) == 99

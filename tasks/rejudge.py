@@ -1,0 +1,265 @@
+"""Judges again what an older version of the sandbox may have judged wrongly, and lets everybody read the new verdicts.
+
+Nothing is changed in place. A new verdict is a row of `verdicts`. A batch in which some verdict has changed is appended
+once more under a name of its own, with the new verdicts and the counts that follow from them, and in the same commit
+the old batch is left out: what reads the newest state sees each response once, `spo sql --at` the verdict of then.
+Killed at any moment, it goes on where it was: what has been judged is known, what has been replaced is no suspect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import sandbox
+from sandbox import Judge, Judgement, Submission, Suite, Verdict, installed_packages
+from tasks.config import ConfigError, SandboxConfig, validate
+from tasks.problems.problem import Problem, problems_from_rows
+from tasks.problems.programs import extract_program, program_hash
+from tasks.run.identity import digest
+from tasks.run.judged_again import rejudged_batch
+from tasks.sampling.reference_counts import reference_counts
+from tasks.sampling.sampler import Judged, KnownVerdicts, Row, outcome, verdict_row
+from warehouse import Warehouse
+from warehouse.queries import query
+from warehouse.schema import PROVENANCE, SUPERSEDED, VIEW_COLUMNS
+
+AFFECTED = (Verdict.compile_error, Verdict.runtime_error, Verdict.infra)
+"""Verdicts that versions before 3 gave to right programs; `wrong_answer` is one where asserts call functions."""
+RESPONSES = ("trajectories", "eval_samples")
+BESIDE = ("reference_counts", "token_values", "verdicts")
+"""Tables that batches with responses may hold, too."""
+AT_ONCE = 256
+"""Programs judged between two commits."""
+RUN_ID = "rejudge"
+"""What appended the verdicts."""
+
+Key = tuple[str, str]
+"""Program and suite."""
+Told = Callable[[int, int, str, str], None]
+"""Called as (done, total, unit, note)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Equal responses that were judged by one suite with one verdict."""
+
+    text: str
+    suite_hash: str
+    verdict: str
+    program: str
+    key: Key
+    responses: int
+    batches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What there is to be judged again."""
+
+    suspects: tuple[Suspect, ...]
+    problems: dict[str, Problem]
+    """By suite: what the suspects are judged by."""
+    settings: dict[tuple[str, ...], SandboxConfig]
+    """By the packages that a suite wants: how it is judged here."""
+    unknown: dict[Key, Suspect]
+    """One response for each program and suite without a verdict of this version."""
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+    """Reason -> responses that cannot be judged again now."""
+
+    @property
+    def responses(self) -> dict[str, int]:
+        """Number of suspect responses by their verdict."""
+        found = Counter[str]()
+        for suspect in self.suspects:
+            found[suspect.verdict] += suspect.responses
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudged:
+    """What came of it."""
+
+    judged: int
+    """Programs."""
+    changed: dict[str, int]
+    """`old -> new` -> responses."""
+    batches: int
+    """Batches that were replaced."""
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        changes = ", ".join(f"{count} {change}" for change, count in self.changed.items()) or "no verdict changed"
+        return f"{self.judged} programs judged again, {self.batches} batches replaced; {changes}"
+
+
+def look(store: Warehouse, verdicts: Iterable[str] = ()) -> Backlog:
+    """Every response with one of the affected verdicts, or with one of `verdicts`, that could be judged again."""
+    wanted = sorted({*map(str, AFFECTED), *verdicts})
+    rows = store.rows(query(__name__, "suspects"), {"verdicts": wanted})
+    problems = _problems(store, sorted({row["suite_hash"] for row in rows}))
+    settings = _settings(store, {problem.packages for problem in problems.values()})
+    suspects: list[Suspect] = []
+    left_out = Counter[str]()
+    for row in rows:
+        problem = problems.get(row["suite_hash"])
+        if row["waits"]:
+            left_out["of a run whose training has begun and not ended"] += row["responses"]
+        elif problem is None:
+            left_out["without the tests that judged them"] += row["responses"]
+        elif problem.packages not in settings:
+            left_out[f"need {', '.join(problem.packages)}, which no run's sandbox.packages has"] += row["responses"]
+        else:
+            suspects.append(_suspect(row))
+    known = KnownVerdicts(store)
+    known.read(suspect.suite_hash for suspect in suspects)
+    unknown = {suspect.key: suspect for suspect in suspects if known.get(suspect.key) is None}
+    return Backlog(tuple(suspects), problems, settings, unknown, dict(left_out))
+
+
+def rejudge(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) -> Rejudged:
+    """Judge what has no verdict of this version, then replace the batches in which a verdict has changed.
+
+    Raises SandboxError when the sandbox cannot be had; `tell` hears of the progress.
+    """
+    _judge(store, backlog, tell)
+    known = KnownVerdicts(store)
+    known.read(suspect.suite_hash for suspect in backlog.suspects)
+    changed: dict[tuple[str, str, str], Judgement] = {}
+    changes, batches = Counter[str](), set[str]()
+    for suspect in backlog.suspects:
+        found = known.get(suspect.key)
+        if found is not None and found.verdict != suspect.verdict:
+            changed[suspect.text, suspect.suite_hash, suspect.verdict] = found
+            changes[f"{suspect.verdict} -> {found.verdict}"] += suspect.responses
+            batches.update(suspect.batches)
+    for number, batch in enumerate(sorted(batches), start=1):
+        _replace(store, batch, changed)
+        tell(number, len(batches), "batches", "written with their new verdicts")
+    return Rejudged(len(backlog.unknown), dict(sorted(changes.items())), len(batches))
+
+
+def _suspect(row: Row) -> Suspect:
+    program = extract_program(row["text"])
+    key = program_hash(program), row["suite_hash"]
+    batches = tuple(row["batches"])
+    return Suspect(row["text"], row["suite_hash"], row["verdict"], program, key, row["responses"], batches)
+
+
+def _problems(store: Warehouse, suites: Sequence[str]) -> dict[str, Problem]:
+    """By suite: a problem that is judged by it, where its tests are all there."""
+    asked = {"suites": list(suites)}
+    tests = store.rows(query(__name__, "tests"), asked)
+    read = problems_from_rows(store.rows(query(__name__, "problems"), asked), tests)
+    found = {problem.suite_hash: problem for problem in read}
+    return {suite: found[suite] for suite in suites if suite in found and found[suite].unjudgeable_reason is None}
+
+
+def _settings(store: Warehouse, packages: set[tuple[str, ...]]) -> dict[tuple[str, ...], SandboxConfig]:
+    """By the packages: the sandbox of the newest run in which programs find just these."""
+    found: dict[tuple[str, ...], SandboxConfig] = {(): SandboxConfig()} if () in packages else {}
+    seen: set[tuple[str, ...]] = set()
+    for row in store.rows(query(__name__, "settings")):
+        with suppress(ConfigError):  # of a version whose configuration was another one
+            config = validate(json.loads(row["config_json"])).sandbox
+            offered = installed_packages(config.packages)
+            if offered in packages and offered not in seen:
+                found[offered] = config
+                seen.add(offered)
+    return found
+
+
+def _judge(store: Warehouse, backlog: Backlog, tell: Told) -> None:
+    done, total = 0, len(backlog.unknown)
+    for packages, config in sorted(backlog.settings.items()):
+        todo = [one for one in backlog.unknown.values() if backlog.problems[one.suite_hash].packages == packages]
+        if not todo:
+            continue
+        with Judge(**config.judge_arguments()) as judge:
+            for start in range(0, len(todo), AT_ONCE):
+                some = todo[start : start + AT_ONCE]
+                suites = [backlog.problems[suspect.suite_hash].suite() for suspect in some]
+                _store(store, some, suites, judge)
+                done += len(some)
+                tell(done, total, "programs", "judged again")
+
+
+def _store(store: Warehouse, some: Sequence[Suspect], suites: Sequence[Suite], judge: Judge) -> None:
+    asked = [Submission(suspect.program, suite) for suspect, suite in zip(some, suites, strict=True)]
+    rows = [
+        verdict_row(suspect.key[0], suite, judgement)
+        for suspect, suite, judgement in zip(some, suites, judge.judge(asked), strict=True)
+        if judgement.verdict != Verdict.infra
+    ]
+    if not rows:
+        return
+    unit = digest(version=sandbox.VERSION, programs=[(row["program_hash"], row["suite_hash"]) for row in rows])
+    store.append(f"{RUN_ID}/{unit}", {"verdicts": rows}, run_id=RUN_ID)
+
+
+def _replace(store: Warehouse, batch: str, changed: dict[tuple[str, str, str], Judgement]) -> None:
+    """Append the batch once more with the changed verdicts, and leave the old one out in the same commit."""
+    tables: dict[str, list[Row]] = {}
+    run_id = ""
+    for table in (*RESPONSES, *BESIDE):
+        rows = store.rows(query(__name__, "contents", table=table), [batch])
+        run_id = rows[0]["run_id"] if rows else run_id
+        tables[table] = [_content(row) for row in rows]
+    for table in RESPONSES:
+        tables[table] = [_corrected(row, changed) for row in tables[table]]
+    tables["reference_counts"] = _counts(tables)
+    tables["token_values"] = [_values(row, tables["trajectories"]) for row in tables["token_values"]]
+    new = rejudged_batch(batch, sandbox.VERSION)
+    tables["quarantine"] = [{"bad_batch_id": batch, "reason": f"{SUPERSEDED} by {new}"}]
+    store.append(new, tables, run_id=run_id)
+
+
+def _content(row: Row) -> Row:
+    """A row without what the warehouse adds to it."""
+    added = {column.name for column in (*PROVENANCE, *VIEW_COLUMNS)}
+    return {name: value for name, value in row.items() if name not in added}
+
+
+def _corrected(row: Row, changed: dict[tuple[str, str, str], Judgement]) -> Row:
+    found = changed.get((row["text"], row["suite_hash"], row["verdict"]))
+    if found is None:
+        return row
+    new = outcome(found, tests_total=found.total)
+    return row | {name: value for name, value in new.items() if name in row}
+
+
+def _counts(tables: dict[str, list[Row]]) -> list[Row]:
+    """The batch's counts of pi_0's samples, counted anew: each such batch counts its own responses."""
+    rows: list[Row] = []
+    stored = tables["reference_counts"]
+    for reference, sampling, template_id in sorted({(r["reference"], r["sampling"], r["template_id"]) for r in stored}):
+        drawn = [*tables["trajectories"], *(_as_trajectory(row, reference) for row in tables["eval_samples"])]
+        limits = {row["max_response_tokens"] for row in drawn if row["policy_start"] == reference}
+        judged = [Judged(0, 0, row, None) for row in drawn]
+        for limit in sorted(limits, key=str):
+            counted = reference_counts(judged, reference=reference, template_id=template_id, max_response_tokens=limit)
+            rows += [row | {"sampling": sampling} for row in counted]
+    return rows
+
+
+def _as_trajectory(row: Row, reference: str) -> Row:
+    """An evaluation sample as a trajectory: its batch has counts only if it was drawn from pi_0 in Q0's way."""
+    way = {"temperature": 1.0, "top_p": 1.0, "max_response_tokens": None, "prefix_tokens": 0}
+    return row | way | {"policy_start": row["policy_id"] if row["policy_id"] == reference else None}
+
+
+def _values(row: Row, trajectories: Sequence[Row]) -> Row:
+    """The counts of a prefix whose rollouts are in this batch; what has none here stays."""
+    rewards = [
+        one["reward"]
+        for one in trajectories
+        if one["parent_trajectory_id"] == row["trajectory_id"] and one["prefix_tokens"] == row["position"]
+    ]
+    if not rewards:
+        return row
+    scored = [reward for reward in rewards if reward is not None]
+    return row | {"n": len(scored), "k": sum(reward == 0 for reward in scored)}

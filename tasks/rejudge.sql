@@ -1,0 +1,39 @@
+-- name: suspects
+-- Which failed responses may an older version of the sandbox have judged wrongly, and in which batches are they?
+-- `waits`: online responses of a run whose training has begun and not ended, which follows what is appended.
+WITH training AS (
+    SELECT run_id FROM run_events WHERE kind = 'begun'
+    EXCEPT
+    SELECT run_id FROM stages WHERE stage = 'train' AND status IN ('completed', 'skipped')
+),
+responses AS (
+    SELECT batch_id, run_id, suite_hash, verdict, text, source = 'online' AS followed FROM trajectories
+    UNION ALL
+    SELECT batch_id, run_id, suite_hash, verdict, text, false FROM eval_samples
+)
+SELECT suite_hash, verdict, text, followed AND run_id IN (FROM training) AS waits,
+       count(*) AS responses, list_sort(list(DISTINCT batch_id)) AS batches
+FROM responses
+WHERE text IS NOT NULL AND suite_hash IS NOT NULL
+  AND (list_contains($verdicts, verdict)
+       OR (verdict = 'wrong_answer' AND suite_hash IN (SELECT suite_hash FROM problems WHERE style = 'function')))
+GROUP BY ALL
+ORDER BY ALL;
+
+-- name: problems
+-- Which problem says how each of these suites judges?
+SELECT * FROM problems WHERE list_contains($suites, suite_hash)
+QUALIFY row_number() OVER (PARTITION BY suite_hash ORDER BY arrival DESC) = 1;
+
+-- name: tests
+-- What are the tests of these suites?
+SELECT * FROM tests WHERE list_contains($suites, suite_hash)
+QUALIFY row_number() OVER (PARTITION BY problem_id, suite_hash, position ORDER BY arrival DESC) = 1;
+
+-- name: settings
+-- How were runs configured, the newest first?
+SELECT config_json FROM runs ORDER BY arrival DESC;
+
+-- name: contents
+-- What does a batch hold in one of its tables?
+SELECT * FROM {table} WHERE batch_id = ? ORDER BY arrival;

@@ -1,0 +1,218 @@
+"""What an older sandbox judged wrongly is judged again, and all that follows from a verdict reads the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sandbox
+from tasks.plan import statuses
+from tasks.rejudge import Backlog, Rejudged, look, rejudge
+from tasks.run import runs
+from tasks.run.provenance import begin_training
+from tasks.run.stage import Context, key_of
+from tasks.stages import STAGES
+from tests.tasks.conftest import Lab, judge_broken_at
+from warehouse import Warehouse, maintenance, verification
+
+RESPONSES = ("trajectories", "eval_samples")
+SPOILT = "normal_hash IN (SELECT normal_hash FROM spoilt)"
+DRAWN_FROM_PI_0 = "temperature = 1 AND top_p = 1 AND prefix_tokens = 0 AND policy_start = c.reference"
+
+
+def solve(connection: Any, schema: str) -> int:
+    """Let every third response be a right program: the miniature policy of the tests writes next to none."""
+    run = connection.execute
+    chosen = "verdict <> 'accepted' AND source IN ('reference', 'online') AND hash(trajectory_id) % 3 = 0"
+    run(f"""CREATE TEMP TABLE solved AS SELECT trajectory_id FROM {schema}.trajectories WHERE {chosen}""")
+    known = f"(SELECT any_value(program) FROM {schema}.solutions s WHERE s.problem_id = t.problem_id)"
+    right = f"text = {known}, normal_hash = md5({known}), verdict = 'accepted', reward = 0"
+    run(f"UPDATE {schema}.trajectories AS t SET {right} WHERE trajectory_id IN (FROM solved)")
+    run(f"UPDATE {schema}.eval_samples AS t SET {right} WHERE sample % 3 = 0")
+    run(f"UPDATE {schema}.reference_counts AS c SET k = k + {counted(schema, 'trajectory_id IN (FROM solved)')}")
+    run("DROP TABLE solved")
+    return 0
+
+
+def counted(schema: str, condition: str) -> str:
+    """SQL: the samples of pi_0 that a row `c` of `reference_counts` counts and that meet the condition."""
+    return f"""(SELECT count(*) FROM {schema}.trajectories t WHERE t.batch_id = c.batch_id
+                AND t.problem_id = c.problem_id AND {DRAWN_FROM_PI_0} AND {condition})"""
+
+
+def spoil(connection: Any, schema: str) -> int:
+    """Make the warehouse what version 2 would have left, had the compiler failed for half of the right programs."""
+    run = connection.execute
+    run(f"""CREATE TEMP TABLE spoilt AS SELECT DISTINCT normal_hash FROM (
+                SELECT normal_hash FROM {schema}.trajectories WHERE reward = 0
+                UNION SELECT normal_hash FROM {schema}.eval_samples WHERE reward = 0
+            ) WHERE hash(normal_hash) % 2 = 0""")
+    run(f"UPDATE {schema}.verdicts SET sandbox_version = '2'")
+    run(f"UPDATE {schema}.reference_counts AS c SET k = k - {counted(schema, f'reward = 0 AND {SPOILT}')}")
+    run(f"""UPDATE {schema}.token_values AS v SET k = k - (
+                SELECT count(*) FROM {schema}.trajectories t WHERE t.batch_id = v.batch_id AND reward = 0 AND {SPOILT}
+                AND t.parent_trajectory_id = v.trajectory_id AND t.prefix_tokens = v.position)""")
+    for table in RESPONSES:
+        run(f"UPDATE {schema}.{table} SET verdict = 'compile_error', reward = -1 WHERE reward = 0 AND {SPOILT}")
+    (count,) = run(f"SELECT count(*) FROM {schema}.trajectories WHERE verdict = 'compile_error'").fetchone()
+    run("DROP TABLE spoilt")
+    return int(count)
+
+
+def facts(store: Warehouse) -> dict[str, list[dict[str, Any]]]:
+    """Everything in the warehouse that follows from verdicts."""
+    asked = {
+        "responses": "SELECT trajectory_id, run_id, verdict, reward FROM trajectories ORDER BY ALL",
+        "samples": "SELECT policy_id, problem_id, sample, verdict, reward FROM eval_samples ORDER BY ALL",
+        "counts": "SELECT * FROM q0 ORDER BY ALL",
+        "prefixes": "SELECT prefix_hash, search_id, n, k, pivotal FROM token_values ORDER BY ALL",
+        "curve": "SELECT * FROM learning_curve ORDER BY ALL",
+    }
+    return {name: store.rows(sql) for name, sql in asked.items()}
+
+
+@pytest.fixture
+def spoilt(copied: Callable[[], Lab]) -> tuple[Lab, dict[str, list[dict[str, Any]]]]:
+    """A home whose verdicts are spoilt, and what they were before."""
+    lab = copied()
+    maintenance.rewrite(lab.location, solve)
+    with lab.store() as store:
+        before = facts(store)
+    assert maintenance.rewrite(lab.location, spoil) > 10
+    return lab, before
+
+
+def judged_again(lab: Lab) -> tuple[Backlog, Rejudged]:
+    with lab.store() as store:
+        backlog = look(store)
+        return backlog, rejudge(store, backlog)
+
+
+def test_counts_corpora_and_curves_are_those_of_the_right_verdicts_afterwards(spoilt: Any) -> None:
+    lab, right = spoilt
+    with lab.store() as store:
+        snapshot, wrong = store.snapshot(), facts(store)
+    assert wrong["counts"] != right["counts"]
+    assert wrong["prefixes"] != right["prefixes"]
+    assert wrong["curve"] != right["curve"]
+    backlog, done = judged_again(lab)
+    assert done.judged == len(backlog.unknown) > 0
+    assert done.changed["compile_error -> accepted"] >= done.batches > 0
+    with lab.store() as store:
+        assert facts(store) == right
+        then = store.rows("SELECT count(*) AS n FROM trajectories WHERE verdict = 'compile_error'", snapshot=snapshot)
+    assert then[0]["n"] == sum(row["verdict"] == "compile_error" for row in wrong["responses"])
+    assert verification.verify(lab.location).clean
+
+
+def test_a_second_time_nothing_is_judged_and_nothing_is_replaced(spoilt: Any) -> None:
+    lab, _ = spoilt
+    judged_again(lab)
+    with lab.store() as store:
+        snapshot = store.snapshot()
+    backlog, done = judged_again(lab)
+    assert (len(backlog.unknown), done.judged, done.batches, done.changed) == (0, 0, 0, {})
+    with lab.store() as store:
+        assert store.snapshot() == snapshot
+
+
+def test_broken_in_the_middle_it_goes_on_with_what_is_left(spoilt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, right = spoilt
+    monkeypatch.setattr("tasks.rejudge.AT_ONCE", 4)
+    with lab.store() as store:
+        first = look(store)
+        with judge_broken_at(3):
+            rejudge(store, first)
+        left = look(store)
+        assert len(left.unknown) == len(first.unknown) - 8
+        rejudge(store, left)
+        assert facts(store) == right
+        known = store.rows("SELECT program_hash, suite_hash FROM verdicts WHERE run_id = 'rejudge'")
+    assert len(known) == len({tuple(row.values()) for row in known}) == len(first.unknown)
+
+
+def keys(lab: Lab, run_id: str) -> dict[str, str]:
+    with lab.store() as store:
+        context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
+        return {name: key_of(stage, context) for name, stage in STAGES.items()}
+
+
+def test_new_runs_read_the_new_verdicts_and_finished_ones_stand(spoilt: Any) -> None:
+    lab, _ = spoilt
+    before = keys(lab, "micro-1")
+    judged_again(lab)
+    after = keys(lab, "micro-1")
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed >= {"q0", "corpus", "pivotal", "train", "evaluate"}
+    assert "prepare" not in changed
+    with lab.store() as store:
+        states = {status.stage: status.state for status in statuses(store, "micro-1", lab.home)}
+    assert {states[name] for name in ("prepare", "q0", "corpus", "pivotal", "train")} == {"fresh"}
+    run_id = lab.start("next")
+    results = lab.run(run_id, "prepare", "q0")
+    assert results["prepare"].skipped
+    assert results["q0"].manifest.rows == 0, "samples that have a verdict now are not drawn again"
+
+
+def test_online_responses_of_a_run_in_training_wait_until_it_has_ended(spoilt: Any) -> None:
+    lab, _ = spoilt
+    with lab.store() as store:
+        store.append("again", {"quarantine": [{"bad_batch_id": batch, "reason": "test"}
+            for batch in _batches(store, "stages")]}, run_id="test")  # fmt: skip
+        begin_training(store, "micro-1", "key", 1)
+        backlog = look(store)
+        (waiting,) = backlog.left_out.values()
+        online = "SELECT count(*) FROM trajectories WHERE source = 'online' AND verdict = 'compile_error'"
+        assert waiting >= store.value(online) > 0
+        rejudge(store, backlog)
+        assert store.value(online) > 0
+
+
+def _batches(store: Warehouse, table: str) -> list[str]:
+    return [row["batch_id"] for row in store.rows(f"SELECT DISTINCT batch_id FROM {table} WHERE stage = 'train'")]
+
+
+def test_samples_that_had_no_verdict_count_once_they_have_one(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    with lab.store() as store:
+        right = facts(store)
+
+    def lose(connection: Any, schema: str) -> int:
+        lost = f"""SELECT trajectory_id FROM {schema}.trajectories WHERE starts_with(batch_id, 'q0/')
+                   AND verdict IN ('wrong_answer', 'accepted') QUALIFY row_number() OVER (PARTITION BY batch_id) = 1"""
+        connection.execute(f"CREATE TEMP TABLE lost AS {lost}")
+        connection.execute(f"""UPDATE {schema}.reference_counts AS c SET n = n - 1, k = k - (
+            SELECT count(*) FROM {schema}.trajectories t JOIN lost USING (trajectory_id)
+            WHERE t.batch_id = c.batch_id AND t.problem_id = c.problem_id AND reward = 0)
+            WHERE (batch_id, problem_id) IN (
+                SELECT batch_id, problem_id FROM {schema}.trajectories JOIN lost USING (trajectory_id))""")
+        connection.execute(f"""UPDATE {schema}.trajectories SET verdict = 'infra', reward = NULL, tests_passed = 0
+            WHERE trajectory_id IN (FROM lost)""")
+        (count,) = connection.execute("SELECT count(*) FROM lost").fetchone()
+        return int(count)
+
+    lost = maintenance.rewrite(lab.location, lose)
+    with lab.store() as store:
+        assert lost == store.value("SELECT count(*) FROM unscored") > 0
+        rejudge(store, look(store))
+        assert facts(store) == right
+
+
+def test_a_verdict_of_this_version_is_used_without_judging(spoilt: Any) -> None:
+    lab, right = spoilt
+
+    def now(connection: Any, schema: str) -> int:
+        connection.execute(f"UPDATE {schema}.verdicts SET sandbox_version = '{sandbox.VERSION}'")
+        return 0
+
+    with lab.store() as store:
+        before = set(look(store).unknown)
+    maintenance.rewrite(lab.location, now)
+    with lab.store() as store:
+        backlog = look(store)
+        known = {(row["program_hash"], row["suite_hash"]) for row in store.rows("SELECT * FROM known_verdicts")}
+        assert set(backlog.unknown) == before - known < before
+        assert rejudge(store, backlog).judged == len(before - known)
+        assert facts(store) == right
