@@ -48,4 +48,5 @@ def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> Sampli
     from tasks.engines.transformers_engine import TransformersEngine
 
     torch.set_num_threads(config.threads)
-    return TransformersEngine(checkpoint, dtype=dtype, max_batch=config.max_batch)
+    kept = config.prefix_store_mb << 20
+    return TransformersEngine(checkpoint, dtype=dtype, max_batch=config.max_batch, prefix_store_bytes=kept)

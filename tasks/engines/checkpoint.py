@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tasks.config import ReferenceConfig
+from tasks.engines import packaged_models
 from tasks.engines.protocol import MissingModel
 
 POLICY_FILE = "policy.json"
+HUB_PATIENCE_S = 5.0
+"""Seconds the hub has for its answer whether it has a model."""
 _VOLATILE = {"_name_or_path", "transformers_version", "_attn_implementation", "use_cache"}
 _TOKENIZER_FILES = ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "merges.txt", "vocab.txt"]
-
-
-def load_model(folder: Path, dtype: str) -> tuple[Any, Any]:
-    """The causal model of `folder` in `dtype`, in evaluation mode, and its tokenizer. Raises MissingModel."""
-    return load_weights(folder, dtype), load_tokenizer(folder)
 
 
 def load_weights(folder: Path, dtype: str) -> Any:
@@ -57,6 +59,27 @@ def require_checkpoint(folder: Path) -> None:
         raise MissingModel(f"{folder} has no config.json: it is not a checkpoint folder (for a GGUF, set gguf_file)")
     if not weight_files(folder):
         raise MissingModel(f"{folder} has no *.safetensors weights; save the model with save_pretrained first")
+
+
+def make_once(folder: Path, write: Callable[[Path], None]) -> Path:
+    """The checkpoint `folder`, which `write` fills unless it is there.
+
+    It appears complete or not at all. Two processes may make it at once, of the same content: the first to finish wins.
+    """
+    if (folder / "config.json").is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        write(unfinished)
+        unfinished.chmod(0o755)
+        os.rename(unfinished, folder)
+    except OSError:
+        if not (folder / "config.json").is_file():
+            raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -105,37 +128,70 @@ def tokenizer_hash(folder: Path) -> str:
 
 
 def resolve(reference: ReferenceConfig, cache: Path) -> Path:
-    """The reference policy as an ordinary checkpoint folder; a GGUF is converted into `cache`, once.
+    """The reference policy as an ordinary checkpoint folder; what must be converted for it is, into `cache`, once.
 
-    Raises MissingModel for a model that is neither a folder nor in reach on the hub, and for "miniature", which the
-    prepare stage trains.
+    Raises MissingModel for a model that is neither a folder nor in reach on the hub nor installed, and for
+    "miniature", which the prepare stage trains.
     """
     if reference.model == "miniature":
         raise MissingModel("the miniature reference is trained by the prepare stage; run `spo run prepare` first")
+    folder = _model_folder(reference, cache)
+    if reference.temperature == 1:
+        return folder
+    from tasks.engines.tempered import tempered
+
+    return tempered(folder, compute_policy_id(folder), reference.temperature, cache)
+
+
+def _model_folder(reference: ReferenceConfig, cache: Path) -> Path:
+    """The model itself: converted, found, or fetched."""
+    from tasks.engines.gguf_conversion import converted
+
+    if reference.model in packaged_models.PACKAGED:
+        file = packaged_models.located(reference.model)
+        return converted(file.parent, file.name, cache)
     folder = Path(reference.model).expanduser()
     if not folder.is_dir():
         folder = _from_hub(reference)
     if reference.gguf_file is None:
         require_checkpoint(folder)
         return folder
-    from tasks.engines.gguf_conversion import converted
-
     return converted(folder, reference.gguf_file, cache)
+
+
+def require_reachable(reference: ReferenceConfig) -> None:
+    """Raise MissingModel unless the hub's model is in the cache, or the hub, asked once, has it."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    transport: Any = HfHubHTTPError.__bases__[0]
+    try:
+        for name in filter(None, ("config.json", reference.gguf_file)):
+            if isinstance(try_to_load_from_cache(reference.model, name, revision=reference.revision), str):
+                return
+        HfApi().model_info(reference.model, revision=reference.revision, timeout=HUB_PATIENCE_S)
+    except (HFValidationError, OSError, transport) as error:
+        raise _unreachable(reference, error) from error
+
+
+def _unreachable(reference: ReferenceConfig, error: Exception) -> MissingModel:
+    return MissingModel(
+        f"reference.model {reference.model!r} is no folder here and cannot be fetched from the hub "
+        f"({type(error).__name__}); set it to a checkpoint folder, or fetch it once with network access: "
+        f"`hf download {reference.model}`"
+    )
 
 
 def _from_hub(reference: ReferenceConfig) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    require_reachable(reference)
     wanted = [*_HUB_FILES, *([reference.gguf_file] if reference.gguf_file else [])]
     try:
         found = snapshot_download(reference.model, revision=reference.revision, allow_patterns=wanted)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise MissingModel(
-            f"reference.model {reference.model!r} is no folder here and cannot be fetched from the hub "
-            f"({type(error).__name__}); set it to a checkpoint folder, or fetch it once with network access: "
-            f"`hf download {reference.model}`"
-        ) from error
+        raise _unreachable(reference, error) from error
     return Path(found)
 
 

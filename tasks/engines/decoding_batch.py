@@ -35,6 +35,10 @@ class Sample:
     stop_text: str
 
 
+_NO_SAMPLE = Sample(-1, -1, 0, 1.0, 1.0, 0, "")
+"""What a row that is not live holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A distinct prompt and every sample wanted of it, over all requests."""
@@ -62,7 +66,7 @@ class DecodingRows:
         self.count = 0
         self._stop_test = stop_test
         self._stop_ids = np.asarray(stop_ids, dtype=np.int64)
-        self._samples: list[Sample | None] = [None] * capacity
+        self._samples = [_NO_SAMPLE] * capacity
         self._key = np.zeros(capacity, dtype=np.uint64)
         self._temperature = np.ones(capacity, dtype=np.float32)
         self._top_p = np.ones(capacity, dtype=np.float32)
@@ -128,7 +132,6 @@ class DecodingRows:
         """What `rows` have drawn."""
         for row in rows.tolist():
             sample, length = self._samples[row], self.drawn[row]
-            assert sample is not None
             tokens = tuple(self._tokens[row, :length].tolist())
             logprobs = tuple(self._logprobs[row, :length].tolist())
             reason = "stop" if tokens[-1] in self._stop_ids or self._text_ended(row) else "length"
@@ -136,7 +139,7 @@ class DecodingRows:
 
     def _text_ended(self, row: int) -> bool:
         sample = self._samples[row]
-        if sample is None or not sample.stop_text:
+        if not sample.stop_text:
             return False
         return self._stop_test(sample.stop_text, self._tokens[row, : self.drawn[row]].tolist())
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from tasks.engines.checkpoint import make_once
 from tasks.engines.protocol import MissingModel
 
 
@@ -22,18 +20,7 @@ def converted(folder: Path, gguf_file: str, cache: Path) -> Path:
         raise MissingModel(f"reference.gguf_file {gguf_file!r} is not in {folder}")
     with source.open("rb") as stream:
         fingerprint = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
-    target = cache / f"{source.stem}-{fingerprint}"
-    if target.is_dir():
-        return target
-    cache.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=cache))
-    try:
-        _convert(folder, gguf_file, building)
-        building.chmod(0o755)
-        _publish(building, target)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    return target
+    return make_once(cache / f"{source.stem}-{fingerprint}", lambda building: _convert(folder, gguf_file, building))
 
 
 def _convert(folder: Path, gguf_file: str, target: Path) -> None:
@@ -54,12 +41,3 @@ def _convert(folder: Path, gguf_file: str, target: Path) -> None:
     fresh.generation_config.eos_token_id = tokenizer.eos_token_id
     fresh.save_pretrained(target)
     tokenizer.save_pretrained(target)
-
-
-def _publish(building: Path, target: Path) -> None:
-    """Rename into place; another process may have been first, with the same content."""
-    try:
-        os.rename(building, target)
-    except OSError:
-        if not target.is_dir():
-            raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +18,10 @@ import torch
 from torch import Tensor
 
 from tasks.engines import checkpoint as checkpoints
-from tasks.engines import shared_prefix
+from tasks.engines import packed_linear, shared_prefix
 from tasks.engines.decoding_batch import DecodingRows, Prompt, Sample, StopTest, distinct_prompts
+from tasks.engines.prefill import WORTH_SHARING, prefill
+from tasks.engines.prefix_store import PrefixStore, Tokens, common_length
 from tasks.engines.protocol import (
     Completion,
     EngineError,
@@ -33,6 +36,8 @@ from tasks.engines.stop_text import StopText
 PARITY_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.5}
 """Largest difference between a log-probability while sampling and by a full forward pass, in nats."""
 _SCORED_TOKENS = 8192
+_AT_ONCE = 256
+"""Tokens of prompts computed at once when rows are free: thin matrix products are slow ones."""
 
 
 class TransformersEngine:
@@ -41,11 +46,23 @@ class TransformersEngine:
     name = "transformers"
     logprob_kind: Literal["raw", "processed"] = "raw"
 
-    def __init__(self, checkpoint: Path, *, dtype: str, max_batch: int = 256, device: str | None = None) -> None:
-        """Load `checkpoint` (an ordinary folder). Raises MissingModel or UnsupportedArchitecture."""
+    def __init__(
+        self,
+        checkpoint: Path,
+        *,
+        dtype: str,
+        max_batch: int = 256,
+        prefix_store_bytes: int = 256 << 20,
+        device: str | None = None,
+    ) -> None:
+        """Load `checkpoint` (an ordinary folder). Raises MissingModel or UnsupportedArchitecture.
+
+        `prefix_store_bytes` bounds what is kept of prompts from call to call.
+        """
         shared_prefix.register()
         self._dtype = dtype
         self._max_batch = max_batch
+        self._store = PrefixStore(prefix_store_bytes)
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model: Any = None
         self._stop_text: StopText | None = None
@@ -59,13 +76,16 @@ class TransformersEngine:
         _require_plain_attention(model)
         model.set_attn_implementation(shared_prefix.IMPLEMENTATION)
         stop_ids = checkpoints.stop_ids(checkpoint)
+        packed_linear.pack(model)
         _require_parity(model, PARITY_TOLERANCE[self._dtype])
         self._model, self._stop_ids, self.policy_id = model, stop_ids, policy
         self._folder, self._stop_text = checkpoint, None
+        self._store.clear()
 
     def close(self) -> None:
         """Release the weights."""
         self._model = None
+        self._store.clear()
 
     def sample(self, requests: Sequence[Request]) -> Iterator[Completion]:
         """The requests' responses, each as soon as it is finished."""
@@ -73,7 +93,8 @@ class TransformersEngine:
         prompts = distinct_prompts(requests)
         if prompts:
             stop_test = self._stop_test(requests)
-            yield from _Decoding(self._loaded(), prompts, self._max_batch, self._stop_ids, stop_test).run()
+            model = self._loaded()
+            yield from _Decoding(model, self._store, prompts, self._max_batch, self._stop_ids, stop_test).run()
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
         """Raw log-probabilities of each response's tokens, by full forward passes over right-padded batches."""
@@ -111,29 +132,39 @@ class _Decoding:
     """One call of `sample`: the queue of prompts, the live rows and their cache.
 
     Twice as many prompts are held as a full batch has on average, so that a few slow rows of many prompts neither fill
-    the memory nor often keep the batch from being full.
+    the memory nor often keep the batch from being full. Prompts are taken in the order of their tokens, so that those
+    that begin alike follow each other.
     """
 
     def __init__(
-        self, model: Any, prompts: Sequence[Prompt], max_batch: int, stop_ids: Sequence[int], stop_test: StopTest
+        self,
+        model: Any,
+        store: PrefixStore,
+        prompts: Sequence[Prompt],
+        max_batch: int,
+        stop_ids: Sequence[int],
+        stop_test: StopTest,
     ) -> None:
+        ordered = sorted(prompts, key=lambda prompt: prompt.token_ids)
         wanted = sum(len(prompt.samples) for prompt in prompts)
         capacity = min(max_batch, wanted)
         longest = max(sample.max_tokens for prompt in prompts for sample in prompt.samples)
-        self._model = model
+        self._model, self._store = model, store
         self._device = model.device
         self._most_groups = min(capacity, len(prompts), 2 * -(-capacity * len(prompts) // wanted) + 2)
         self._rows = DecodingRows(capacity, longest, stop_ids, stop_test)
+        self._trunk = _trunk([prompt.token_ids for prompt in ordered])
+        self._has_trunk = False
         self._cache = SharedPrefixCache(
             groups=self._most_groups,
-            prefix=max(len(prompt.token_ids) for prompt in prompts),
+            longest=max(len(prompt.token_ids) for prompt in prompts) - len(self._trunk),
             rows=capacity,
             suffix=longest,
             device=self._device,
         )
-        self._queue = deque(prompts)
+        self._queue = deque(ordered)
         self._groups = 0
-        self._open: tuple[Prompt, Iterator[Sample], int, Tensor] | None = None
+        self._ready: deque[_Ready] = deque()
 
     @torch.inference_mode()
     def run(self) -> Iterator[Completion]:
@@ -148,26 +179,38 @@ class _Decoding:
     def _admit(self) -> Iterator[Completion]:
         """Fill the free rows; each new row draws its first token from its prompt's logits."""
         while self._rows.free:
-            if self._open is None:
-                if not self._queue or self._groups == self._most_groups:
-                    return
-                prompt = self._queue.popleft()
-                self._open = (prompt, iter(prompt.samples), self._groups, self._prefill(prompt.token_ids))
-                self._groups += 1
-            prompt, waiting, group, logits_V = self._open
-            samples = list(islice(waiting, self._rows.free))
+            if not self._ready and not self._prefill():
+                return
+            ready = self._ready[0]
+            samples = list(islice(ready.waiting, self._rows.free))
             if not samples:
-                self._open = None
+                self._ready.popleft()
                 self._drop_empty_groups()
                 continue
-            rows = self._rows.add(group, prompt.token_ids, samples)
-            self._rows.draw(rows, logits_V.expand(len(rows), -1))
+            rows = self._rows.add(ready.group, ready.prompt.token_ids, samples)
+            self._rows.draw(rows, ready.logits_V.expand(len(rows), -1))
             yield from self._retire()
 
-    def _prefill(self, token_ids: tuple[int, ...]) -> Tensor:
-        self._cache.start_prefill(self._groups, len(token_ids))
-        ids = torch.tensor([token_ids], device=self._device)
-        return self._model(ids, use_cache=False, decoding=self._cache, logits_to_keep=1).logits[0, -1]
+    def _prefill(self) -> bool:
+        """Compute the next prompts, several at once; False when there are none, or no room for one."""
+        prompts: list[Prompt] = []
+        tokens = 0
+        while self._queue and self._groups + len(prompts) < self._most_groups and tokens < _AT_ONCE:
+            prompts.append(self._queue.popleft())
+            ids = prompts[-1].token_ids
+            tokens += len(ids) - self._store.length(ids)
+        if not prompts:
+            return False
+        logits = prefill(self._model, self._store, [prompt.token_ids for prompt in prompts])
+        if self._trunk and not self._has_trunk:
+            self._cache.set_trunk(*self._store.read(self._trunk))
+            self._has_trunk = True
+        for prompt, logits_V in zip(prompts, logits, strict=True):
+            self._cache.set_group(self._groups, *self._store.read(prompt.token_ids, len(self._trunk)))
+            self._ready.append(_Ready(prompt, iter(prompt.samples), self._groups, logits_V))
+            self._groups += 1
+        self._store.trim()
+        return True
 
     def _forward(self) -> Tensor:
         """Next-token logits (B, V) of the live rows, after storing their newest tokens."""
@@ -192,18 +235,35 @@ class _Decoding:
     def _drop_empty_groups(self) -> None:
         """Give the slots of prompts without live or waiting rows to the last ones."""
         rows = self._rows
-        in_use = set(rows.group[: rows.count].tolist())
-        if self._open is not None:
-            in_use.add(self._open[2])
+        in_use = set(rows.group[: rows.count].tolist()) | {ready.group for ready in self._ready}
         for empty in sorted(set(range(self._groups)) - in_use, reverse=True):
             last = self._groups - 1
             if empty != last:
                 self._cache.move_group(last, empty)
                 live = rows.group[: rows.count]
                 live[live == last] = empty
-                if self._open is not None and self._open[2] == last:
-                    self._open = (*self._open[:2], empty, self._open[3])
+                for ready in self._ready:
+                    ready.group = empty if ready.group == last else ready.group
             self._groups = last
+
+
+@dataclass(slots=True)
+class _Ready:
+    """A computed prompt with samples that wait for a row; `logits_V` are those after its last token."""
+
+    prompt: Prompt
+    waiting: Iterator[Sample]
+    group: int
+    logits_V: Tensor
+
+
+def _trunk(ordered: Sequence[Tokens]) -> Tokens:
+    """What all prompts begin with, at most all but the last token of each; empty where that is not worth a pass."""
+    if len(ordered) == 1:
+        return ()
+    most = min(map(len, ordered)) - 1
+    shared = min(most, common_length(ordered[0], ordered[-1]))
+    return ordered[0][:shared] if shared >= WORTH_SHARING else ()
 
 
 @torch.inference_mode()
@@ -255,9 +315,8 @@ def _require_parity(model: Any, tolerance: float) -> None:
     vocabulary = int(model.config.vocab_size)
     prompt = tuple(number * 7 % vocabulary for number in range(1, 6))
     try:
-        drawn = list(
-            _Decoding(model, distinct_prompts([Request(prompt, 2, seed=0, max_tokens=4)]), 2, (), _never).run()
-        )
+        wanted = distinct_prompts([Request(prompt, 2, seed=0, max_tokens=4)])
+        drawn = list(_Decoding(model, PrefixStore(0), wanted, 2, (), _never).run())
     except (NotImplementedError, TypeError, KeyError, AttributeError) as error:
         raise _unsupported(model, f"{type(error).__name__}: {error}") from error
     expected = _reference_scores(model, [(prompt, completion.token_ids) for completion in drawn])
@@ -272,7 +331,7 @@ def _reference_scores(model: Any, sequences: Sequence[ScoredSequence]) -> list[l
     model.set_attn_implementation("sdpa")
     try:
         scores: list[list[float]] = []
-        with torch.inference_mode():
+        with torch.inference_mode(), packed_linear.unpacked(model):
             for prompt, response in sequences:
                 ids = torch.tensor([[*prompt, *response]], device=model.device)
                 logp = model(ids, use_cache=False).logits[0].float().log_softmax(dim=-1)

@@ -58,7 +58,7 @@ def test_the_tokenizer_hash_follows_the_vocabulary_and_not_the_weights(folder: P
 
 
 def test_a_model_and_its_tokenizer_are_loaded_in_evaluation_mode(folder: Path) -> None:
-    model, tokenizer = checkpoint.load_model(folder, "bfloat16")
+    model, tokenizer = checkpoint.load_weights(folder, "bfloat16"), checkpoint.load_tokenizer(folder)
     assert not model.training
     assert str(model.dtype) == "torch.bfloat16"
     assert tokenizer.eos_token_id == END
@@ -78,7 +78,7 @@ def test_an_incomplete_checkpoint_is_refused_by_what_it_lacks(folder: Path, miss
     target = folder / missing
     shutil.rmtree(target) if target.is_dir() else target.unlink()
     with pytest.raises(MissingModel, match=message):
-        checkpoint.load_model(folder, "float32")
+        checkpoint.load_weights(folder, "float32")
 
 
 def test_a_folder_without_tokenizer_says_so(llama_folder: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import TopPLogitsWarper
 
-from tasks.engines.choosing import choose, nucleus_floor
+from tasks.engines.choosing import ROW_BY_ROW, all_at_once, block_sums, choose, last_kept, nucleus_floor
 from tasks.engines.randomness import derived_seed, sample_seed, stream_key, uniforms
 
 
@@ -47,6 +47,74 @@ def test_temperature_and_nucleus_apply_to_their_own_row_only() -> None:
         one = slice(row, row + 1)
         alone, _ = choose(logits[one], temperature[one], top_p[one], uniform[one])
         assert alone[0] == together[row]
+
+
+def by_sorting(logits_V: torch.Tensor, temperature: float, top_p: float, uniform: float) -> tuple[int, float]:
+    """The definition in float64: the token, and how far `uniform` is from drawing another one."""
+    probability_V = (logits_V.double() / temperature).softmax(-1)
+    order = probability_V.argsort(descending=True)
+    before_V = probability_V[order].cumsum(0) - probability_V[order]
+    floor = probability_V[order][before_V < top_p][-1]
+    cumulative_V = torch.where(probability_V >= floor, probability_V, 0.0).cumsum(0)
+    share_V = cumulative_V / cumulative_V[-1]
+    return int(torch.searchsorted(share_V, uniform, right=True)), float((share_V - uniform).abs().min())
+
+
+@pytest.mark.parametrize("vocabulary", [ROW_BY_ROW, 49_152, 128_256])
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0, 12.0])
+def test_a_large_vocabulary_is_drawn_from_as_sorting_it_would(vocabulary: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(vocabulary)
+    settings = [(t, p) for t in (1.0, 0.8, 2.0) for p in (1e-6, 0.3, 0.95, 0.999, 1.0)]
+    logits = spread * torch.randn(len(settings), vocabulary, generator=generator)
+    logits[:, ::7] = logits[:, 3:4]
+    temperature, top_p = (torch.tensor(values) for values in zip(*settings, strict=True))
+    uniform = torch.rand(len(settings), generator=generator)
+    tokens, logprobs = choose(logits, temperature, top_p, uniform)
+    for row in range(len(settings)):
+        drawing = (float(temperature[row]), float(top_p[row]), float(uniform[row]))
+        expected, distance = by_sorting(logits[row], *drawing)
+        assert tokens[row] == expected or distance < 1e-6
+        assert logprobs[row] == pytest.approx(float(logits[row].log_softmax(-1)[tokens[row]]), abs=1e-4)
+
+
+def test_rows_of_a_large_vocabulary_are_drawn_as_those_of_a_small_one_are() -> None:
+    generator = torch.Generator().manual_seed(2)
+    logits = 3 * torch.randn(40, ROW_BY_ROW, generator=generator)
+    logits[:20, 100:] = float("-inf")
+    temperature = torch.tensor([0.0, 1.0, 0.7, 1.3]).repeat(10)
+    top_p, uniform = torch.tensor([1.0, 0.9, 0.5, 1.0, 0.99]).repeat(8), torch.rand(40, generator=generator)
+    row_by_row, together = (draw(logits, temperature, top_p, uniform) for draw in (choose, all_at_once))
+    assert torch.equal(row_by_row[0], together[0])
+    assert torch.allclose(row_by_row[1], together[1], atol=1e-4)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 1000, 1025, 5000, 128_256])
+@pytest.mark.parametrize("kinds", [1, 3, 60])
+def test_the_last_token_kept_is_the_one_that_sorting_finds_ties_included(vocabulary: int, kinds: int) -> None:
+    """With whole numbers every sum is exact."""
+    drawing = np.random.default_rng(vocabulary + kinds)
+    weights = drawing.integers(1, kinds + 1, vocabulary).astype(np.float32)
+    descending = np.sort(weights)[::-1]
+    before = descending.cumsum(dtype=np.float64) - descending
+    total = float(weights.sum(dtype=np.float64))
+    for target in (0.5, 1.0, total * 0.1, float(np.ceil(total * 0.95)), total - 0.5, total, total + 5):
+        expected = descending[before < target][-1]
+        assert last_kept(weights.view(np.int32).copy(), target) == expected
+
+
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 257, 1000])
+def test_block_sums_add_up_to_everything(length: int) -> None:
+    weights = np.arange(length, dtype=np.float32)
+    assert block_sums(weights).sum() == weights.sum(dtype=np.float64)
+
+
+def test_a_large_vocabulary_never_gives_a_token_of_probability_zero() -> None:
+    logits = torch.full((1, ROW_BY_ROW), float("-inf"))
+    logits[0, [5, 300, ROW_BY_ROW - 2]] = torch.tensor([0.1, 0.7, 0.3])
+    for top_p in (1.0, 0.9):
+        for uniform in (0.0, 0.4, 1 - 2**-24):
+            token, _ = choose(logits, torch.ones(1), torch.tensor([top_p]), torch.tensor([uniform]))
+            assert int(token) in (5, 300, ROW_BY_ROW - 2)
 
 
 def test_uniforms_look_uniform_over_keys_and_positions() -> None:

@@ -93,7 +93,7 @@ def source(tmp_path: Path) -> Path:
 def test_a_gguf_becomes_an_ordinary_folder_with_the_same_weights(source: Path, tmp_path: Path) -> None:
     reference = ReferenceConfig(model=str(source), gguf_file="tiny.gguf")
     folder = checkpoint.resolve(reference, tmp_path / "cache")
-    model, tokenizer = checkpoint.load_model(folder, "float32")
+    model, tokenizer = checkpoint.load_weights(folder, "float32"), checkpoint.load_tokenizer(folder)
     ids = torch.tensor([[5, 9, 12, 40, 7]])
     with torch.inference_mode():
         torch.testing.assert_close(model(ids).logits, build("llama")(ids).logits, atol=1e-5, rtol=1e-5)

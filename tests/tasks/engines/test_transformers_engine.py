@@ -68,6 +68,66 @@ def test_samples_do_not_depend_on_what_else_is_in_the_batch(llama_folder: Path) 
         assert crowded[2, index].logprobs == pytest.approx(alone[0, index].logprobs, abs=1e-4)
 
 
+def tree(seed: int) -> list[Request]:
+    """Requests whose prompts share a preamble, statements and beginnings of responses."""
+    preamble, statement = LONGER, tuple(number * 13 % VOCABULARY for number in range(seed, seed + 24))
+    prompts = [
+        preamble + statement,
+        preamble + statement + (7, 8, 9),
+        preamble + statement + (7, 8, 9, *LONGER[:20]),
+        preamble + OTHER,
+        preamble[:20] + PROMPT,
+    ]
+    return [
+        Request(prompt, 3, seed=100 * seed + number, temperature=0.9, top_p=(1.0, 0.9)[number % 2], max_tokens=12)
+        for number, prompt in enumerate(prompts)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
+def test_tokens_do_not_depend_on_what_was_computed_before_or_beside_them(kind: str, tmp_path: Path) -> None:
+    folder = save(build(kind), tmp_path)
+    warm = TransformersEngine(folder, dtype="float32", max_batch=5)
+    forgetful = TransformersEngine(folder, dtype="float32", max_batch=8, prefix_store_bytes=0)
+    for seed in range(12):
+        requests = tree(seed)
+        cold = TransformersEngine(folder, dtype="float32") if seed == 0 else forgetful
+        together = drawn(cold, *requests)
+        backwards = drawn(warm, *reversed(requests))
+        for number, request in enumerate(requests):
+            alone = drawn(warm, request)
+            for index in range(request.n):
+                expected = alone[0, index].token_ids
+                assert together[number, index].token_ids == expected
+                assert backwards[len(requests) - 1 - number, index].token_ids == expected
+
+
+def test_a_call_repeated_on_a_warm_engine_gives_the_same_bits(engine: TransformersEngine) -> None:
+    requests = tree(3)
+    first = drawn(engine, *requests)
+    list(engine.sample([Request((*requests[1].prompt_ids, 1, 2), 2, seed=4)]))
+    again = drawn(engine, *requests)
+    assert [again[key].token_ids for key in first] == [item.token_ids for item in first.values()]
+    if torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512":
+        assert again == first
+
+
+def test_what_is_kept_between_calls_is_bounded_and_forgotten_with_the_weights(
+    llama_folder: Path, other_folder: Path
+) -> None:
+    bound = 40 * 2 * 2 * 2 * 8 * 4
+    engine = TransformersEngine(llama_folder, dtype="float32", prefix_store_bytes=bound)
+    for seed in range(4):
+        list(engine.sample(tree(seed)))
+        assert 0 < engine._store.nbytes <= bound
+    engine.refresh(other_folder)
+    assert engine._store.nbytes == 0
+    request = tree(0)[0]
+    for item in engine.sample([request]):
+        expected = full_forward(build("llama", seed=1), request.prompt_ids, item.token_ids)
+        assert item.logprobs == pytest.approx(expected, abs=1e-4)
+
+
 def test_a_completions_seed_draws_it_again(engine: TransformersEngine) -> None:
     for item in list(engine.sample([Request(PROMPT, 5, seed=9, max_tokens=10)])):
         (again,) = engine.sample([Request(PROMPT, 1, seed=item.seed, max_tokens=10)])

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tasks.engines import packed_linear
+
+
+@pytest.mark.parametrize("rows", [2, 3, 16, 100, packed_linear.MOST_ROWS, packed_linear.MOST_ROWS + 1])
+def test_a_packed_layer_computes_what_the_plain_one_does(rows: int) -> None:
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(96, 40), nn.Linear(40, 30, bias=False))
+    given = torch.randn(1, rows, 96)
+    with torch.inference_mode():
+        expected = layers(given)
+        packed_linear.pack(layers)
+        assert torch.allclose(layers(given), expected, atol=1e-6)
+        with packed_linear.unpacked(layers):
+            assert torch.equal(layers(given), expected)
+
+
+def test_weights_that_changed_are_packed_again() -> None:
+    layer = nn.Linear(64, 64, bias=False)
+    packed_linear.pack(layer)
+    with torch.inference_mode():
+        layer.weight.zero_()
+        packed_linear.pack(layer)
+        assert not layer(torch.randn(4, 64)).any()
+
+
+def test_layers_that_cannot_be_packed_stay_as_they_are() -> None:
+    layer = nn.Linear(64, 64, dtype=torch.bfloat16)
+    packed_linear.pack(layer)
+    assert "forward" not in layer.__dict__
