@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tasks.config import ObjectiveConfig
-from tasks.objectives import ppo, spo
+from tasks.objectives import fine_tuning, ppo, spo
 
 
 class MissingAnnotation(Exception):
@@ -74,6 +74,8 @@ def objective_loss(objective: ObjectiveConfig, evaluated: Evaluated, scales: Sca
         return spo.advantage_regression(y0_B, a_BT, r_B, scale=scales.sigmoid_scale)
     if kind == "monte_carlo":
         return _monte_carlo(objective, evaluated, scales)
+    if kind == "likelihood":
+        return fine_tuning.likelihood(evaluated.logp_BT, r_B, mask_BT, reduction=objective.reduction)
     return _policy_gradient(evaluated, scales)
 
 

@@ -1,12 +1,14 @@
-"""Attention within each sequence of a packed row, for unmodified transformers models.
+"""Attention within each sequence of a row, for unmodified transformers models.
 
-Registered under `NAME` with transformers' attention interface. A packed row carries its sequence lengths through the
-model's keyword arguments; every sequence then attends causally to itself alone, without a mask of the row's length
-squared. On a GPU this is PyTorch's variable-length flash attention, elsewhere one causal kernel call per sequence.
+Registered under `NAME` with transformers' attention interface. A row carries the tree of its sequences through the
+model's keyword arguments; every token then attends to those before it in its own sequences, without a mask of the row's
+length squared. On the CPU that is a few calls of flash attention (`tasks/scoring/tree_kernel.py`). On a GPU it is
+FlexAttention with a block mask, or where no sequences share a beginning, variable-length flash attention.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,23 +17,25 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from tasks.scoring.errors import UnsupportedModel
+from tasks.scoring.tree import Tree
+from tasks.scoring.tree_kernel import tree_attention
 
-NAME = "spo_sequence_sdpa"
+NAME = "spo_tree"
 
 
 def register() -> None:
     """Make `NAME` known to transformers; harmless when repeated. Without a mask function: it needs no mask."""
-    AttentionInterface.register(NAME, sequence_attention)
+    AttentionInterface.register(NAME, row_attention)
 
 
-def sequence_attention(
+def row_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    sequence_lengths: tuple[int, ...],
+    tree: Tree,
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
@@ -42,11 +46,30 @@ def sequence_attention(
     if attention_mask is not None:
         raise UnsupportedModel(f'{type(module).__name__} brings its own mask; set train.packing = "padded"')
     window = rest.get("sliding_window")
-    if window is not None and window < max(sequence_lengths):
+    if window is not None and window < tree.longest:
         raise UnsupportedModel('this model attends through a sliding window; set train.packing = "padded"')
-    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
-        return _flash(query, key, value, sequence_lengths, scaling), None
-    return _per_sequence(query, key, value, sequence_lengths, scaling), None
+    if not query.is_cuda:
+        return tree_attention(query, key, value, tree.blocks, scaling), None
+    if tree.nested:
+        return flex(query, key, value, tree.block_mask, scaling, compiled_flex()), None
+    lengths = tuple(segment.stop - segment.start for segment in tree.segments)
+    if query.dtype in (torch.bfloat16, torch.float16):
+        return _flash(query, key, value, lengths, scaling), None
+    return _per_sequence(query, key, value, lengths, scaling), None
+
+
+def flex(q: Tensor, k: Tensor, v: Tensor, block_mask: Any, scale: float | None, kernel: Any) -> Tensor:
+    """Attention under a block mask by `kernel`, which is FlexAttention, compiled or not."""
+    output: Tensor = kernel(q, k, v, block_mask=block_mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
+    return output.transpose(1, 2)
+
+
+@cache
+def compiled_flex() -> Any:
+    """FlexAttention for rows of any length: compiled at its first call, and not again."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True)
 
 
 def _per_sequence(q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...], scale: float | None) -> Tensor:

@@ -32,6 +32,11 @@ class Example:
     """True when the response ends with the end token."""
     behaviour_logprobs: tuple[float, ...] | None = None
     """Of the response tokens under what sampled them, nats."""
+    sampled_logp: float | None = None
+    """Log-probability of the response under the weights that sampled it, before temperature and nucleus, nats; None
+    where that is not known."""
+    sampled_step: int | None = None
+    """Optimizer steps of this run behind the weights that sampled it; None for what the run did not sample."""
     token_values: tuple[tuple[int, float], ...] = ()
     """(prefix length in response tokens, estimate of E[exp(r/beta)]), prefix lengths from 1."""
 
@@ -39,6 +44,11 @@ class Example:
     def length(self) -> int:
         """Tokens of prompt and response."""
         return len(self.prompt_ids) + len(self.response_ids)
+
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """What a model has to read: prompt and response without the last token, after which nothing is predicted."""
+        return (*self.prompt_ids, *self.response_ids)[:-1]
 
 
 def to_rows(flat_N: Tensor, lengths: Sequence[int]) -> Tensor:

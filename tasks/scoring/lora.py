@@ -1,13 +1,15 @@
 """Low-rank adapters inside an ordinary model (peft): only they are trained; without them the model is pi_0.
 
 The model keeps its class and its pass; the linear layers named in the recipe get an adapter each. An adapter starts at
-exactly 0. Published weights have the adapters merged in, so that workers and evaluation need to know nothing of them.
+exactly 0. Published weights have the adapters merged in, so that workers and evaluation need to know nothing of them;
+the adapters alone lie beside them, as peft loads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import torch
@@ -17,6 +19,10 @@ from tasks.config import AdapterConfig
 from tasks.scoring.errors import AdaptersImpossible
 
 ADAPTER = "default"
+FOLDER = "adapter"
+"""Beside published weights: the adapters alone."""
+_PREFIX = "base_model.model."
+"""What peft puts before the name of a layer."""
 BASE = ".base_layer."
 
 
@@ -28,8 +34,7 @@ def add_adapters(causal_lm: Any, config: AdapterConfig) -> None:
         raise AdaptersImpossible(
             f"train.lora needs the package peft ({error}); `pip install peft`, or take train.lora out of the recipe"
         ) from error
-    modules = config.modules[0] if config.modules == ("all-linear",) else list(config.modules)
-    settings = peft.LoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules=modules, lora_dropout=0.0)
+    settings = _settings(peft, config)
     try:
         peft.inject_adapter_in_model(settings, causal_lm)
     except ValueError as error:
@@ -68,3 +73,25 @@ def merged_state(causal_lm: nn.Module, state: dict[str, Tensor]) -> dict[str, Te
             delta = layer.get_delta_weight(ADAPTER).float().to(weight.device)
             plain[f"{name}.weight"] = (weight.float() + delta).to(weight.dtype)
     return plain
+
+
+def save_adapter(state: dict[str, Tensor], config: AdapterConfig, folder: Path) -> None:
+    """Write the adapters of a model's `state` into `folder`: `PeftModel.from_pretrained(base, folder)` loads them."""
+    import peft
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    own = {
+        _PREFIX + name.replace(f".{ADAPTER}.", "."): value.detach().cpu().contiguous()
+        for name, value in state.items()
+        if ".lora_" in name
+    }
+    save_file(own, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    _settings(peft, config).save_pretrained(str(folder))
+
+
+def _settings(peft: Any, config: AdapterConfig) -> Any:
+    modules = config.modules[0] if config.modules == ("all-linear",) else list(config.modules)
+    return peft.LoraConfig(
+        r=config.rank, lora_alpha=config.alpha, target_modules=modules, lora_dropout=0.0, task_type="CAUSAL_LM"
+    )

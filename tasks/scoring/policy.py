@@ -29,19 +29,19 @@ class Policy(nn.Module):
         super().__init__()
         _require_plain_head(causal_lm)
         attention.register()
-        causal_lm.set_attn_implementation(attention.NAME if layout == "packed" else "sdpa")
+        causal_lm.set_attn_implementation("sdpa" if layout == "padded" else attention.NAME)
         self.causal_lm = causal_lm
         self.head = ResponseHead(causal_lm.get_output_embeddings().weight, chunk)
         self.layout: Layout = layout
 
     def forward(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """Log-probability of every response token of the pack and the entropy there; float32, shape N each."""
-        return self.head(hidden_states(self.causal_lm.base_model, pack), pack.targets_N)
+        return self.head(hidden_states(self.causal_lm.base_model, pack), pack.predictor_N, pack.targets_N)
 
 
 def hidden_states(trunk: Any, pack: Pack) -> Tensor:
-    """Last hidden states of the tokens before each response token. Shape N, hidden size."""
-    extra: dict[str, Any] = {} if pack.lengths is None else {"sequence_lengths": pack.lengths}
+    """Last hidden states of the tokens that predict response tokens. Shape M, hidden size."""
+    extra: dict[str, Any] = {} if pack.tree is None else {"tree": pack.tree}
     output = trunk(
         input_ids=pack.ids,
         position_ids=pack.position_ids,
@@ -50,7 +50,7 @@ def hidden_states(trunk: Any, pack: Pack) -> Tensor:
         **extra,
     )
     hidden: Tensor = output.last_hidden_state
-    return hidden.reshape(-1, hidden.shape[-1])[pack.predictors_N]
+    return hidden.reshape(-1, hidden.shape[-1])[pack.predictors_M]
 
 
 def load_policy(folder: Path, config: TrainConfig, dtype: str, *, trained: bool) -> Policy:
@@ -72,7 +72,7 @@ def load_policy(folder: Path, config: TrainConfig, dtype: str, *, trained: bool)
 def full_logprobs(policy: Policy, prompt_ids: tuple[int, ...], response_ids: tuple[int, ...]) -> Tensor:
     """The response's log-probabilities by the model's own forward pass, alone and with all logits. Shape T.
 
-    The independent way: what start-up compares the packed, chunked way with.
+    The independent way: what start-up compares the trainer's way with.
     """
     model = policy.causal_lm
     device = next(policy.parameters()).device

@@ -169,3 +169,17 @@ def test_the_steepest_slope_of_a_failure_is_the_one_at_the_bound(epsilon: float)
     assert y.grad is not None
     assert y.grad[1:].tolist() == pytest.approx([1 / math.expm1(epsilon)] * 4)
     assert y.grad.max() == y.grad[1]
+
+
+def test_likelihood_is_the_cross_entropy_of_a_successs_tokens_and_nothing_for_a_failure() -> None:
+    logp_BT = torch.tensor([[-1.0, -3.0, 0.0], [-2.0, -2.0, -2.0]], dtype=torch.float64, requires_grad=True)
+    mask_BT = torch.tensor([[True, True, False], [True, True, True]])
+    evaluated = Evaluated(logp_BT, torch.zeros(2, 3), mask_BT, tensor(-1.0, -1.0), tensor(0.0, -11.5))
+    scales = Scales(beta=0.1, clip_epsilon=0.1)
+    mean_B = objective_loss(ObjectiveConfig(kind="likelihood"), evaluated, scales)
+    assert mean_B.tolist() == [2.0, 0.0]
+    mean_B.sum().backward()
+    assert logp_BT.grad is not None
+    assert logp_BT.grad.tolist() == [[-0.5, -0.5, 0.0], [0.0, 0.0, 0.0]]
+    sum_B = objective_loss(ObjectiveConfig(kind="likelihood", reduction="sum"), evaluated, scales)
+    assert sum_B.tolist() == [4.0, 0.0]
