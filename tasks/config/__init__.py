@@ -8,21 +8,36 @@ submission_schema the same as a JSON schema, for Prefect
 """
 
 from tasks.config.base import BehaviourConfig, ConfigError, InvalidConfig, PositiveInt, Section, UnknownRecipe
+from tasks.config.curriculum import CurriculumConfig, PromptRule
 from tasks.config.objectives import ObjectiveConfig, PPOConfig, SourceConfig, SourceName
 from tasks.config.offline import OtherModelConfig, PivotalConfig, Q0Config
 from tasks.config.optimizer import AdapterConfig, GuardConfig
-from tasks.config.problems import EvaluationSet, ProblemFiles, ProblemsConfig
-from tasks.config.recipes import absolute, absolute_paths, changed, load, merge, validate
-from tasks.config.sampling import EngineConfig, PretrainConfig, ReferenceConfig, SandboxConfig, ShardsConfig
+from tasks.config.problems import BUILT_IN, EvaluationSet, ProblemFiles, ProblemsConfig
+from tasks.config.recipes import absolute, absolute_paths, changed, flattened, load, merge, validate
+from tasks.config.reuse import EarlierConfig, ReplayConfig, ReplayRule
+from tasks.config.sampling import (
+    NAMED_MODELS,
+    EngineConfig,
+    PretrainConfig,
+    ReferenceConfig,
+    SandboxConfig,
+    ShardsConfig,
+)
+from tasks.config.subject import SubjectConfig
 from tasks.config.submission_schema import overrides_schema
 from tasks.config.train import PAPER_BETA, TrainConfig
-from tasks.config.tree import RunConfig
+from tasks.config.tree import EVALUATION, RunConfig
 
 __all__ = [
+    "BUILT_IN",
+    "EVALUATION",
+    "NAMED_MODELS",
     "PAPER_BETA",
     "AdapterConfig",
     "BehaviourConfig",
     "ConfigError",
+    "CurriculumConfig",
+    "EarlierConfig",
     "EngineConfig",
     "EvaluationSet",
     "GuardConfig",
@@ -35,19 +50,24 @@ __all__ = [
     "PretrainConfig",
     "ProblemFiles",
     "ProblemsConfig",
+    "PromptRule",
     "Q0Config",
     "ReferenceConfig",
+    "ReplayConfig",
+    "ReplayRule",
     "RunConfig",
     "SandboxConfig",
     "Section",
     "ShardsConfig",
     "SourceConfig",
     "SourceName",
+    "SubjectConfig",
     "TrainConfig",
     "UnknownRecipe",
     "absolute",
     "absolute_paths",
     "changed",
+    "flattened",
     "load",
     "merge",
     "overrides_schema",

@@ -8,24 +8,25 @@ from pydantic import Field, model_validator
 
 from tasks.config.base import Factor, Fraction, PositiveFraction, PositiveInt, Section
 
-SourceName = Literal["online", "offline", "pivotal", "pivotal_rollouts"]
+SourceName = Literal["online", "offline", "pivotal", "pivotal_rollouts", "replay", "earlier"]
 
 
 class ObjectiveConfig(Section):
     """One objective of a data source (3.1.2, 3.1.3)."""
 
-    kind: Literal["terminal", "reverse_q", "advantage", "monte_carlo", "policy_gradient"] = "terminal"
+    kind: Literal["terminal", "reverse_q", "advantage", "monte_carlo", "policy_gradient", "likelihood"] = "terminal"
     """`terminal`: Q-regression at the last token, the paper's main objective. `reverse_q`: at every token, towards
     reverse-Q targets. `advantage`: advantage regression. `monte_carlo`: at the tokens a pivotal search has visited;
     for the source `pivotal` alone. `policy_gradient` (section 6): PPO's clipped loss with the cumulative value as
-    baseline; it needs responses sampled at temperature 1, top-p 1."""
+    baseline; it needs responses sampled at temperature 1, top-p 1. `likelihood`: cross-entropy of the tokens of
+    successes, failures count nothing; from the corpus alone it is rejection fine-tuning, the plain baseline."""
     loss: Literal["cross_entropy", "squared", "sigmoid"] = "cross_entropy"
     """`cross_entropy`: between success probabilities (paper's main comparison). `squared`: between rewards. `sigmoid`
     belongs to `advantage`. `policy_gradient` takes none."""
     weight: Factor = 1.0
     """Factor on the objective where a source has several."""
     reduction: Literal["mean", "sum"] = "mean"
-    """Over tokens, for `reverse_q` and `monte_carlo`. `sum` lets long responses count for more."""
+    """Over tokens, for `reverse_q`, `monte_carlo` and `likelihood`. `sum` lets long responses count for more."""
 
     @model_validator(mode="after")
     def _loss_fits(self) -> ObjectiveConfig:
@@ -33,7 +34,9 @@ class ObjectiveConfig(Section):
             raise ValueError(f"objective {self.kind!r} cannot use loss {self.loss!r}: sigmoid belongs to advantage")
         if self.kind == "policy_gradient":
             self.refuse_ignored("loss", reason="objective 'policy_gradient' is a loss of its own")
-        if self.kind not in {"reverse_q", "monte_carlo"}:
+        if self.kind == "likelihood":
+            self.refuse_ignored("loss", reason="objective 'likelihood' is the cross-entropy of tokens")
+        if self.kind not in {"reverse_q", "monte_carlo", "likelihood"}:
             self.refuse_ignored("reduction", reason=f"objective {self.kind!r} has one term per sequence")
         return self
 

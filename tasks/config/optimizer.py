@@ -61,5 +61,8 @@ class GuardConfig(Section):
     """Warn when, over five steps, this share of the failures has y_T above 0: they all push with the largest slope."""
     warn_stop_fraction: Fraction = 0.5
     """Warn when, over five steps, fewer online responses than this end with the end token."""
+    warn_log_ratio: Annotated[float, Field(gt=0, le=100)] = 0.2
+    """Warn when, over five steps, the policy is further than this, in nats a token, from the weights that sampled what
+    `replay` draws: beyond it nothing is known to go well (docs/decisions/0014-trajectories-used-again.md)."""
     warn_length_ratio: Ratio = 1.5
     """Warn when online responses get this many times longer or shorter within fifty steps."""

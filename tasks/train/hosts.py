@@ -71,17 +71,16 @@ class ProcessGroup:
     """The torchruns of all machines."""
 
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
-        self.processes = [subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True) for line in commands]
+        given, self._input = os.pipe()
+        self.processes = [subprocess.Popen(line, stdin=given, start_new_session=True) for line in commands]
+        os.close(given)
         self._deadline: float | None = None
 
     def stop(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         """Ask all of them to stop with a checkpoint."""
         if self._deadline is None:
             self._deadline = time.monotonic() + GRACE_S
-        for process in self.processes:
-            assert process.stdin is not None
-            with contextlib.suppress(OSError):
-                process.stdin.close()
+            os.close(self._input)
 
     def wait(self) -> int:
         """The exit status: 0 when all machines finish, else that of the first that failed."""

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.run import prompt_set, runs
+from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, KeptPolicy, PivotalManifest, PrepareManifest, TrainManifest
 from tasks.run.sampling import counts, counts_filter
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.train import supervisor
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
-from tasks.train.trainer import checkpoint
+from tasks.train.trainer import checkpoint, earlier
 
 EVALUATOR = "tasks.evaluate.evaluator"
 """Module of the process that evaluates kept weights while training goes on."""
@@ -31,14 +32,38 @@ NICENESS = 15
 def inputs(context: Context) -> dict[str, Any]:
     """Corpus, annotations, soft values and the reference policy: everything training reads."""
     prompts = prompt_set.load(context, "train")
-    values = sorted(counts(context, prompts).items())
+    values, searched = sorted(counts(context, prompts).items()), context.manifest(PivotalManifest)
+    drawn_from = "pivotal_rollouts" in context.config.train.sources
+    of_others = "earlier" in context.config.train.learnt_from
     return {
         "corpus_id": context.manifest(CorpusManifest).corpus_id,
-        "search_id": context.manifest(PivotalManifest).search_id,
+        "search_id": searched.search_id,
+        **({"rollouts_until": searched.snapshot} if drawn_from else {}),
+        **({"earlier": _earlier(context).digest()} if of_others else {}),
         "counts": hashlib.sha256(json.dumps(values).encode()).hexdigest(),
         "policy_id": prompts.policy_id,
         "prompts_batch": context.manifest(PrepareManifest).prompts_batch,
+        **judged_again(context, "train"),
     }
+
+
+def _earlier(context: Context) -> earlier.Selection:
+    """What the run may train on of earlier runs."""
+    prepared = context.manifest(PrepareManifest)
+    return earlier.select(
+        context.warehouse,
+        context.config.train.earlier,
+        run=context.run_id,
+        until=_until(context),
+        limit=context.config.engine.max_response_tokens,
+        prompts_batch=prepared.prompts_batch,
+        problems_batch=prepared.problems_batch,
+    )
+
+
+def _until(context: Context) -> int:
+    """The snapshot that the run reads what others made up to."""
+    return context.warehouse.snapshot() if context.pin is None else context.pin
 
 
 def body(context: Context) -> TrainManifest:
@@ -62,8 +87,7 @@ def amount(outlook: Outlook) -> Amount:
     """The steps after the run's newest checkpoint."""
     train = outlook.config.train
     done = 0 if outlook.run_dir is None else checkpoint.newest_step(outlook.run_dir / "train" / "checkpoints")
-    online = train.sources.get("online")
-    sampled = 0 if online is None else round(online.share * train.batch_size) * (train.steps - done)
+    sampled = train.sampled_by(train.steps) - train.sampled_by(done)
     continued = f"from the checkpoint of step {done}, " if done else ""
     return Amount(train.steps - done, "steps", f"{continued}{sampled} online trajectories")
 
@@ -87,7 +111,7 @@ def _relay(context: Context) -> Callable[[dict[str, Any]], None]:
 
 def make_job(context: Context) -> TrainJob:
     """Everything the training processes need to know."""
-    prepared = context.manifest(PrepareManifest)
+    prepared, searched = context.manifest(PrepareManifest), context.manifest(PivotalManifest)
     return TrainJob(
         run_id=context.run_id,
         warehouse=str(context.warehouse.location),
@@ -96,7 +120,9 @@ def make_job(context: Context) -> TrainJob:
         config=context.config,
         counts=counts_filter(context, prompt_set.load(context, "train")),
         corpus_id=context.manifest(CorpusManifest).corpus_id,
-        search_id=context.manifest(PivotalManifest).search_id,
+        search_id=searched.search_id,
+        rollouts_until=searched.snapshot,
+        earlier_until=_until(context),
         problems_batch=prepared.problems_batch,
         prompts_batch=prepared.prompts_batch,
         weights_dir=_hand_over(context, prepared.reference),

@@ -2,27 +2,24 @@
 rollout workers, and what the stage wants beside them, without which training goes on. Plain functions; the train stage
 calls `run_training`.
 
-Each process leads a session of its own. Standard input is a pipe that closes when this process dies, so that nothing
-is left behind whatever happens here. What they print on standard error goes to `run_dir/logs`.
+How such a process is held: tasks/train/shared/child.py. Their logs are in `run_dir/logs`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
 import shutil
 import signal
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
 
+from tasks.train.shared import fork_server
+from tasks.train.shared.child import Child, ChildCommand, Line
 from tasks.train.shared.errors import (
     CANNOT_GO_ON,
     STOPPED,
@@ -44,77 +41,6 @@ MOST_RESTARTS = 5
 GPUS = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the GPUs of a machine."""
 
-Line = dict[str, Any]
-
-
-@dataclass(slots=True)
-class Child:
-    """A process of the run."""
-
-    name: str
-    command: list[str]
-    log: Path
-    lines: queue.Queue[tuple[str, Line]]
-    environment: dict[str, str] = field(default_factory=dict[str, str], repr=False)
-    process: subprocess.Popen[bytes] | None = None
-    crashes: int = 0
-    last_error: str = ""
-    last_kind: str = ""
-    """Class of the last error."""
-    gone: bool = False
-    """Whether it was given up."""
-
-    def start(self) -> None:
-        """Start it, in a session of its own."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                env=os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")} | self.environment,
-            )
-        assert self.process.stdout is not None
-        threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
-
-    def status(self) -> int | None:
-        """Its exit status; None while it runs."""
-        assert self.process is not None
-        return self.process.poll()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and all its children."""
-        assert self.process is not None
-        try:
-            os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            return
-
-    def end(self, grace_s: float) -> None:
-        """Ask it to stop, wait, then kill whatever is left of its session."""
-        assert self.process is not None
-        if self.status() is None:
-            self.signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(grace_s)
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def tail(self, most: int = 2000) -> str:
-        """The end of its log."""
-        return self.log.read_bytes()[-most:].decode(errors="replace") if self.log.is_file() else ""
-
-    def _read(self, stream: IO[bytes]) -> None:
-        for raw in stream:
-            try:
-                line = json.loads(raw)
-            except ValueError:
-                continue
-            if isinstance(line, dict):
-                self.lines.put((self.name, line))
-
 
 @dataclass(slots=True)
 class TrainingProcesses:
@@ -127,9 +53,11 @@ class TrainingProcesses:
     """Commands of further processes, by name."""
     secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     lines: queue.Queue[tuple[str, Line]] = field(default_factory=queue.Queue[tuple[str, Line]])
-    trainer: Child = field(init=False)
-    workers: list[Child] = field(init=False)
-    helpers: list[Child] = field(init=False)
+    trainer: ChildCommand = field(init=False)
+    workers: list[ChildCommand] = field(init=False)
+    helpers: list[ChildCommand] = field(init=False)
+    running: dict[str, Child] = field(default_factory=dict[str, Child])
+    """What was started, by name."""
 
     def __post_init__(self) -> None:
         logs = self.job.run_dir / "logs"
@@ -137,55 +65,62 @@ class TrainingProcesses:
         trainer_environment, *worker_environments = [
             {**gpus, **self.secrets} for gpus in shared_out(visible_gpus(), self.job, count)
         ]
-        self.trainer = Child(
-            "trainer", trainer_command(self.job, self.job_file), logs / "trainer.log", self.lines, trainer_environment
+        self.trainer = ChildCommand(
+            "trainer", trainer_command(self.job, self.job_file), logs / "trainer.log", trainer_environment
         )
         self.workers = [
-            Child(
-                f"worker-{i}",
-                worker_command(self.job, self.job_file, i),
-                logs / f"worker-{i}.log",
-                self.lines,
-                environment,
+            ChildCommand(
+                f"worker-{i}", worker_command(self.job, self.job_file, i), logs / f"worker-{i}.log", environment
             )
             for i, environment in enumerate(worker_environments)
         ]
         self.helpers = [
-            Child(name, command, logs / f"{name}.log", self.lines, dict(self.secrets))
+            ChildCommand(name, command, logs / f"{name}.log", dict(self.secrets))
             for name, command in self.beside.items()
         ]
 
     def supervise(self, cancelled: Callable[[], bool]) -> Line:
         """Run to the end; returns the manifest. Raises ProcessDied, or Interrupted when cancelled."""
-        children = [self.trainer, *self.workers, *self.helpers]
         try:
-            for child in children:
-                child.start()
-            while (status := self.trainer.status()) != 0:
+            trainer, workers, helpers = self._started()
+            while (status := trainer.status()) != 0:
                 if cancelled():
                     raise Interrupted(f"training of run {self.job.run_id!r} was cancelled; it can be resumed")
                 self._relay()
                 if status is not None:
-                    self._trainer_ended(status)
-                for worker in self.workers:
+                    self._trainer_ended(trainer, status)
+                for worker in workers:
                     self._look_after(worker)
-                for helper in self.helpers:
+                for helper in helpers:
                     self._keep(helper)
                 time.sleep(POLL_S)
             self._relay()
         finally:
-            for worker in children[1:]:
-                worker.signal(signal.SIGTERM) if worker.process is not None else None
-            for child in children:
-                child.end(GRACE_S if child is self.trainer else 5.0) if child.process is not None else None
-            if self.job.weights != self.job.kept:  # memory; a trainer that resumes publishes anew
-                shutil.rmtree(self.job.weights, ignore_errors=True)
+            self._end()
         return json.loads(self.job.manifest.read_text(encoding="utf-8"))
+
+    def _started(self) -> tuple[Child, list[Child], list[Child]]:
+        """Trainer, workers and helpers."""
+
+        def start(what: ChildCommand) -> Child:
+            child = self.running[what.name] = Child(what, self.lines)
+            return child
+
+        return start(self.trainer), [start(what) for what in self.workers], [start(what) for what in self.helpers]
+
+    def _end(self) -> None:
+        for child in self.running.values():
+            if child.what is not self.trainer:
+                child.signal(signal.SIGTERM)
+        for child in self.running.values():
+            child.end(GRACE_S if child.what is self.trainer else 5.0)
+        if self.job.weights != self.job.kept:  # memory; a trainer that resumes publishes anew
+            shutil.rmtree(self.job.weights, ignore_errors=True)
 
     def _relay(self) -> None:
         while not self.lines.empty():
             name, line = self.lines.get()
-            child = next(c for c in (self.trainer, *self.workers, *self.helpers) if c.name == name)
+            child = self.running[name]
             if "error" in line:
                 child.last_kind = str(line.get("kind", "error"))
                 child.last_error = f"{child.last_kind}: {line['error']}"
@@ -193,13 +128,13 @@ class TrainingProcesses:
                 child.crashes = 0
             self.on_line(line)
 
-    def _trainer_ended(self, status: int) -> None:
-        if self.trainer.last_error:
-            kind = StoppedByGuards if is_guard(self.trainer.last_kind) else Refused
-            raise kind(f"the trainer stopped: {self.trainer.last_error}")
+    def _trainer_ended(self, trainer: Child, status: int) -> None:
+        if trainer.last_error:
+            kind = StoppedByGuards if is_guard(trainer.last_kind) else Refused
+            raise kind(f"the trainer stopped: {trainer.last_error}")
         if status == STOPPED:
             raise Interrupted(f"the trainer of run {self.job.run_id!r} was asked to stop; it can be resumed")
-        self._restart(self.trainer, status)
+        self._restart(trainer, status)
 
     def _look_after(self, worker: Child) -> None:
         status = worker.status()
@@ -207,7 +142,7 @@ class TrainingProcesses:
             return
         self._relay()
         if status == CANNOT_GO_ON:
-            raise ProcessDied(f"{worker.name} cannot go on: {worker.last_error or worker.tail()}")
+            raise ProcessDied(f"{worker.name} cannot go on: {worker.last_error or worker.what.tail()}")
         self._restart(worker, status)
 
     def _keep(self, helper: Child) -> None:
@@ -220,7 +155,7 @@ class TrainingProcesses:
             self._restart(helper, status)
             return
         helper.gone = True
-        why = helper.last_error or f"it ended with status {status}: {helper.tail()}"
+        why = helper.last_error or f"it ended with status {status}: {helper.what.tail()}"
         self.on_line({"warning": f"training goes on without {helper.name}: {why}"})
 
     def _restart(self, child: Child, status: int) -> None:
@@ -228,14 +163,22 @@ class TrainingProcesses:
         if child.crashes > MOST_RESTARTS:
             raise ProcessDied(
                 f"{child.name} ended {child.crashes} times in a row (last status {status}) without progress; "
-                f"the end of {child.log}:\n{child.tail()}"
+                f"the end of {child.what.log}:\n{child.what.tail()}"
             )
-        child.signal(signal.SIGKILL)
         found = checkpoint.newest(self.job)
         since = "the beginning" if found is None else f"step {found.step}"
-        note = f" from {since}" if child is self.trainer else ""
+        note = f" from {since}" if child.what is self.trainer else ""
         self.on_line({"warning": f"{child.name} ended with status {status}; starting it again{note}"})
         child.start()
+
+
+def get_ready() -> None:
+    """Let a process import what trainer, workers and evaluator need, so that they only need to be forked from it.
+
+    Not beside GPUs, whose drivers do not survive a fork: there every process starts from nothing.
+    """
+    if sys.platform == "linux" and not visible_gpus():
+        fork_server.start()
 
 
 def run_training(
@@ -253,9 +196,12 @@ def run_training(
     A run that was interrupted continues from its newest complete checkpoint. Dead processes are started again.
     Raises ProcessDied when that does not help and Interrupted when `cancelled` says so.
     """
-    return TrainingProcesses(TrainJob.read(job_file), job_file, on_line, beside or {}, secrets or {}).supervise(
-        cancelled
-    )
+    get_ready()
+    try:
+        job = TrainJob.read(job_file)
+        return TrainingProcesses(job, job_file, on_line, beside or {}, secrets or {}).supervise(cancelled)
+    finally:
+        fork_server.stop()
 
 
 def trainer_command(job: TrainJob, job_file: Path) -> list[str]:

@@ -23,7 +23,7 @@ class Backpressure:
 
     @classmethod
     def read(cls, warehouse: Warehouse, job: TrainJob) -> Backpressure:
-        """The pace of the job's run now."""
+        """Where the job's run is now."""
         newest = published_weights.latest(job.weights)
         (row,) = warehouse.rows(PACE, {"run": job.run_id})
         published = None if newest is None else newest.step
@@ -33,7 +33,7 @@ class Backpressure:
         """Whether a worker may sample another rollout batch now."""
         train, batch = job.train, job.online_per_batch
         waiting = self.scored - self.trained
-        if self.scored >= train.steps * batch or not self._has_weights(job):
+        if self.scored >= train.sampled_by(train.steps) or not self._has_weights(job):
             return False
         in_flight = train.rollout_workers * train.rollout_batch
         return waiting < batch or waiting + in_flight <= train.max_batches_ahead * batch
@@ -43,5 +43,6 @@ class Backpressure:
         if job.train.behaviour.weights == "reference":
             return True
         if job.train.max_batches_ahead == 0:
-            return self.published is not None and self.published >= self.steps
+            due = self.steps % job.train.sampling_interval == 0
+            return due and self.published is not None and self.published >= self.steps
         return self.published is not None or self.steps == 0

@@ -1,8 +1,8 @@
 """`python -m tasks.train.rollout_worker.worker JOB.json --index I`: one rollout worker.
 
 Takes prompts, samples with the newest published weights, judges in the sandbox and appends trajectories, batch after
-batch, as far ahead of the trainer as `pace` allows. A batch is appended whole under an id of its own: a worker that is
-killed and started again redoes the batch it had not finished.
+batch, as far ahead of the trainer as back-pressure lets it. A batch is appended whole under an id of its own: a worker
+that is killed and started again redoes the batch it had not finished.
 Exit status: 0 stopped, 2 cannot go on (its last line says why; starting it again would not help), else a crash.
 """
 
@@ -24,11 +24,13 @@ from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import reference_counts, rollout_batches
 from tasks.sampling.sampler import Judged, Sampler, tables
 from tasks.train.rollout_worker.backpressure import Backpressure
+from tasks.train.rollout_worker.curriculum import Belief, believed, rollouts_before
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, JudgingImpossible, TrainerError
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.process import ReportLine, run_process
+from tasks.train.shared.soft_values import frozen_values, success_rates
 from tasks.train.shared.stop import Stop
 from warehouse import Warehouse
 
@@ -67,6 +69,10 @@ class RolloutWorker:
     drifts: dict[int, float] = field(default_factory=dict[int, float])
     """Drift (nats) by step of the weights loaded since the last batch."""
     seconds: Seconds = field(default_factory=Seconds)
+    rates: dict[str, float] = field(default_factory=dict[str, float])
+    """Q0's success rate by problem; not read where prompts are drawn uniformly."""
+    believed: list[tuple[str, float, int]] = field(default_factory=list[tuple[str, float, int]])
+    """Of the last batch: problem, expected chance of success when it was drawn, responses."""
 
     def run(self) -> None:
         """Append batch after batch until asked to stop."""
@@ -104,11 +110,14 @@ class RolloutWorker:
         """Sample, judge and append batch number `sequence`, all of it or nothing. Raises JudgingImpossible."""
         judged = self.sample(sequence)
         name = batch_id(self.job.run_id, self.index, sequence)
-        figures = {"worker": self.index, "sequence": sequence, "step": self.step, "responses": len(judged)}
+        figures: dict[str, Any] = {"worker": self.index, "sequence": sequence, "step": self.step}
         figures |= {
+            "responses": len(judged),
             "passed": sum(item.row["reward"] == 0 for item in judged),
             "seconds": {part: round(value, 3) for part, value in asdict(self.seconds).items()},
         }
+        if self.believed:
+            figures["drawn"] = self.believed
         rows = tables(judged) | self.records(figures) | {"reference_counts": self.evidence(judged)}
         self.warehouse.append(name, rows, run_id=self.job.run_id)
         self.seconds, self.drifts = Seconds(), {}
@@ -119,14 +128,26 @@ class RolloutWorker:
     def sample(self, sequence: int) -> list[Judged]:
         """The responses of batch number `sequence`, judged."""
         train, before = self.job.train, self.sampler.sampling_s
+        beliefs = self.beliefs(sequence)
         drawn = self.prompts.draw(
-            self.index, sequence, responses=train.rollout_batch, per_prompt=train.responses_per_prompt
+            self.index, sequence, responses=train.rollout_batch, per_prompt=train.responses_per_prompt, beliefs=beliefs
         )
+        if beliefs is not None:
+            self.believed = [(a.problem.problem_id, round(beliefs[a.problem.problem_id].mean, 3), a.n) for a in drawn]
         began = time.monotonic()
         judged = list(self.sampler.run(drawn, source="online", worker=str(self.index), step=self.step))
         self.seconds.sample = self.sampler.sampling_s - before
         self.seconds.judge = time.monotonic() - began - self.seconds.sample
         return judged
+
+    def beliefs(self, sequence: int) -> dict[str, Belief] | None:
+        """What is believed of every problem when batch number `sequence` is drawn; None where that does not matter."""
+        if self.prompts.rule == "uniform":
+            return None
+        run, worker = self.job.run_id, batch_id(self.job.run_id, self.index)
+        rollouts = rollouts_before(self.warehouse, run, worker, batch_id(run, self.index, sequence))
+        drawn_from = [prompt.problem.problem_id for prompt in self.prompts.prompts]
+        return believed({p: self.rates[p] for p in drawn_from}, rollouts, self.job.train.curriculum)
 
     def evidence(self, judged: list[Judged]) -> list[dict[str, Any]]:
         """What the batch says of Q0: counts of what was drawn from pi_0 in Q0's way, for later runs."""
@@ -187,7 +208,8 @@ def work(job: TrainJob, index: int, report: ReportLine) -> None:
         open_configured_sampler(job.config, job.reference, job.train.behaviour, warehouse) as sampler,
     ):
         prompts = PromptSchedule.read(warehouse, job)
-        RolloutWorker(job, index, warehouse, prompts, sampler, sampler.judge, report, stop).run()
+        rates = success_rates(frozen_values(warehouse, job), job.train.beta)
+        RolloutWorker(job, index, warehouse, prompts, sampler, sampler.judge, report, stop, rates=rates).run()
 
 
 def main(argv: list[str]) -> int:

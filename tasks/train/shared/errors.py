@@ -12,6 +12,7 @@ TrainerError
     Interrupted              asked to stop; a checkpoint was written
     ProcessDied              a trainer or worker process ended and cannot be restarted
         Refused              the trainer itself said why it does not go on; trying again would not help
+            StoppedByGuards  a guard tripped: what this way of training came to
 """
 
 from __future__ import annotations

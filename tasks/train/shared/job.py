@@ -33,6 +33,10 @@ class TrainJob(BaseModel):
     """Offline corpus; needed by the source 'offline'."""
     search_id: str | None = None
     """Pivotal search whose token values to use; None: every one made with this reference."""
+    rollouts_until: int | None = None
+    """Snapshot that shows the last rollout of that search; those of later searches are not drawn from."""
+    earlier_until: int | None = None
+    """Snapshot up to which trajectories of earlier runs may be used; needed by the source 'earlier'."""
     weights_dir: Path | None = None
     """Where weights are handed over to the workers; None: `run_dir/weights`. It may lie in shared memory: what has to
     outlast the run is kept in `run_dir/weights` as well."""
@@ -43,9 +47,8 @@ class TrainJob(BaseModel):
 
     @property
     def online_per_batch(self) -> int:
-        """Online sequences in one optimizer step."""
-        online = self.train.sources.get("online")
-        return 0 if online is None else round(online.share * self.train.batch_size)
+        """Online sequences in an optimizer step that takes new ones (`train.sampling_interval`)."""
+        return self.train.sampled_by(1)
 
     @property
     def train(self) -> TrainConfig:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,16 +66,18 @@ def publish(
     like: Path,
     canaries: Sequence[Canary] = (),
     announced: bool = True,
+    beside: Callable[[Path], None] = lambda _: None,
 ) -> Published:
     """Write the weights of `step` as an ordinary checkpoint folder and point LATEST at it, if they are `announced`.
 
-    Tokenizer, chat template and generation settings are copied from the folder `like`.
+    Tokenizer, chat template and generation settings are copied from the folder `like`; `beside` may add to the folder.
     """
     building = atomic.start_folder(folder_of(root, step))
     model.save_pretrained(building, state_dict=state)
     for path in sorted(like.iterdir()):
         if path.is_file() and path.suffix not in _WEIGHTS and path.name not in _OWN:
             shutil.copyfile(path, building / path.name)
+    beside(building)
     return _complete(building, root, step, canaries, announced=announced)
 
 

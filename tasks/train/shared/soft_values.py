@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 
-from tasks.estimators import soft_value
+from tasks.estimators import soft_value, soft_value_of_rewards
 from tasks.sampling.reference_counts import counted
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import MissingReferenceValues
@@ -42,6 +43,12 @@ def frozen_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
     return {str(problem): float(value) for problem, value in json.loads(kept.read_text(encoding="utf-8")).items()}
 
 
+def success_rates(values: Mapping[str, float], beta: float) -> dict[str, float]:
+    """The success rate S behind each soft value y_0 = ln(S + (1 - S) exp(-1/beta)), in [0, 1]."""
+    least = math.exp(-1 / beta)
+    return {name: min(1.0, max(0.0, (math.exp(value) - least) / (1 - least))) for name, value in values.items()}
+
+
 def smoothed_value(n: int, k: int, job: TrainJob) -> float | None:
     """y_0 of `k` successes in `n` samples; None when the prompt is to be dropped."""
     if k == 0 and job.config.q0.zero_successes == "drop":
@@ -56,12 +63,12 @@ def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
 
 def _fractional(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
     wanted = {
-        "beta": job.train.beta,
         "reference": job.counts.reference,
         "left_out": job.counts.left_out,
+        "until": job.counts.until,
         "max_response_tokens": job.config.engine.max_response_tokens,
         "prompts_batch": job.prompts_batch,
         "problems_batch": job.problems_batch,
     }
     rows = warehouse.rows(FRACTIONAL, wanted)
-    return {str(row["problem_id"]): math.log(row["x"]) for row in rows if row["x"]}
+    return {str(row["problem_id"]): soft_value_of_rewards(row["rewards"], job.train.beta) for row in rows}

@@ -1,11 +1,11 @@
 -- name: fractional
--- What is the mean of exp(r / beta) over pi_0's samples, drawn in Q0's way for the run's prompts, r = share of tests
--- passed - 1?
-SELECT problem_id, avg(exp((tests_passed / tests_total - 1) / $beta)) AS x
+-- What rewards, r = share of tests passed - 1, did pi_0's samples get that were drawn in Q0's way for the run's prompts?
+SELECT problem_id, list(coalesce(tests_passed / nullif(tests_total, 0), 0) - 1) AS rewards
 FROM trajectories
 WHERE source = 'reference' AND policy_start = $reference AND temperature = 1 AND top_p = 1 AND reward IS NOT NULL
   AND max_response_tokens = $max_response_tokens AND coalesce(prefix_tokens, 0) = 0
   AND NOT starts_with(batch_id, $left_out)
+  AND ($until IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'))
   AND (verdict = 'cut_off' OR tests_total > 0)
   AND prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts_batch)
   AND (problem_id, suite_hash) IN (

@@ -161,12 +161,12 @@ class DeepSpeedEngine:
         return box[0]
 
     def scatter(self, values: Sequence[Any] | None) -> Any:
-        """The first process's `values[rank]`. Collective."""
+        """The first process's `values[rank]`; what the others give is not looked at. Collective."""
+        given = list(values or ())
         if self.world == 1:
-            assert values is not None
-            return values[0]
+            return given[0]
         box: list[Any] = [None]
-        dist.scatter_object_list(box, list(values) if values is not None else None, src=0, group=self._objects)
+        dist.scatter_object_list(box, given if self.rank == 0 else None, src=0, group=self._objects)
         return box[0]
 
     def gather(self, value: Any) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tasks.config import SourceName
 from tasks.estimators import soft_value
@@ -13,6 +12,7 @@ from tasks.train.shared.errors import NothingToTrainOn
 from tasks.train.shared.job import TrainJob
 from warehouse import Warehouse
 from warehouse.queries import query
+from warehouse.rows import TrajectoryRow, trajectory_rows
 
 BY_ID = query(__name__, "by_id")
 
@@ -43,17 +43,19 @@ class Examples:
 
     def present(self, ids: Sequence[str], source: SourceName) -> dict[str, Example]:
         """The examples of those of these trajectories that are there and usable."""
-        rows = {str(row["trajectory_id"]): row for row in self.warehouse.rows(BY_ID, (list(ids),))}
+        rows = {row["trajectory_id"]: row for row in trajectory_rows(self.warehouse.rows(BY_ID, (list(ids),)))}
         return {example.trajectory_id: example for example in self.build(list(rows.values()), source)}
 
-    def build(self, rows: Sequence[Mapping[str, Any]], source: SourceName) -> list[Example]:
+    def build(self, rows: Sequence[TrajectoryRow], source: SourceName) -> list[Example]:
         """One example per row, in order; rows without a reward (infrastructure) or a value are left out."""
         usable = [row for row in rows if row["reward"] is not None and row["problem_id"] in self.values]
         self._load_prompts({str(row["prompt_id"]) for row in usable})
         values = self._token_values([str(row["trajectory_id"]) for row in usable]) if source == "pivotal" else {}
         return [self._example(row, source, values.get(str(row["trajectory_id"]), ())) for row in usable]
 
-    def _example(self, row: Mapping[str, Any], source: SourceName, values: tuple[tuple[int, float], ...]) -> Example:
+    def _example(self, row: TrajectoryRow, source: SourceName, values: tuple[tuple[int, float], ...]) -> Example:
+        behaviour = _behaviour(row)
+        own = row["source"] == "online" and row["run_id"] == self.job.run_id
         return Example(
             trajectory_id=str(row["trajectory_id"]),
             problem_id=str(row["problem_id"]),
@@ -63,7 +65,9 @@ class Examples:
             terminal=reward_of(row, fractional=self.job.train.reward == "fractional") / self.job.train.beta,
             y0=self.values[str(row["problem_id"])],
             stopped=row["finish_reason"] == "stop",
-            behaviour_logprobs=_behaviour(row),
+            behaviour_logprobs=behaviour,
+            sampled_logp=math.fsum(behaviour) if behaviour and row["logprob_kind"] == "raw" else None,
+            sampled_step=row["step"] if own else None,
             token_values=values,
         )
 
@@ -92,15 +96,20 @@ def exponentiated_value(n: int, k: int, beta: float) -> float:
     return math.exp(soft_value(n, k, beta))
 
 
-def reward_of(row: Mapping[str, Any], *, fractional: bool) -> float:
-    """r of a scored trajectory, in [-1, 0]; `fractional` is the share of tests passed - 1, and -1 when cut off."""
-    if not fractional or row["verdict"] == "cut_off" or not row["tests_total"]:
-        return float(row["reward"])
-    return int(row["tests_passed"]) / int(row["tests_total"]) - 1
+def reward_of(row: TrajectoryRow, *, fractional: bool) -> float:
+    """r of a scored trajectory, in [-1, 0]; `fractional` is the share of tests passed - 1, and -1 when cut off.
+
+    Raises ValueError for one that was not scored.
+    """
+    passed, total, reward = row["tests_passed"], row["tests_total"], row["reward"]
+    if reward is None:
+        raise ValueError(f"trajectory {row['trajectory_id']!r} was not scored")
+    if not fractional or row["verdict"] == "cut_off" or not total or passed is None:
+        return reward
+    return passed / total - 1
 
 
-def _behaviour(row: Mapping[str, Any]) -> tuple[float, ...] | None:
-    logprobs = row.get("sampled_logprobs")
-    if not logprobs or row.get("logprob_kind") == "none" or any(value is None for value in logprobs):
-        return None
-    return tuple(float(value) for value in logprobs)
+def _behaviour(row: TrajectoryRow) -> tuple[float, ...] | None:
+    logprobs = row["sampled_logprobs"] or []
+    known = tuple(value for value in logprobs if value is not None)
+    return known if known and len(known) == len(logprobs) and row["logprob_kind"] != "none" else None

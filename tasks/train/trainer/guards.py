@@ -25,7 +25,7 @@ HISTORY = 50
 RECENT = 5
 """The last of them, whose mean or median is compared."""
 LAYOUT_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
-"""Largest difference per token (nats) between the packed pass and the model's own."""
+"""Largest difference per token (nats) between the trainer's pass and the model's own."""
 
 
 def check_layout(policy: Policy, examples: Sequence[Example], dtype: str) -> float:
@@ -33,14 +33,14 @@ def check_layout(policy: Policy, examples: Sequence[Example], dtype: str) -> flo
     few = examples[:CHECKED]
     pack = lay_out(few, policy.layout).to(next(policy.parameters()).device)
     with torch.no_grad():
-        packed = policy(pack)[0]
+        together = policy(pack)[0]
     alone = torch.cat([full_logprobs(policy, e.prompt_ids, e.response_ids) for e in few])
-    worst = _worst(packed, alone)
+    worst = _worst(together, alone)
     if not worst <= LAYOUT_TOLERANCE[dtype]:
         raise UnsupportedModel(
             f"{type(policy.causal_lm).__name__}: log-probabilities of the {policy.layout} layout differ from the "
             f"model's own by {worst:.3g} nats; set train.packing = "
-            f'"{"padded" if policy.layout == "packed" else "packed"}"'
+            f'"{"shared" if policy.layout == "padded" else "padded"}"'
         )
     return worst
 
@@ -109,13 +109,24 @@ class CollapseWatch:
             )
         if self.regression and clipped > config.warn_clipped_fraction:
             found["clipped"] = f"{clipped:.0%} of the failures have y_T above 0: pi_0 finds them nearly impossible"
-        stopped = self._recent("online/stop_fraction", 1.0)
+        stopped = self._sampled("online/stop_fraction", 1.0)
         if stopped < config.warn_stop_fraction:
             found["stop"] = f"only {stopped:.0%} of the online responses end with the end token"
+        stale = self._recent("replay/log_ratio", 0.0)
+        if stale > config.warn_log_ratio:
+            found["stale"] = (
+                f"the policy is {stale:.2g} nats a token from the weights that sampled what replay draws: lower "
+                f"train.replay.window, or publish weights more often"
+            )
         return found | self._drift("grad_norm", config.warn_grad_norm_ratio) | self._length(config.warn_length_ratio)
 
     def _recent(self, name: str, default: float) -> float:
         return statistics.mean(figures.get(name, default) for figures in list(self._past)[-RECENT:])
+
+    def _sampled(self, name: str, default: float) -> float:
+        """Mean over the last steps that took new trajectories."""
+        values = [figures[name] for figures in self._past if name in figures][-RECENT:]
+        return statistics.mean(values) if values else default
 
     def _drift(self, name: str, most: float) -> dict[str, str]:
         """Whether the median of the last steps is more than `most` times that of the ones before."""
@@ -127,7 +138,7 @@ class CollapseWatch:
 
     def _length(self, most: float) -> dict[str, str]:
         first = [figures["online/length"] for figures in list(self._past)[:RECENT] if "online/length" in figures]
-        now = self._recent("online/length", 0.0)
+        now = self._sampled("online/length", 0.0)
         before = statistics.mean(first) if first else 0.0
         if not before or 1 / most < now / before < most:
             return {}

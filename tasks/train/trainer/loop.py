@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.config import TrainConfig
@@ -30,6 +30,8 @@ def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
         watch = guards.CollapseWatch(job.train.guards, regression=job.train.algorithm == "spo")
         if session.references.present:
             reference_refresh.install(session)
+        if session.rank_zero is not None:
+            _tell(session, session.rank_zero, session.rank_zero.replay.shortages(), report)
         first = session.step
         if session.engine.share(session.rank_zero is not None and published_weights.latest(job.weights) is None):
             session.hand_over()
@@ -101,7 +103,7 @@ def record(
     """Write the step down; returns all its figures."""
     by_id = {(r.source, r.trajectory_id): r for r in update.records}
     records = [by_id[example.source, example.trajectory_id] for example in batch]
-    figures = summarize(records) | update.figures | figures
+    figures = summarize(records, session.step) | update.figures | figures
     figures["peak_memory_mb"] = peak_memory_mb()
     figures["tokens_per_s"] = sum(example.length for example in batch) / figures["seconds"]
     state = rank_zero.replay.state()
@@ -148,7 +150,12 @@ def progress(session: Session, figures: Figures, rate: float) -> dict[str, Any]:
 def _warn(
     session: Session, rank_zero: RankZeroState, watch: guards.CollapseWatch, figures: Figures, report: ReportLine
 ) -> None:
-    for kind, warning in (watch.warnings(figures) | guards.single_class_sources(figures)).items():
+    _tell(session, rank_zero, watch.warnings(figures) | guards.single_class_sources(figures), report)
+
+
+def _tell(session: Session, rank_zero: RankZeroState, warnings: Mapping[str, str], report: ReportLine) -> None:
+    """Each kind of warning once, where people look: in the log, in the progress and in the run's history."""
+    for kind, warning in warnings.items():
         if kind in session.warned:
             continue
         session.warned.add(kind)

@@ -18,19 +18,43 @@ from tasks.train.trainer.spo_step import SequenceRecord
 from warehouse import Warehouse
 
 Figures = dict[str, float]
+AGES = (0, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
+"""Ages in optimizer steps at which groups of trajectories begin."""
 COMMIT_EVERY = 10
 """Steps between two group commits when no worker waits to see them; every step is durable at once."""
 
 
-def summarize(records: Sequence[SequenceRecord]) -> Figures:
+def summarize(records: Sequence[SequenceRecord], step: int | None = None) -> Figures:
     """Means over the batch and per source; `value_error/*` is mean |y_T - r/beta| (nats) by reward class.
 
-    `pull_above` is the share of all pull at the policy that comes from failures with y_T above 0.
+    `pull_above` is the share of all pull at the policy that comes from failures with y_T above 0. `log_ratio` is mean
+    |log pi_theta/pi_sampler| (nats a token). Given the `step`, `age/*` are means by the age of what the run sampled.
     """
     figures = _group("", records)
     for source in dict.fromkeys(record.source for record in records):
         figures |= _group(f"{source}/", [record for record in records if record.source == source])
+    return figures if step is None else figures | by_age(records, step)
+
+
+def by_age(records: Sequence[SequenceRecord], step: int) -> Figures:
+    """`age/FROM/*`: sequences, y_T, loss and log-ratio of those whose weights are FROM optimizer steps old or more."""
+    groups: dict[int, list[SequenceRecord]] = {}
+    for record in records:
+        if record.sampled_step is not None:
+            age = step - record.sampled_step
+            groups.setdefault(max(start for start in AGES if start <= age), []).append(record)
+    figures: Figures = {}
+    for start, members in groups.items():
+        prefix = f"age/{start}/"
+        figures |= {f"{prefix}sequences": float(len(members)), f"{prefix}y_T": _mean([r.y_T for r in members])}
+        figures[f"{prefix}loss"] = _mean([r.loss for r in members])
+        figures |= {prefix + name: value for name, value in _log_ratio(members).items()}
     return figures
+
+
+def _log_ratio(records: Sequence[SequenceRecord]) -> Figures:
+    known = [abs(r.log_ratio) for r in records if r.log_ratio is not None]
+    return {"log_ratio": _mean(known)} if known else {}
 
 
 def _group(prefix: str, records: Sequence[SequenceRecord]) -> Figures:
@@ -50,6 +74,7 @@ def _group(prefix: str, records: Sequence[SequenceRecord]) -> Figures:
     if failed:
         figures["value_error/fail"] = _mean([abs(r.y_T - r.terminal) for r in failed])
         figures["clipped_fraction"] = _mean([r.y_T > 0 for r in failed])
+    figures |= _log_ratio(records)
     pull = math.fsum(r.pull for r in records)
     if pull > 0:
         figures["pull"] = pull / len(records)

@@ -1,8 +1,8 @@
 """Which trajectories make up each batch: the mix of sources, drawn so that a resumed run draws the same.
 
 Offline sources go through their trajectories in an order that (seed, source, epoch) decides. Online trajectories are
-followed in the warehouse and used exactly once, in order of arrival; steps that an earlier, killed process already
-recorded are drawn again exactly as recorded.
+followed in the warehouse and come in order of arrival, each once; `replay` draws them again (replay_buffer). Steps that
+an earlier, killed process already recorded are drawn again exactly as recorded.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tasks.config import SourceName
 from tasks.run.epoch_order import EpochOrder
 from tasks.scoring.example import Example
 from tasks.train.shared.errors import Interrupted, NothingToTrainOn
+from tasks.train.trainer.earlier import selected
 from tasks.train.trainer.examples import Examples
+from tasks.train.trainer.replay_buffer import ReplayBuffer, Used, recorded_uses
 from tasks.train.trainer.state import ReplayState
 from warehouse import Warehouse
 from warehouse.queries import query
+from warehouse.rows import trajectory_rows
 
 POLL_S = 0.1
 BLOCK = 16
@@ -36,15 +40,21 @@ RECORDED = query(__name__, "recorded")
 VISIBLE = query(__name__, "visible")
 
 
+Recorded = dict[int, dict[str, list[str]]]
+"""Step -> source -> the trajectories that it gave."""
+AGAIN = ("online", "replay")
+"""Sources whose recorded draws are repeated instead of drawn anew."""
+
+
 class OnlineQueue:
     """This run's online trajectories, in order of arrival, each handed out once."""
 
-    def __init__(self, examples: Examples, state: ReplayState, recorded: dict[int, list[str]]) -> None:
+    def __init__(self, examples: Examples, state: ReplayState, recorded: Recorded) -> None:
         self.examples = examples
         self.run_id = examples.job.run_id
         self.watermark = state.watermark
-        self.recorded = recorded
-        self._claimed = {identity for ids in recorded.values() for identity in ids}
+        self.recorded = {step: sources.get("online", []) for step, sources in recorded.items()}
+        self._claimed = {identity for ids in self.recorded.values() for identity in ids}
         self._claimed_rows = examples.present(sorted(self._claimed), "online")
         known = examples.present(state.waiting, "online")
         self._waiting: deque[Example] = deque()
@@ -73,7 +83,7 @@ class OnlineQueue:
             "trajectories", self.watermark, where="run_id = ? AND source = 'online'", parameters=(self.run_id,)
         )
         rows.sort(key=lambda row: (str(row["batch_id"]), str(row["trajectory_id"])))
-        new = self.examples.build(rows, "online")
+        new = self.examples.build(trajectory_rows(rows), "online")
         self._admit(new)
         return len(new)
 
@@ -92,26 +102,39 @@ class Replay:
     def __init__(self, examples: Examples, state: ReplayState, *, after: int) -> None:
         self.examples = examples
         self.job = examples.job
-        train = self.job.train
-        self.counts: dict[SourceName, int] = {
-            name: round(source.share * train.batch_size) for name, source in train.sources.items() if source.share > 0
+        used = self.job.train.learnt_from
+        self.orders: dict[str, EpochOrder] = {
+            name: self._order(name, state) for name in used if name not in {*AGAIN, "earlier"}
         }
-        self.orders = {name: self._order(name, state) for name in self.counts if name != "online"}
         self._fetched: dict[tuple[str, str], Example] = {}
+        self._take: dict[SourceName, Callable[[int, int, Callable[[], bool]], list[Example]]] = {
+            name: partial(self._take_offline, name) for name in used if name in self.orders
+        }
         self.online: OnlineQueue | None = None
-        if "online" in self.counts:
-            recorded = _recorded(examples.warehouse, self.job.run_id, after)
-            self.online = OnlineQueue(examples, state, recorded)
+        self.buffer: ReplayBuffer | None = None
+        self._recorded: Recorded = {}
+        if "online" in used:
+            self._recorded = _recorded(examples.warehouse, self.job.run_id, after)
+            self.online = OnlineQueue(examples, state, self._recorded)
+            self._take["online"] = self.online.take
+        if "earlier" in used:
+            self.orders |= self._orders_of_earlier(state)
+            self._take["earlier"] = self._take_earlier
+        if "replay" in used:
+            self.buffer = _buffer(examples, after)
+            self._take["replay"] = partial(self._take_again, self.buffer)
 
     def next(self, step: int, stopped: Callable[[], bool] = lambda: False) -> list[Example]:
-        """The batch of `step` (steps must be asked for in order), sources in the recipe's order."""
-        batch: list[Example] = []
-        for name, count in self.counts.items():
-            if name == "online":
-                assert self.online is not None
-                batch += self.online.take(step, count, stopped)
-            else:
-                batch += self._take(name, count)
+        """The batch of `step` (steps must be asked for in order), sources in the recipe's order.
+
+        Raises NothingToTrainOn when no source has anything.
+        """
+        counts = self.job.train.counts(step)
+        batch = [example for name, count in counts.items() for example in self._take[name](step, count, stopped)]
+        if not batch:
+            raise NothingToTrainOn(f"no source of the mix ({', '.join(counts)}) has a trajectory for step {step}")
+        if self.buffer is not None:
+            self.buffer.use(step, batch)
         return batch
 
     def revalue(self, values: Mapping[str, float]) -> None:
@@ -120,6 +143,19 @@ class Replay:
         self._fetched.clear()
         if self.online is not None:
             self.online.revalue(values)
+        if self.buffer is not None:
+            self.buffer.revalue(values)
+
+    def shortages(self) -> dict[str, str]:
+        """A line for each source that has nothing at all to give, by its kind."""
+        if "earlier" not in self._take or any(name.startswith("earlier") for name in self.orders):
+            return {}
+        return {
+            "earlier": (
+                "source 'earlier' has nothing: no other run has trained on these problems, under these prompts and "
+                "tests, that fits train.earlier; every batch is smaller by its share"
+            )
+        }
 
     def state(self) -> ReplayState:
         """What to save so that the next batch comes out the same."""
@@ -136,49 +172,83 @@ class Replay:
                 f"source {name!r} of the mix has no trajectories for problems with a soft value; "
                 f"fill it (stage {'corpus' if name == 'offline' else 'pivotal'}) or set its share to 0"
             )
+        return self._continued(name, ids, state)
+
+    def _continued(self, name: str, ids: Sequence[str], state: ReplayState) -> EpochOrder:
         epoch, used = state.cursors.get(name, (0, 0))
         return EpochOrder(ids, seed=self.job.config.seed, source=name, epoch=epoch, used=used)
 
+    def _orders_of_earlier(self, state: ReplayState) -> dict[str, EpochOrder]:
+        """One order per reward class where the classes are balanced, else one of all; none of what there is nothing."""
+        found = selected(self.examples.warehouse, self.job, self.examples.values)
+        classes = {"earlier": [*found.successes, *found.failures]}
+        if self.job.train.earlier.classes == "balanced":
+            classes = {"earlier/successes": [*found.successes], "earlier/failures": [*found.failures]}
+        return {name: self._continued(name, ids, state) for name, ids in classes.items() if ids}
+
+    def _take_earlier(self, step: int, count: int, _stopped: Callable[[], bool]) -> list[Example]:
+        """At most `count`, and none twice; half of each class where they are balanced, the odd one in turns."""
+        wanted = {"earlier": count, "earlier/successes": (count + step % 2) // 2}
+        wanted["earlier/failures"] = count - wanted["earlier/successes"]
+        orders = [(order, wanted[name]) for name, order in self.orders.items() if name in wanted]
+        return [e for order, number in orders for e in self._draw(order, "earlier", min(number, len(order.ids)))]
+
     def _candidates(self, name: SourceName) -> list[str]:
         problems = sorted(self.examples.values)
-        reference, search = self.job.counts.reference, self.job.search_id
+        reference, search, until = self.job.counts.reference, self.job.search_id, self.job.rollouts_until
         query = {
             "offline": (CORPUS, (self.job.corpus_id, problems)),
             "pivotal": (PIVOTAL, (reference, search, search, problems)),
-            "pivotal_rollouts": (PIVOTAL_ROLLOUTS, (reference, problems)),
+            "pivotal_rollouts": (PIVOTAL_ROLLOUTS, (reference, problems, until, until)),
         }[name]
         return [str(row["trajectory_id"]) for row in self.examples.warehouse.rows(*query)]
 
-    def _take(self, name: SourceName, count: int) -> list[Example]:
-        order = self.orders[name]
+    def _take_again(self, buffer: ReplayBuffer, step: int, count: int, _stopped: Callable[[], bool]) -> list[Example]:
+        ids = self._recorded.get(step, {}).get("replay")
+        repeated = None if ids is None else buffer.repeat(ids)
+        return buffer.draw(step, count) if repeated is None else repeated
+
+    def _take_offline(self, name: SourceName, _step: int, count: int, _stopped: Callable[[], bool]) -> list[Example]:
+        return self._draw(self.orders[name], name, count)
+
+    def _draw(self, order: EpochOrder, source: SourceName, count: int) -> list[Example]:
+        """The next `count` of the order; some batches ahead are fetched together."""
+        key = order.source
         ahead = order.upcoming(BLOCK * count)
         ids = order.take(count)
-        missing = [identity for identity in ids if (name, identity) not in self._fetched]
+        missing = [identity for identity in ids if (key, identity) not in self._fetched]
         if missing:
             wanted = sorted({*missing, *ahead})
-            kept = {key: example for key, example in self._fetched.items() if key[0] != name or key[1] in ids}
-            fresh = self.examples.fetch(wanted, name)
-            self._fetched = kept | {(name, identity): example for identity, example in fresh.items()}
-        return [self._fetched[name, identity] for identity in ids]
+            kept = {at: example for at, example in self._fetched.items() if at[0] != key or at[1] in ids}
+            fresh = self.examples.fetch(wanted, source)
+            self._fetched = kept | {(key, identity): example for identity, example in fresh.items()}
+        return [self._fetched[key, identity] for identity in ids]
 
 
 def _revalued(example: Example, values: Mapping[str, float]) -> Example:
     return replace(example, y0=values[example.problem_id])
 
 
-def _recorded(warehouse: Warehouse, run_id: str, after: int) -> dict[int, list[str]]:
-    """Online trajectories by step, for the steps after `after` that were recorded and can be repeated.
+def _buffer(examples: Examples, after: int) -> ReplayBuffer:
+    """What the run can draw again after step `after`; what was quarantined since is left out."""
+    job = examples.job
+    uses = recorded_uses(examples.warehouse, job.run_id, job.train.replay, after=after)
+    found = examples.present(list(uses), "online")
+    known = [Used(found[identity], times) for identity, times in uses.items() if identity in found]
+    return ReplayBuffer(job.train.replay, job.config.seed, known)
+
+
+def _recorded(warehouse: Warehouse, run_id: str, after: int) -> Recorded:
+    """This run's trajectories by step and source, for the steps after `after` that were recorded and can be repeated.
 
     A step that used something quarantined since is drawn anew: what is left of it waits like everything else.
     """
-    steps = {
-        int(row["step"]): [
-            str(identity)
-            for identity, source in zip(row["trajectory_ids"], row["sources"], strict=True)
-            if source == "online"
-        ]
-        for row in warehouse.rows(RECORDED, (run_id, after))
-    }
-    wanted = sorted({identity for ids in steps.values() for identity in ids})
+    steps: Recorded = {}
+    for row in warehouse.rows(RECORDED, (run_id, after)):
+        sources = steps.setdefault(int(row["step"]), {name: [] for name in AGAIN})
+        for identity, source in zip(row["trajectory_ids"], row["sources"], strict=True):
+            if source in AGAIN:
+                sources[source].append(str(identity))
+    wanted = sorted({identity for sources in steps.values() for ids in sources.values() for identity in ids})
     visible = {str(row["trajectory_id"]) for row in warehouse.rows(VISIBLE, (run_id, wanted))}
-    return {step: ids for step, ids in steps.items() if visible.issuperset(ids)}
+    return {step: found for step, found in steps.items() if all(visible.issuperset(ids) for ids in found.values())}

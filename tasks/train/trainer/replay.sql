@@ -13,10 +13,10 @@ WHERE v.reference = ? AND (?::VARCHAR IS NULL OR v.search_id = ?) AND v."positio
 -- Which judged continuations did the pivotal search draw from this reference?
 SELECT DISTINCT trajectory_id FROM trajectories
 WHERE source = 'pivotal_rollout' AND policy_start = ? AND reward IS NOT NULL
-  AND problem_id IN (SELECT unnest(?::VARCHAR[]));
+  AND problem_id IN (SELECT unnest(?::VARCHAR[])) AND (?::BIGINT IS NULL OR snapshot_id <= ?);
 
 -- name: recorded
--- Which online trajectories did this run already train on after a step?
+-- Which trajectories did this run already train on after a step, and from which source?
 SELECT step, trajectory_ids, sources FROM train_batches WHERE run_id = ? AND step > ? ORDER BY step;
 
 -- name: visible

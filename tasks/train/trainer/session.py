@@ -130,9 +130,20 @@ class Session:
         else:
             model = self.policy.causal_lm
             merged = lora.merged_state(model, state)
-            announced = not self.references.nominee
+
+            def beside(folder: Path) -> None:
+                if train.lora:
+                    lora.save_adapter(state, train.lora, folder / lora.FOLDER)
+
             published = published_weights.publish(
-                job.weights, step, model, merged, like=job.reference, canaries=canaries, announced=announced
+                job.weights,
+                step,
+                model,
+                merged,
+                like=job.reference,
+                canaries=canaries,
+                announced=not self.references.nominee,
+                beside=beside,
             )
             row = self._policy_row(published)
             rank_zero.warehouse.append(f"policy/{job.run_id}/{step:08d}", {"policies": [row]}, run_id=job.run_id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -38,6 +38,10 @@ class SequenceRecord:
     largest_advantage: float
     pull: float = 0.0
     """Sum over tokens of |d loss / d log pi_theta|: how hard the sequence pulls at the policy."""
+    log_ratio: float | None = None
+    """log of pi_theta over the weights that sampled it, nats a token; None where the sampler's are not known."""
+    sampled_step: int | None = None
+    """Optimizer steps of this run behind the weights that sampled it; None for what the run did not sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def shares(
     batch: Sequence[Example], stored: Mapping[str, Sequence[float]], config: TrainConfig, world: int
 ) -> list[Share]:
     """The batch divided over `world` processes: as many packs for each, and as even as the lengths allow."""
-    groups = plan([e.length for e in batch], most_tokens=config.micro_batch_tokens, multiple=world)
+    groups = plan(batch, config.packing, most_tokens=config.micro_batch_tokens, multiple=world)
     packs = [tuple(batch[index] for index in sorted(group)) for group in groups]
     weights = [1.0] * len(packs)
     while len(packs) % world:
@@ -124,7 +128,8 @@ def spo_pack_loss(
         a_BT = data.advantage().detach()
         y_T_B = spo.terminal_value(data.y0_B, a_BT)
         entropy_n = torch.cat([pieces[r][2] for r in rows])
-        records += sequence_records(examples, loss_B, y_T_B, entropy_n, a_BT, pulls(loss_B, data.logp_BT))
+        figures = sequence_records(examples, loss_B, y_T_B, entropy_n, a_BT, pulls(loss_B, data.logp_BT))
+        records += with_log_ratios(figures, examples, data.logp_BT.detach().sum(dim=1))
     return torch.cat(losses), records
 
 
@@ -160,6 +165,18 @@ def sequence_records(
     return [_record(*figure) for figure in figures]
 
 
+def with_log_ratios(
+    records: Sequence[SequenceRecord], examples: Sequence[Example], logp_B: Tensor
+) -> list[SequenceRecord]:
+    """The records with how far the policy is from what sampled each; `logp_B` is log pi_theta of the responses."""
+    return [
+        record
+        if example.sampled_logp is None
+        else replace(record, log_ratio=(logp - example.sampled_logp) / len(example.response_ids))
+        for record, example, logp in zip(records, examples, logp_B.tolist(), strict=True)
+    ]
+
+
 def not_finite(figures: Iterable[tuple[str, float]]) -> NonFinite | None:
     """The error that names the trajectories whose figure is NaN or infinite; None when there are none."""
     bad = [(identity, value) for identity, value in figures if not math.isfinite(value)]
@@ -184,4 +201,5 @@ def _record(example: Example, loss: float, y_T: float, *figures: float) -> Seque
         entropy=entropy,
         largest_advantage=largest,
         pull=pull,
+        sampled_step=example.sampled_step,
     )

@@ -1,6 +1,6 @@
 """PPO's learned value model (paper 3.1.4): a second network of the policy's shape with one number per token.
 
-Legend: N response tokens of all sequences end to end, D hidden size.
+Legend: N response tokens of all sequences end to end, M tokens that predict them, D hidden size.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ValueModel(nn.Module):
 
     def forward(self, pack: Pack) -> Tensor:
         """Values of the states that the pack's response tokens were chosen in. Float32 or wider, shape N."""
-        hidden_ND = hidden_states(self.trunk, pack)
+        hidden_MD = hidden_states(self.trunk, pack)
         weight_D, bias = self.head.weight[0], self.head.bias[0]
-        wide = torch.promote_types(hidden_ND.dtype, torch.float32)
-        return hidden_ND.to(wide) @ weight_D.to(wide) + bias.to(wide)
+        wide = torch.promote_types(hidden_MD.dtype, torch.float32)
+        return (hidden_MD.to(wide) @ weight_D.to(wide) + bias.to(wide))[pack.predictor_N]
 
 
 class ActorCritic(nn.Module):

@@ -16,6 +16,7 @@ ONLINE_ONLY = {"online": {"share": 1.0}}
 OFFLINE_ONLY = {"offline": {"share": 1.0}}
 HALF_ONLINE = {"online": {"share": 0.5}, "offline": {"share": 0.5}}
 EXACT = {"temperature": [1.0, 1.0], "top_p": 1.0}
+REPLAYED = {"online": {"share": 0.25}, "replay": {"share": 0.75}}
 PPO = {"algorithm": "ppo", "sources": ONLINE_ONLY, "behaviour": EXACT}
 
 
@@ -101,6 +102,35 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
         "learns from its own samples",
         {"train": PPO | {"sources": {"online": {"share": 0.5}, "offline": {"share": 0.5}}}},
     ),
+    (
+        "'ppo' cannot use the source 'replay'",
+        {"train": PPO | {"sources": {"online": {"share": 0.5}, "replay": {"share": 0.5}}}},
+    ),
+    (
+        "'ppo' cannot use the source 'earlier'",
+        {"train": PPO | {"sources": {"online": {"share": 0.5}, "earlier": {"share": 0.5}}}},
+    ),
+    ("samples every batch", {"train": PPO | {"sampling_interval": 2}}),
+    ("give 'online' a share", {"train": {"sources": {"replay": {"share": 0.5}, "offline": {"share": 0.5}}}}),
+    ("replay would be ignored", {"train": {"replay": {"uses": 2}}}),
+    ("earlier would be ignored", {"train": {"earlier": {"runs": 2}}}),
+    ("needs the source 'replay'", {"train": {"sampling_interval": 2}}),
+    (
+        "each would be used 4 times, replay.uses allows 3; set it to 4",
+        {"train": {"sources": REPLAYED, "replay": {"uses": 3}}},
+    ),
+    ("set it to 3 or more", {"train": {"sources": REPLAYED, "replay": {"uses": 9, "window": 2}}}),
+    ("positive_weight would be ignored", {"train": {"sources": REPLAYED, "replay": {"positive_weight": 2.0}}}),
+    (
+        "belongs to 'online'",
+        {"train": {"sources": REPLAYED | {"replay": {"share": 0.75, "objectives": [{"kind": "policy_gradient"}]}}}},
+    ),
+    (
+        "no step lies between",
+        {"train": {"sources": HALF_ONLINE, "earlier": {"from_step": 9, "to_step": 5}}},
+    ),
+    ("curriculum would be ignored", {"train": {"curriculum": {"floor": 0.2}}}),
+    ("prompts would be ignored", {"train": {"sources": OFFLINE_ONLY, "prompts": "thompson"}}),
     ("reference_refresh_samples would be ignored", {"train": {"reference_refresh_samples": 10}}),
     ("no rollout workers", {"train": {"sources": OFFLINE_ONLY, "hand_over": "memory"}}),
     ("needs rollout_workers > 0", {"train": {"rollout_workers": 0}}),

@@ -52,8 +52,8 @@ class Watched(TrainingProcesses):
 
     def kill(self, *names: str) -> None:
         """SIGKILL processes of the run by name."""
-        for child in (self.trainer, *self.workers):
-            if child.name in names and child.process is not None and child.status() is None:
+        for child in self.running.values():
+            if child.name in names and child.status() is None:
                 os.kill(child.process.pid, signal.SIGKILL)
 
     @property
@@ -140,7 +140,7 @@ def test_a_cancelled_run_leaves_no_process_and_goes_on_where_it_was(tmp_path: Pa
     run = Watched(job, quiet)
     with pytest.raises(Interrupted, match="cancelled"):
         run.supervise(lambda: any(line.get("done", 0) >= 2 for line in run.seen))
-    left = [child.process.pid for child in (run.trainer, *run.workers) if child.process is not None]
+    left = [child.process.pid for child in run.running.values()]
     assert not any(psutil.pid_exists(pid) for pid in left)
     Watched(job, quiet).supervise(lambda: False)
     assert_accounts_balance(job)

@@ -18,6 +18,7 @@ from sandbox.worker import JudgeWorker
 from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
+from tasks.report import run_history
 from tasks.sampling.sampler import KnownVerdicts, Sampler
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
@@ -27,6 +28,7 @@ from tasks.train.rollout_worker.worker import RolloutWorker, batch_id
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import JudgingImpossible
 from tasks.train.shared.job import TrainJob
+from tasks.train.shared.soft_values import frozen_values, success_rates
 from tasks.train.shared.stop import Stop
 from tests.tasks.train.conftest import RUN, config, examples, fill, make_job, save_reference, tiny_model
 from warehouse import Warehouse
@@ -72,7 +74,8 @@ def working(job: TrainJob, judge: Judge, index: int = 0) -> Iterator[RolloutWork
             known=KnownVerdicts(store),
         )
         prompts = PromptSchedule.read(store, job)
-        worker = RolloutWorker(job, index, store, prompts, sampler, judge, lambda _: None, Stop())
+        rates = success_rates(frozen_values(store, job), job.train.beta)
+        worker = RolloutWorker(job, index, store, prompts, sampler, judge, lambda _: None, Stop(), rates=rates)
         worker.stop = lambda: not Backpressure.read(store, job).has_room(job)  # type: ignore[assignment]
         yield worker
     engine.close()
@@ -114,6 +117,24 @@ def test_a_worker_stops_two_batches_ahead_and_goes_on_when_one_is_trained(job: T
     after = rows(job)
     assert [row["trajectory_id"] for row in after[:16]] == [row["trajectory_id"] for row in first]
     assert len({row["trajectory_id"] for row in after}) == len(after) == 24
+
+
+@pytest.mark.parametrize("rule", ["learnability", "thompson"])
+def test_a_worker_with_a_curriculum_draws_a_lost_batch_again_and_writes_down_what_it_believed(
+    rule: str, stocked: Path, reference: Path, tmp_path: Path, judge: Judge
+) -> None:
+    job = job_in(stocked, reference, tmp_path, prompts=rule)
+    publish(job, 0, 0)
+    with working(job, judge) as worker:
+        worker.append(0)
+        lost = [item.row["trajectory_id"] for item in worker.sample(1)]
+    with working(job, judge) as again:
+        assert [item.row["trajectory_id"] for item in again.sample(again.next_sequence())] == lost
+        again.append(1)
+    with Warehouse.open(job.warehouse) as store:
+        found = store.rows(run_history.BELIEVED, [RUN])
+    assert sum(row["responses"] for row in found) == 16
+    assert {row["kind"] for row in found} <= {"hopeless", "open", "solved"}
 
 
 def test_a_batch_lost_before_it_was_appended_is_drawn_again_exactly(job: TrainJob, judge: Judge) -> None:

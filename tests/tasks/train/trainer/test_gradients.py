@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ TRAIN = config(
         "offline": {"share": 0.5, "objectives": [{"kind": "advantage", "loss": "sigmoid", "weight": 0.5}]},
     }
 ).train
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 BATCH = [*examples(5), *examples(4, seed=1, source="offline")]
 
 
@@ -156,20 +158,23 @@ def test_chunked_gradients_equal_those_of_a_full_softmax() -> None:
 
     hidden = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(21, 8, dtype=torch.float64, requires_grad=True)
-    targets = torch.randint(0, 21, (13,))
-    upstream = torch.randn(13, dtype=torch.float64)
-    logp, entropy = token_logprobs(hidden, weight, targets, chunk=4)
+    predictors = torch.cat([torch.randperm(13), torch.randint(0, 13, (7,))])
+    targets = torch.randint(0, 21, (20,))
+    upstream = torch.randn(20, dtype=torch.float64)
+    logp, entropy = token_logprobs(hidden, weight, predictors, targets, chunk=4)
     found = torch.autograd.grad((logp * upstream).sum(), (hidden, weight))
     full = (hidden @ weight.T).log_softmax(1)
-    wanted = torch.autograd.grad((full[torch.arange(13), targets] * upstream).sum(), (hidden, weight))
-    assert torch.allclose(logp, full[torch.arange(13), targets])
-    assert torch.allclose(entropy, -(full.exp() * full).sum(1))
+    wanted = torch.autograd.grad((full[predictors, targets] * upstream).sum(), (hidden, weight))
+    assert torch.allclose(logp, full[predictors, targets])
+    assert torch.allclose(entropy, -(full.exp() * full).sum(1)[predictors])
     assert all(torch.allclose(a, b, rtol=1e-6) for a, b in zip(found, wanted, strict=True))
 
 
-def test_every_sequence_is_planned_once_and_packs_keep_to_their_size() -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_sequence_is_planned_once_and_packs_keep_to_their_size(layout: Layout) -> None:
     lengths = [30, 5, 5, 20, 70, 1, 12, 12]
-    groups = plan(lengths, most_tokens=40, multiple=3)
+    batch = [replace(BATCH[0], prompt_ids=(i,), response_ids=(i,) * length) for i, length in enumerate(lengths)]
+    groups = plan(batch, layout, most_tokens=40, multiple=3)
     assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
     assert all(sum(lengths[i] for i in group) <= 40 or len(group) == 1 for group in groups)
     assert len(groups) % 3 == 0

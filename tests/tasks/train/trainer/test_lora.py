@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
 
@@ -71,6 +72,26 @@ def test_published_weights_are_base_plus_adapter(reference: Path, tmp_path: Path
         expected = policy(PACK)[0]
         found = Policy(plain, layout="packed", chunk=64)(PACK)[0]
     assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_the_adapter_beside_the_weights_is_what_peft_adds_to_the_base(reference: Path, tmp_path: Path) -> None:
+    policy = disturbed(reference)
+    state = policy.causal_lm.state_dict()
+    assert TRAIN.lora is not None
+    adapter = TRAIN.lora
+
+    def beside(folder: Path) -> None:
+        lora.save_adapter(state, adapter, folder / lora.FOLDER)
+
+    merged = lora.merged_state(policy.causal_lm, state)
+    published = published_weights.publish(tmp_path, 3, policy.causal_lm, merged, like=reference, beside=beside)
+    loaded = peft.PeftModel.from_pretrained(load_weights(reference, "float32"), published.folder / lora.FOLDER)
+    with torch.no_grad():
+        expected = policy(PACK)[0]
+        found = Policy(loaded.merge_and_unload(), layout="packed", chunk=64)(PACK)[0]
+    assert torch.allclose(found, expected, atol=1e-5)
+    files = [path.name for path in (published.folder / lora.FOLDER).iterdir() if path.suffix != ".md"]
+    assert sorted(files) == ["adapter_config.json", "adapter_model.safetensors"]
 
 
 def test_layers_that_the_model_has_not_are_named(reference: Path) -> None:

@@ -1,0 +1,64 @@
+"""Trajectories that are trained on more than once: replay within a run, and what earlier runs sampled."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tasks.config.base import Count, Factor, PositiveInt, Section
+
+ReplayRule = Literal["uniform", "first_in_first_out", "recent", "positive", "balanced"]
+RewardClasses = Literal["as_found", "balanced", "successes", "failures"]
+
+
+class ReplayConfig(Section):
+    """Online trajectories of this run used again, failures included: the source `replay` (docs/training.md#replay).
+
+    The paper uses each once. Read when `train.sources.replay` has a share, or `train.sampling_interval` is above 1.
+    """
+
+    uses: PositiveInt = 4
+    """Most times that a trajectory is trained on, the first as `online` included."""
+    window: PositiveInt = 40
+    """Optimizer steps after its first use in which a trajectory can be drawn again. All of them are held in memory."""
+    rule: ReplayRule = "uniform"
+    """Which of them are drawn, none twice for one batch. `uniform`: all alike. `first_in_first_out`: those whose last
+    use is longest ago. `recent`: the chance falls linearly to 0 at the end of the window. `positive`: a success is
+    `positive_weight` times as likely as a failure. `balanced`: of a problem that has both, successes and failures have
+    the same chance together."""
+    positive_weight: Factor = 3.0
+    """How much likelier a success is than a failure, for `rule` `positive`; below 1 failures are."""
+
+    @model_validator(mode="after")
+    def _rule_reads_its_settings(self) -> ReplayConfig:
+        if self.rule != "positive":
+            self.refuse_ignored("positive_weight", reason=f"rule {self.rule!r} weighs successes as failures")
+        return self
+
+
+class EarlierConfig(Section):
+    """Online trajectories of earlier runs, failures included: the source `earlier` (docs/corpus.md#earlier-runs).
+
+    Those of the run's problems, under the same prompts and tests, that were there when its corpus was made. Read when
+    `train.sources.earlier` has a share.
+    """
+
+    classes: RewardClasses = "as_found"
+    """Which rewards: `as_found`, all in the shares that are there; `balanced`, as many successes as failures in every
+    batch; `successes` or `failures` alone."""
+    runs: PositiveInt = 8
+    """Newest earlier runs that it draws from."""
+    from_step: Count = 0
+    """Only what was sampled by weights of at least this optimizer step of their run. What is sampled at the start is
+    nearest to the policy that a new run begins with."""
+    to_step: Count | None = None
+    """Only what was sampled by weights of at most this optimizer step of their run; None: of any."""
+    per_problem: Annotated[int, Field(ge=1, le=100_000)] = 64
+    """Most trajectories per problem and reward class, the newest first, so that easy problems do not flood."""
+
+    @model_validator(mode="after")
+    def _steps_are_ordered(self) -> EarlierConfig:
+        if self.to_step is not None and self.to_step < self.from_step:
+            raise ValueError(f"from_step {self.from_step} is after to_step {self.to_step}: no step lies between")
+        return self
