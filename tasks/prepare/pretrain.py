@@ -11,20 +11,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from tasks.config import PretrainConfig
+from tasks.engines.checkpoint import make_once
 from tasks.problems.miniature import corpus
 from tasks.problems.miniature.composition import all_compositions
 from tasks.problems.prompt import MINIATURE_TOKEN
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 """Raised whenever the same settings would give another policy."""
 
 ANSWER_TOKEN = "<|answer|>"
@@ -39,6 +38,9 @@ CHAT_TEMPLATE = (
 )
 MAX_POSITIONS = 256
 _POOL_BATCHES = 8
+_PARTS = 2
+"""Parts of a batch that are computed side by side, one thread each. Fixed, so that the weights do not depend on the
+number of cores: the gradients are added in the order of the parts."""
 
 PretrainProgress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
@@ -51,20 +53,10 @@ class PretrainError(Exception):
 def miniature_policy(config: PretrainConfig, cache: Path, progress: PretrainProgress | None = None) -> Path:
     """Folder of the miniature reference policy, made unless `cache` holds it already.
 
-    The folder's name is a hash of the settings and of what the training programs look like. It appears complete or
-    not at all: two processes may make it at once, the first to finish wins, and both get the same weights.
+    The folder's name is a hash of the settings and of what the training programs look like.
     """
     folder = cache / f"miniature-{fingerprint(config)}"
-    if (folder / "config.json").is_file():
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=cache))
-    try:
-        _make(config, unfinished, progress)
-        _publish(unfinished, folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return folder
+    return make_once(folder, lambda unfinished: _make(config, unfinished, progress))
 
 
 def fingerprint(config: PretrainConfig) -> str:
@@ -188,20 +180,46 @@ def _train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, config.steps))
     model.train()
-    for step in range(1, config.steps + 1):
-        ids, labels = next(batches)
-        loss = model(input_ids=ids, labels=labels, use_cache=False).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad(set_to_none=True)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise PretrainError(f"the pretraining loss became {value} at step {step}; lower pretrain.learning_rate")
-        if progress is not None:
-            progress(step, config.steps, value)
+    with ThreadPoolExecutor(_PARTS, initializer=torch.set_num_threads, initargs=(1,)) as threads:
+        for step in range(1, config.steps + 1):
+            value = _backward(model, *next(batches), threads)
+            if not math.isfinite(value):
+                raise PretrainError(f"the pretraining loss became {value} at step {step}; lower pretrain.learning_rate")
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            if progress is not None:
+                progress(step, config.steps, value)
     model.eval()
+
+
+def _backward(model: Any, ids: Any, labels: Any, threads: ThreadPoolExecutor) -> float:
+    """Set the gradients of the batch's mean cross-entropy per answer token; returns that mean."""
+    count = int((labels != -100).sum())
+
+    def part(rows: slice) -> tuple[Any, Any]:
+        return _part_gradients(model, ids[rows], labels[rows], count)
+
+    losses, gradients = zip(
+        *threads.map(part, [slice(i, None, _PARTS) for i in range(min(_PARTS, len(ids)))]), strict=True
+    )
+    for parameter, pieces in zip(model.parameters(), zip(*gradients, strict=True), strict=True):
+        parameter.grad = sum(pieces[1:], start=pieces[0])
+    return float(sum(losses))
+
+
+def _part_gradients(model: Any, ids: Any, labels: Any, count: int) -> tuple[Any, Any]:
+    """A part's cross-entropy over the `count` answer tokens of the whole batch, and its gradients.
+
+    The head is applied to what predicts an answer token alone. Gradients come back by value: threads share the weights.
+    """
+    import torch
+
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+    targets = labels[:, 1:]
+    answer = targets != -100
+    loss = torch.nn.functional.cross_entropy(model.lm_head(hidden[answer]), targets[answer], reduction="sum") / count
+    return loss.detach(), torch.autograd.grad(loss, list(model.parameters()))
 
 
 def _rate(step: int, steps: int) -> float:
@@ -210,12 +228,3 @@ def _rate(step: int, steps: int) -> float:
     if step < warmup:
         return (step + 1) / warmup
     return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
-
-
-def _publish(unfinished: Path, folder: Path) -> None:
-    unfinished.chmod(0o755)
-    try:
-        os.rename(unfinished, folder)
-    except OSError:
-        if not (folder / "config.json").is_file():
-            raise

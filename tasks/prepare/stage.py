@@ -9,18 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox import installed_packages
-from tasks.config import RunConfig
-from tasks.engines import checkpoint
-from tasks.prepare import pretrain
+from sandbox import VERSION, Judge, installed_packages
+from tasks.config import BUILT_IN, RunConfig
+from tasks.engines import checkpoint, packaged_models
+from tasks.prepare import pretrain, reference_solutions
 from tasks.problems import problem as problems_module
 from tasks.problems.decontamination import Overlap, decontaminate
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import Template, template_for
 from tasks.problems.sources import Objection, ReadReport, read
 from tasks.run.errors import StageError
+from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import Amount, Context, Outlook, Stage
+from tasks.sampling.sampler import KnownVerdicts, Row
+
+JUDGED_AT_ONCE = 256
+"""Problems whose own solutions are judged between two commits."""
 
 
 class NoUsableProblems(StageError):
@@ -31,7 +36,8 @@ def inputs(context: Context) -> dict[str, Any]:
     """The problems' content and the name of the reference; a file is read here so that an edit is noticed."""
     report = read(context.config.problems)
     extent = {"every_test": True} if _fractional(context.config) else {}
-    return {"problems": fingerprint([*report.problems, *report.unjudgeable]), **extent}
+    judged = {} if context.config.problems.source == "miniature" else {"solutions_judged_by": VERSION}
+    return {"problems": fingerprint([*report.problems, *report.unjudgeable]), **extent, **judged}
 
 
 def body(context: Context) -> PrepareManifest:
@@ -44,11 +50,12 @@ def body(context: Context) -> PrepareManifest:
     left_out = dict(report.left_out)
     kept, prompts = _encode(report, template, tokenizer, config)
     pairs: list[Overlap] = []
-    if config.problems.source != "miniature":  # whose splits are disjoint by construction
+    if config.problems.source not in BUILT_IN or config.problems.evaluation_sets:  # theirs are disjoint by construction
         kept, prompts, pairs = _decontaminated(kept, prompts, report, left_out)
+        kept, prompts, report = _with_good_tests(context, kept, prompts, report, left_out)
     _check(kept, report, left_out, config)
-    batch = f"problems/{fingerprint([*kept, *report.unjudgeable])}"
     store = context.warehouse
+    batch = _problems_batch(kept, report)
     store.append(batch, problems_module.rows([*kept, *report.unjudgeable]), run_id=context.run_id)
     policy = checkpoint.policy_id(folder)
     tokenizer_hash = checkpoint.tokenizer_hash(folder)
@@ -98,6 +105,9 @@ def reference_folder(context: Context) -> Path:
                 step, steps, "pretraining steps", f"making the reference policy, loss {loss:.2f}"
             ),
         )
+    if context.config.reference.model in packaged_models.PACKAGED:
+        title = packaged_models.PACKAGED[context.config.reference.model].title
+        context.progress(0, 1, "checkpoints", f"{title}: from its package, converted on first use")
     return checkpoint.resolve(context.config.reference, models)
 
 
@@ -154,6 +164,44 @@ def _decontaminated(
         [row for row in prompts if row["problem_id"] in names],
         pairs,
     )
+
+
+def _with_good_tests(
+    context: Context, kept: list[Problem], prompts: list[dict[str, Any]], report: ReadReport, left_out: dict[str, int]
+) -> tuple[list[Problem], list[dict[str, Any]], ReadReport]:
+    """Without the problems whose own solutions fail their tests, which the report then has as unjudgeable.
+
+    Some hundred problems are judged at a time; their verdicts are kept, so that nobody judges these programs again.
+    """
+    refused: dict[str, str] = {}
+    known = KnownVerdicts(context.warehouse)
+    with Judge(**context.config.sandbox.judge_arguments()) as judge:
+        for start in range(0, len(kept), JUDGED_AT_ONCE):
+            rows: list[Row] = []
+            some = kept[start : start + JUDGED_AT_ONCE]
+            refused |= reference_solutions.refused(some, judge, known, rows)
+            if rows:
+                unit = digest(
+                    verdicts=[[row["program_hash"], row["suite_hash"], row["sandbox_version"]] for row in rows]
+                )
+                context.warehouse.append(f"solutions/{unit}", {"verdicts": rows}, run_id=context.run_id)
+            context.progress(start + len(some), len(kept), "problems", "their own solutions judged")
+    unfit = [replace(p, unjudgeable_reason=refused[p.problem_id]) for p in kept if p.problem_id in refused]
+    for problem in unfit:
+        reason = str(problem.unjudgeable_reason).partition(" (")[0]
+        left_out[reason] = left_out.get(reason, 0) + 1
+    return (
+        [problem for problem in kept if problem.problem_id not in refused],
+        [row for row in prompts if row["problem_id"] not in refused],
+        replace(report, unjudgeable=(*report.unjudgeable, *unfit)),
+    )
+
+
+def _problems_batch(kept: Sequence[Problem], report: ReadReport) -> str:
+    """The batch that the problems are written in: another one when others of the same are found unjudgeable."""
+    begins = reference_solutions.UNFIT
+    unfit = sorted(p.problem_id for p in report.unjudgeable if (p.unjudgeable_reason or "").startswith(begins))
+    return f"problems/{fingerprint([*kept, *report.unjudgeable])}" + (f"/{digest(unfit=unfit)}" if unfit else "")
 
 
 def limited(problem: Problem, config: RunConfig) -> Problem:

@@ -14,8 +14,6 @@ from typing import Any, TypeAlias
 
 import rensa as _rensa  # without types of its own
 
-from tasks.problems.programs import normal_hash
-
 rensa: Any = _rensa
 Sketch: TypeAlias = Any
 """A `rensa.RMinHash`."""
@@ -31,12 +29,6 @@ _TOKEN = re.compile(
     r"#[^\n]*|[rbfRBF]{0,2}(?:'''(?s:.*?)'''|\"\"\"(?s:.*?)\"\"\"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\")"
     r"|\w+|\*\*|//|[<>=!]=|<<|>>|->|[^\w\s]"
 )
-
-
-def exact_duplicates(programs: Iterable[str]) -> list[int]:
-    """For each program the index of the first one with the same syntax tree (see `normal_hash`)."""
-    first: dict[str, int] = {}
-    return [first.setdefault(normal_hash(program), index) for index, program in enumerate(programs)]
 
 
 def near_duplicates(programs: Sequence[str], threshold: float = THRESHOLD) -> list[int]:

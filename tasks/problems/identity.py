@@ -5,6 +5,7 @@ nothing for a field that is absent or empty, constants by type and exact value. 
 differently or not at all; these have no form, whichever version asks:
 
 * what only versions after 3.11 know, f-strings of PEP 701 among it;
+* names of characters that Unicode 3.2 does not have, which newer versions of Python may know and older ones not;
 * f-strings with a backslash, a comment or a line break inside braces;
 * brackets or nodes nested deeper than every version's parser is sure to follow.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -35,6 +37,10 @@ def form(program: str, *, docstrings: bool = True) -> str | None:
     """The program's form, with or without its docstrings; None for what has none. Never raises."""
     program = re.sub("\r\n?", "\n", program.removeprefix("\ufeff"))
     if deepest_bracket(program) > MOST_BRACKETS or not all(map(is_plain, formatted_literals(program))):
+        return None
+    if not (program.isascii() or is_known(_LITERAL.sub(_kept, program))):
+        return None
+    if not all(map(is_known_name, re.findall(r"\\N\{([^{}]*)\}", program))):
         return None
     tree = parse(program, feature_version=OLDEST)
     if tree is None:
@@ -59,6 +65,24 @@ def deepest_bracket(text: str) -> int:
         depth = depth + 1 if bracket in "([{" else max(0, depth - 1)
         deepest = max(deepest, depth)
     return deepest
+
+
+def is_known(text: str) -> bool:
+    """Whether Unicode 3.2 has all these characters, so that every version of Python agrees on what is a name."""
+    return all(char.isascii() or unicodedata.ucd_3_2_0.category(char) != "Cn" for char in text)
+
+
+def is_known_name(name: str) -> bool:
+    """Whether `\\N{name}` is a character of Unicode 3.2 by its own name, which never changes."""
+    try:
+        return unicodedata.ucd_3_2_0.name(unicodedata.lookup(name), "") == name.upper()
+    except (KeyError, TypeError):  # not there, or a sequence of characters
+        return False
+
+
+def _kept(literal: re.Match[str]) -> str:
+    """What is left of a literal or comment where names are looked for: a quote that nothing closes."""
+    return literal[0] if literal["open"] else " "
 
 
 def formatted_literals(program: str) -> Iterator[tuple[str, bool]]:
@@ -89,7 +113,8 @@ def is_plain(literal: tuple[str, bool]) -> bool:
             continue
         depth += 1 if brace == "{" else -1
         start = here + 1 if brace == "{" and depth == 1 else start
-        if not 0 <= depth <= 2 or (depth == 0 and _READ_DIFFERENTLY.search(body[start:here])):
+        inside = body[start:here]
+        if not 0 <= depth <= 2 or (depth == 0 and (_READ_DIFFERENTLY.search(inside) or not is_known(inside))):
             return False
     return depth == 0
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sandbox import Checker, Limits, TestCase
@@ -37,7 +40,7 @@ def read_problem(record: Record, problem_set: str) -> Problem:
         problem_set=problem_set,
         split="train",
         title=record.text("title", record.text("problem_id")),
-        statement=record.text("statement"),
+        statement=naming(record.text("statement"), hidden) if function else record.text("statement"),
         public_tests=tuple(
             TestCase(test.text("input"), test.text("output")) for test in record.records("public_tests")
         ),
@@ -51,6 +54,15 @@ def read_problem(record: Record, problem_set: str) -> Problem:
         licence=record.text("license", ""),
     )
     return replace(problem, unjudgeable_reason=_reason(record, problem))
+
+
+def naming(statement: str, asserts: Sequence[TestCase]) -> str:
+    """The statement of a function problem, with its first assert where it names none of the functions called there."""
+    first = asserts[0].input.strip() if asserts else ""
+    called = set(re.findall(r"(\w+)\(", first)) - set(dir(builtins))
+    if not first.startswith("assert ") or not called or called & set(re.findall(r"\w+", statement)):
+        return statement
+    return f"{statement.rstrip()}\n\nThe function must pass this test:\n\n{first}\n"
 
 
 def limits(time_s: float | None, memory_mb: float | None) -> Limits:

@@ -1,10 +1,10 @@
 """Problems shown to a model, and programs written as the model would answer.
 
-`chat` uses the tokenizer's own chat template. `few_shot` is for base and very small models: worked examples as
-comments, then the task. Such a model rarely writes an end token after its program, it goes on with the next task; so
-the few-shot template has a stop mark: a response ends with the token that completes the next `# Task:`, and that token
-takes the place of the end token (`complete_length`). The cut is a function of the sampled tokens alone, so the cut
-response is distributed exactly as if sampling had stopped there.
+`chat` uses the tokenizer's own chat template. `few_shot` is for base and very small models: worked examples of the
+problem's style (examples.py) as comments with programs, then the task. Such a model rarely writes an end token after
+its program, it goes on with the next task; so the few-shot template has a stop mark: a response ends with the token
+that completes the next `# Task:`, and that token takes the place of the end token (`complete_length`). The cut is a
+function of the sampled tokens alone, so the cut response is distributed exactly as if sampling had stopped there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tasks.config import ReferenceConfig
+from tasks.problems.examples import EXAMPLES
 from tasks.problems.problem import Problem, ProblemError
 from tasks.problems.programs import TASK_MARK
 
@@ -26,16 +27,6 @@ _INSTRUCTION = (
 )
 _FUNCTION_INSTRUCTION = (
     "Solve this problem with Python 3. Answer with the complete function alone, in one ```python block."
-)
-
-_EXAMPLES = (
-    ("Read an integer and print twice that integer.", "n = int(input())\nprint(n * 2)"),
-    (
-        "Read a line with several integers and print their product.",
-        "p = 1\nfor x in input().split():\n    p *= int(x)\nprint(p)",
-    ),
-    ("Read a word and print it in upper case.", "s = input()\nprint(s.upper())"),
-    ("Read two integers from one line and print the smaller.", "a, b = map(int, input().split())\nprint(min(a, b))"),
 )
 
 
@@ -111,7 +102,7 @@ class FewShotTemplate:
     @property
     def template_id(self) -> str:
         """Changes with the examples."""
-        return "few_shot-1"
+        return "few_shot-2"
 
     @property
     def stop_mark(self) -> str:
@@ -119,8 +110,11 @@ class FewShotTemplate:
         return "\n" + TASK_MARK
 
     def render(self, problem: Problem) -> str:
-        """Examples and task; lines of the statement after the first are comments, too."""
-        shown = [f"{_commented(task)}\n{program}\n" for task, program in _EXAMPLES]
+        """Examples and task; lines of the statement after the first are comments, too.
+
+        The examples are the same for every problem of a style, so that engines compute their states once.
+        """
+        shown = [f"{_commented(task)}\n{program}\n" for task, program in EXAMPLES[problem.style]]
         return "\n".join([*shown, _commented(_statement(problem)) + "\n"])
 
     def encode(self, tokenizer: Any, problem: Problem) -> list[int]:

@@ -110,6 +110,17 @@ def read_records(path: Path) -> Iterator[Record]:
     Read are JSON Lines (`.jsonl`, `.json`, plain or `.gz`; empty lines are passed over) and Parquet (`.parquet`).
     Raises InvalidProblem.
     """
+    for found in records_or_refusals(path):
+        if isinstance(found, InvalidProblem):
+            raise found
+        yield found
+
+
+def records_or_refusals(path: Path) -> Iterator[Record | InvalidProblem]:
+    """The same, and in the place of a line that is no record what is wrong with it.
+
+    Raises InvalidProblem for a file that cannot be read at all.
+    """
     for file in files_of(path):
         yield from _parquet(file) if file.suffix == ".parquet" else _json_lines(file)
 
@@ -141,15 +152,22 @@ def _parquet(path: Path) -> Iterator[Record]:
         raise InvalidProblem(f"{path}: cannot be read: {error}") from error
 
 
-def _json_lines(path: Path) -> Iterator[Record]:
+def _json_lines(path: Path) -> Iterator[Record | InvalidProblem]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield _record(line, f"{path}:{number}")
+                    yield _record_or_refusal(line, f"{path}:{number}")
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidProblem(f"{path}: cannot be read: {error}") from error
+
+
+def _record_or_refusal(line: bytes, where: str) -> Record | InvalidProblem:
+    try:
+        return _record(line, where)
+    except InvalidProblem as error:
+        return error
 
 
 def _record(line: bytes, where: str) -> Record:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.config import ProblemFiles, ProblemsConfig
-from tasks.problems import miniature, own_layout, published
+from tasks.config import EvaluationSet, ProblemFiles, ProblemsConfig
+from tasks.problems import basics, miniature, own_layout, published
 from tasks.problems.hub import read_hub
 from tasks.problems.kattis import read_packages
 from tasks.problems.problem import Problem, Split
@@ -28,6 +29,19 @@ LAYOUTS: dict[str, Callable[[Record, str], Problem]] = {
 }
 """Readers of one line, by the recipe's name of the layout."""
 
+_TELLING: dict[str, set[str]] = {
+    "jsonl": {"problem_id", "statement"},
+    "humaneval": {"task_id", "prompt", "entry_point", "test"},
+    "mbpp": {"task_id", "test_list"},
+    "livecodebench": {"question_id", "question_content"},
+    "codecontests": {"name", "description", "public_tests"},
+    "taco": {"question", "input_output", "time_limit"},
+    "apps": {"question", "input_output"},
+}
+"""Fields by which a layout is recognized, the most telling first."""
+_KNOWN_FILE = re.compile(r"\.(jsonl|json|parquet)(\.gz)?$")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+"""In the source that a LiveCodeBench problem names."""
 NOT_NEEDED = "more than problems.train or problems.evaluation"
 
 
@@ -60,28 +74,73 @@ def read(config: ProblemsConfig, objection: Objection = no_objection) -> ReadRep
         return ReadReport(tuple(miniature.generate(config.train, config.evaluation, config.seed)), (), {})
     if not config.evaluation_sets:
         return _split_up(read_set(config), config, objection)
-    train = _chosen(_as(read_set(config), "train"), config.train, config.seed, objection)
-    parts = [train]
-    for one in config.evaluation_sets:
-        problems = _as(read_set(one), "evaluation")
-        parts.append(_chosen(problems, one.most or len(problems), config.seed, objection))
-    return _together(parts)
+    train = _chosen(_as(_part(config, "train"), "train"), config.train, config.seed, objection)
+    return _together([train, *(_to_evaluate(one, config.seed, objection) for one in config.evaluation_sets)])
+
+
+def evaluation_problems(sets: Sequence[EvaluationSet], seed: int) -> list[Problem]:
+    """The judgeable problems of sets to evaluate on. Raises InvalidProblem."""
+    return list(_together([_to_evaluate(one, seed, no_objection) for one in sets]).problems)
+
+
+def _to_evaluate(one: EvaluationSet, seed: int, objection: Objection) -> ReadReport:
+    problems = [problem for problem in _as(_part(one, "evaluation"), "evaluation") if _within(problem, one)]
+    return _chosen(problems, one.most or len(problems), seed, objection)
+
+
+def _within(problem: Problem, one: EvaluationSet) -> bool:
+    """Whether the problem was released in the window that the set asks for. Raises InvalidProblem without a day."""
+    if not one.since and not one.until:
+        return True
+    day = _DAY.search(problem.source)
+    if day is None:
+        raise InvalidProblem(f"problem {problem.problem_id!r} has no contest_date: leave `since` and `until` out")
+    return (not one.since or one.since <= day[0]) and (not one.until or day[0] < one.until)
 
 
 def read_set(files: ProblemFiles) -> list[Problem]:
-    """Every problem of a set, judgeable or not, as training problems. Raises InvalidProblem."""
+    """Every problem of a set, judgeable or not; only those of `basics` are in a split. Raises InvalidProblem."""
+    if files.source == "basics":
+        return basics.problems()
     if files.hub:
-        name = files.hub.rstrip("/").rsplit("/", 1)[-1]
-        return _problems(read_hub(files), files.source, name)
-    assert files.path is not None
-    path = Path(files.path)
-    return read_packages(path, path.name) if files.source == "kattis" else read_file(path, files.source)
+        name = files.place.rstrip("/").rsplit("/", 1)[-1]
+        return _problems(_only(read_hub(files), files.only), files.source, name)
+    path = Path(files.place)
+    if files.source == "kattis":
+        return read_packages(path, path.name)
+    return read_file(path, files.source, files.only)
 
 
-def read_file(path: Path, layout: str = "jsonl") -> list[Problem]:
-    """Every problem of a file, folder or pattern, judgeable or not, as training problems. Raises InvalidProblem."""
+def read_file(path: Path, layout: str = "jsonl", only: str | None = None) -> list[Problem]:
+    """Every problem of a file, folder or pattern, judgeable or not, as training problems. Raises InvalidProblem.
+
+    `only`: those whose field `split` says this.
+    """
     name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".parquet")
-    return _problems(read_records(path), layout, name)
+    problems = _problems(_only(read_records(path), only), layout, name)
+    if only and not problems:
+        raise InvalidProblem(f"{path}: no record whose field 'split' is {only!r}; set `only` to one that it holds")
+    return problems
+
+
+def layout_of(path: Path) -> str:
+    """The layout that the first record's fields belong to; folders of packages are `kattis`. Raises InvalidProblem."""
+    if path.is_dir() and not any(_KNOWN_FILE.search(file.name) for file in path.rglob("*")):
+        return "kattis"
+    fields = set(next(iter(read_records(path)), Record(str(path), {})).data)
+    found = [layout for layout, telling in _TELLING.items() if telling <= fields]
+    if not found:
+        raise InvalidProblem(f"{path}: its fields are those of no known layout; name it with --layout")
+    return found[0]
+
+
+def _only(records: Iterable[Record], split: str | None) -> Iterable[Record]:
+    return (one for one in records if split is None or one.text("split", "") == split)
+
+
+def _part(files: ProblemFiles, split: Split) -> list[Problem]:
+    """What a set gives to a split: all of it, or that split of `basics`."""
+    return [problem for problem in read_set(files) if files.source != "basics" or problem.split == split]
 
 
 def _problems(records: Iterable[Record], layout: str, problem_set: str) -> list[Problem]:
@@ -109,7 +168,7 @@ def _as(problems: Iterable[Problem], split: Split) -> list[Problem]:
 def _split_up(problems: Sequence[Problem], config: ProblemsConfig, objection: Objection) -> ReadReport:
     splits: dict[Split, list[Problem]] = {"train": [], "evaluation": []}
     for problem in problems:
-        split = split_of(problem.problem_id, config)
+        split = problem.split if config.source == "basics" else split_of(problem.problem_id, config)
         splits[split].append(replace(problem, split=split))
     return _together(
         [

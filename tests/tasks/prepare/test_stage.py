@@ -100,3 +100,44 @@ def test_a_training_problem_in_the_evaluation_set_is_taken_out_and_listed(with_m
     removed = {pair.train_id for pair in manifest.overlaps}
     assert len(removed) == manifest.left_out["training problem that is an evaluation problem"] > 0
     assert all(pair.reason for pair in manifest.overlaps)
+
+
+def solutions(*programs: str) -> list[dict[str, Any]]:
+    return [{"code": program, "language": "python3", "correct": True} for program in programs]
+
+
+def test_a_problem_whose_own_solutions_fail_is_left_out_with_the_reason(with_models: Lab, tmp_path: Path) -> None:
+    records = [problem(n) for n in range(8)]
+    for record in records[:3]:
+        record["solutions"] = solutions("print(int(input()) - 1)", "1 / 0")
+    records[3]["solutions"] = solutions("print(0)", f"print(int(input()) + {3})")
+    records[4]["solutions"] = []
+    path = write(tmp_path / "mixed.jsonl", records)
+    manifest = prepare(with_models, path, **{"problems.train": 8, "problems.evaluation": 0})
+    assert manifest.left_out == {"its own solution is judged wrong_answer": 3}
+    asked = "SELECT problem_id FROM problems WHERE unjudgeable_reason LIKE 'its own solution is judged wrong_answer (%'"
+    with with_models.store() as store:
+        assert {row["problem_id"] for row in store.rows(asked)} == {record["problem_id"] for record in records[:3]}
+    verdicts = with_models.value("SELECT count(*) FROM verdicts")
+    assert verdicts == 3 * 2 + 2 + 3, "two of each that fails, both of the one whose second is right, one of the others"
+    again = prepare(with_models, path, **{"problems.train": 7, "problems.evaluation": 0})
+    assert again.rows <= 4
+    assert with_models.value("SELECT count(*) FROM verdicts") == verdicts, "nothing is judged twice"
+
+
+def test_tests_that_compare_a_programs_own_objects_are_left_out(with_models: Lab, tmp_path: Path) -> None:
+    own = "class P:\n    def __init__(self, n): self.n = n\n    def __lt__(self, o): return True\ndef f(n): return P(n)"
+    asserts = {"style": "function", "entry_point": "f", "test_list": ["assert f(1) < f(2)"], "test_setup_code": ""}
+    record = problem(0) | asserts | {"solutions": solutions(own)}
+    for name in ("input_tests", "output_tests", "public_tests"):
+        del record[name]
+    path = write(tmp_path / "mixed.jsonl", [record, *(problem(n) for n in range(1, 6))])
+    manifest = prepare(with_models, path, **{"problems.train": 6, "problems.evaluation": 0})
+    (reason,) = manifest.left_out
+    assert reason.startswith("its own solution is judged ")
+
+
+def test_few_problems_of_a_built_in_set_stay_although_their_phrases_are_alike(with_models: Lab) -> None:
+    run_id = with_models.start("basics", {"problems": {"source": "basics", "train": 12, "evaluation": 6}})
+    manifest = with_models.run(run_id, "prepare")["prepare"].manifest
+    assert (manifest.rows, manifest.overlaps) == (18, ())

@@ -167,6 +167,28 @@ def test_versions_agree_on_everything_a_model_can_write(many: list[str]):
         assert differing == []
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "\U00031350 = 1",  # an ideograph of Unicode 15: a name from Python 3.12 on
+        "\U0001e030 = 1",  # a letter of Unicode 15 that stands for an old one
+        "print(f'{\U00031350}')",
+        r"print('\N{CJK UNIFIED IDEOGRAPH-31350}')",
+    ],
+)
+def test_names_of_newer_characters_have_no_form(program: str):
+    assert form(program) is None
+    for path in OTHERS.values():
+        assert json.loads(told(path, SCRIPT, json.dumps([program]))) == [[program_hash(program), normal_hash(program)]]
+
+
+def test_newer_characters_in_strings_and_comments_keep_the_form():
+    assert form("print('\U0001f389')  # \U00031350") == form("print('\U0001f389')")
+    assert form("f'\U0001f389 {x}'") is not None
+    assert form(r"print('\N{DIGIT ONE}')") == form("print('1')")
+    assert form("höhe = 1") is not None
+
+
 def test_the_form_does_not_depend_on_the_layout():
     text = PROGRAMS["match"]
     assert form(text) == form(text.replace("    ", "\t"))

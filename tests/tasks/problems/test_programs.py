@@ -49,6 +49,7 @@ def test_function_of_a_docstring_alone_equals_one_that_passes() -> None:
 
 def test_text_that_is_not_python_is_identified_by_itself() -> None:
     assert not is_python("print(")
+    assert is_python("print()")
     assert program_hash("print(") == program_hash("print(")
     assert program_hash("print(") != program_hash("print( ")
 

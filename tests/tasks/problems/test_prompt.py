@@ -1,9 +1,14 @@
 """What a model sees, and where its answer ends."""
 
+import re
+import textwrap
+
 import pytest
 
 from tasks.config import PretrainConfig, ReferenceConfig
 from tasks.prepare.pretrain import train_tokenizer
+from tasks.problems import basics
+from tasks.problems.examples import EXAMPLES
 from tasks.problems.miniature import generate
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program
@@ -59,7 +64,7 @@ def test_chat_template_instructs_and_asks_for_a_python_block(tokenizer, problem)
 def test_few_shot_prompt_ends_with_the_commented_statement(problem) -> None:
     prompt = FewShotTemplate().render(problem)
     assert prompt.endswith(f"# Task: {problem.statement}\n")
-    assert prompt.count("# Task:") == 5
+    assert prompt.count("# Task:") == len(EXAMPLES[problem.style]) + 1
 
 
 def test_few_shot_statement_is_commented_on_every_line(problem) -> None:
@@ -67,6 +72,27 @@ def test_few_shot_statement_is_commented_on_every_line(problem) -> None:
 
     prompt = FewShotTemplate().render(replace(problem, statement="One.\n\nTwo.\n"))
     assert prompt.endswith("# Task: One.\n#\n# Two.\n")
+
+
+def test_few_shot_shows_the_same_examples_of_its_style_to_every_problem_of_it() -> None:
+    template = FewShotTemplate()
+    shown = {style: [template.render(p) for p in basics.problems() if p.style == style] for style in EXAMPLES}
+    for style, prompts in shown.items():
+        before = prompts[0][: prompts[0].rindex("# Task:")]
+        assert all(prompt.startswith(before) for prompt in prompts)
+        assert all(f"# Task: {task}\n{program}\n" in before for task, program in EXAMPLES[style])
+    assert all("input()" not in prompt for prompt in shown["function"])
+    assert all("def " not in prompt for prompt in shown["stdin"])
+
+
+def test_worked_examples_are_sound() -> None:
+    for style, examples in EXAMPLES.items():
+        for task, program in examples:
+            names: dict[str, object] = {}
+            exec(program if style == "function" else f"def main():\n{textwrap.indent(program, '    ')}", names)
+            name = re.search(r"function (\w+)\(", task)
+            assert (style == "stdin") == (name is None)
+            assert callable(names["main" if name is None else name[1]])
 
 
 def test_few_shot_prompt_is_python() -> None:

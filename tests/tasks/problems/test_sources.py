@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sandbox import Judge, Submission
-from tasks.config import ProblemsConfig
+from tasks.config import EvaluationSet, ProblemsConfig
 from tasks.problems.problem import Problem
 from tasks.problems.sources import InvalidProblem, read, read_file, split_of
 
@@ -208,3 +208,35 @@ def test_humaneval_way_makes_one_test_and_mbpp_way_one_per_assert(tmp_path: Path
         "import math\nassert f() == 1\n",
         "import math\nassert f() > 0\n",
     ]
+
+
+def test_only_the_records_of_a_split_are_read(tmp_path: Path) -> None:
+    lines = [LINE | {"problem_id": f"site/{i}", "split": "test" if i % 2 else "train"} for i in range(4)]
+    path = written(tmp_path, *lines)
+    report = read(ProblemsConfig(source="jsonl", path=str(path), only="test", train=9, evaluation=0))
+    assert sorted(problem.problem_id for problem in report.problems) == ["site/1", "site/3"]
+    with pytest.raises(InvalidProblem, match="no record whose field 'split' is 'validation'; set `only`"):
+        read(ProblemsConfig(source="jsonl", path=str(path), only="validation"))
+
+
+def test_the_first_assert_is_shown_where_the_statement_names_no_function(tmp_path: Path) -> None:
+    asserts = ["assert set(twice([1])) == {2}", "assert set(twice([2])) == {4}"]
+    function = {"style": "function", "test_list": asserts, "public_tests": []}
+    shown = one(tmp_path, statement="Double every number.", **function)
+    assert shown.statement == (
+        "Double every number.\n\nThe function must pass this test:\n\nassert set(twice([1])) == {2}\n"
+    )
+    assert one(tmp_path, statement="Write twice(xs).", **function).statement == "Write twice(xs)."
+
+
+def test_problems_of_basics_are_evaluated_on_beside_another_set(tmp_path: Path) -> None:
+    path = written(tmp_path, LINE)
+    sets = (EvaluationSet(source="basics", most=5), EvaluationSet(source="jsonl", path=str(path)))
+    problems = read(ProblemsConfig(source="basics", train=7, evaluation_sets=sets)).problems
+    assert [(p.problem_set, p.split) for p in problems] == (
+        [("basics", "train")] * 7 + [("basics", "evaluation")] * 5 + [("set", "evaluation")]
+    )
+    families = {"train": set[str](), "evaluation": set[str]()}
+    for problem in problems:
+        families[problem.split].add(problem.title.split(":")[0])
+    assert not families["train"] & families["evaluation"]

@@ -1,0 +1,79 @@
+"""Whether problems can be judged at all: a problem whose own solutions fail its tests teaches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sandbox import Judgement, Submission, Suite, Verdict
+from tasks.problems.problem import Problem
+from tasks.problems.programs import program_hash
+from tasks.sampling.sampler import KnownVerdicts, Row, verdict_row
+
+PYTHON = {"python", "python3", "py"}
+UNFIT = "its own solution is judged"
+"""How the reason begins why such a problem cannot be judged."""
+TRIED = 3
+"""Solutions of a problem that are judged before it counts as one that cannot be judged."""
+
+
+class Judging(Protocol):
+    """What judges programs: a `sandbox.Judge`."""
+
+    def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
+        """Judgements in the order of the submissions."""
+        ...
+
+
+def programs(problem: Problem) -> list[str]:
+    """The first Python programs that the problem's source calls right."""
+    right = [s.program for s in problem.solutions if s.language in PYTHON and s.claimed == "accepted"]
+    return list(dict.fromkeys(right))[:TRIED]
+
+
+def refused(
+    problems: Sequence[Problem], judge: Judging, known: KnownVerdicts | None = None, rows: list[Row] | None = None
+) -> dict[str, str]:
+    """Problem id -> why its tests accept none of its own solutions, for the problems of which that is so.
+
+    A solution that is accepted ends the search for its problem. Verdicts in `known` are used; rows of `verdicts` for
+    new ones are added to `rows`.
+    """
+    known, rows = known or KnownVerdicts(), [] if rows is None else rows
+    open_problems = [problem for problem in problems if programs(problem)]
+    known.read(problem.suite_hash for problem in open_problems)
+    first: dict[str, Judgement] = {}
+    for attempt in range(TRIED):
+        asked = [(p, p.suite(), programs(p)[attempt]) for p in open_problems if len(programs(p)) > attempt]
+        found = _judgements(asked, judge, known, rows)
+        passed: set[str] = set()
+        for (problem, _, _), judgement in zip(asked, found, strict=True):
+            if judgement.verdict == Verdict.accepted:
+                passed.add(problem.problem_id)
+            first.setdefault(problem.problem_id, judgement)
+        open_problems = [problem for problem in open_problems if problem.problem_id not in passed]
+    return {p.problem_id: _reason(first[p.problem_id]) for p in open_problems if _blames(p, first[p.problem_id])}
+
+
+def _blames(problem: Problem, judgement: Judgement) -> bool:
+    """Whether the problem is to blame: where only outputs are compared, `infra` is the sandbox's own failure."""
+    return judgement.verdict != Verdict.infra or problem.style == "function"
+
+
+def _reason(judgement: Judgement) -> str:
+    detail = f" ({judgement.detail})" if judgement.detail else ""
+    return f"{UNFIT} {judgement.verdict}{detail}"
+
+
+def _judgements(
+    asked: Sequence[tuple[Problem, Suite, str]], judge: Judging, known: KnownVerdicts, rows: list[Row]
+) -> list[Judgement]:
+    keys = [(program_hash(program), suite.suite_id) for _, suite, program in asked]
+    new = [number for number, key in enumerate(keys) if known.get(key) is None]
+    fresh = judge.judge([Submission(asked[number][2], asked[number][1]) for number in new])
+    judged = dict(zip(new, fresh, strict=True))
+    for number, judgement in judged.items():
+        known.put(keys[number], judgement)
+        if judgement.verdict != Verdict.infra:
+            rows.append(verdict_row(keys[number][0], asked[number][1], judgement))
+    return [judged[number] if number in judged else known.get(key) for number, key in enumerate(keys)]  # type: ignore[misc]
