@@ -21,9 +21,11 @@ from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem, PromptSet
 from tasks.run.sampling import in_shards
 from tasks.run.stage import Context
-from tasks.sampling.sampler import KnownVerdicts, outcome, verdict_row
+from tasks.sampling.sampler import CUT_OFF, KnownVerdicts, outcome, verdict_row
 
 TOO_LONG = "too_long"
+CLAIMED = "claimed"
+"""Verdict of a response whose reward is taken from where it comes from: it was not judged here."""
 PROBLEMS_PER_BATCH = 16
 EXISTING = "SELECT trajectory_id FROM trajectories WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[]))"
 
@@ -48,6 +50,12 @@ class ExternalResponse:
     token_ids: tuple[int, ...] | None = None
     """The response in the policy's own tokens, end token included, where the source has them."""
     parent_trajectory_id: str | None = None
+    logprobs: tuple[float, ...] | None = None
+    """Log-probability of each of `token_ids` under what sampled it (nats)."""
+    temperature: float | None = None
+    top_p: float | None = None
+    claimed: float | None = None
+    """A reward, 0 or -1, that is believed instead of judging; None: judged here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +90,25 @@ class _Draft:
 
 def _identity_of(item: ExternalResponse) -> list[Any]:
     """What tells a response from others, in an order that is never changed."""
-    return [
+    own = [
         item.problem_id, item.source, item.origin, item.content, item.is_program, item.finished, item.number, item.seed,
         item.token_ids, item.parent_trajectory_id,
     ]  # fmt: skip
+    later = [item.logprobs, item.temperature, item.top_p, item.claimed]
+    return own if all(value is None for value in later) else [*own, *later]
 
 
 class Ingestion:
     """Turns foreign responses into trajectories of one run's prompts."""
 
-    def __init__(self, context: Context, prompts: PromptSet, judge: Judge) -> None:
+    def __init__(self, context: Context, prompts: PromptSet, judge: Judge, *, run_id: str | None = None) -> None:
+        """`run_id`: whose rows they become, if not the run's own."""
         self._context, self._prompts, self._judge = context, prompts, judge
         self._tokenizer: Any = checkpoints.load_tokenizer(prompts.reference)
         self._template = template_for(context.config.reference, self._tokenizer)
         self._known = KnownVerdicts(context.warehouse)
         self._limit = context.config.engine.max_response_tokens
+        self._run_id = context.run_id if run_id is None else run_id
         self.batches: set[str] = set()
         """Batches of everything taken in so far, also of what was stored before."""
 
@@ -106,7 +118,7 @@ class Ingestion:
         Items must belong to the run's problems.
         """
         by_problem: dict[str, list[ExternalResponse]] = {}
-        for item in _numbered(items):
+        for item in numbered(items):
             by_problem.setdefault(item.problem_id, []).append(item)
         total, done, result = sum(map(len, by_problem.values())), 0, Ingested()
         for shard in in_shards(sorted(by_problem), PROBLEMS_PER_BATCH):
@@ -115,6 +127,10 @@ class Ingestion:
             done += len(unit)
             progress(done, total)
         return result
+
+    def trajectory_id(self, item: ExternalResponse) -> str:
+        """The trajectory that a numbered item is, or will be."""
+        return self._draft(item, self._prompts.prompts[item.problem_id]).trajectory_id
 
     def _unit(self, kind: str, items: Sequence[ExternalResponse]) -> Ingested:
         prompts = [self._prompts.prompts[item.problem_id] for item in items]
@@ -128,9 +144,7 @@ class Ingestion:
         judgements, fresh = self._judged([draft for draft in drafts if draft.verdict is None])
         trajectories = [self._row(draft, judgements[draft.key] if draft.verdict is None else None) for draft in drafts]
         verdicts = [verdict_row(program, suite, judgements[program, suite.suite_id]) for program, suite in fresh]
-        self._context.warehouse.append(
-            batch, {"trajectories": trajectories, "verdicts": verdicts}, run_id=self._context.run_id
-        )
+        self._context.warehouse.append(batch, {"trajectories": trajectories, "verdicts": verdicts}, run_id=self._run_id)
         waiting = sum(draft.verdict is None for draft in drafts)
         return Ingested(len(drafts), len(fresh), waiting - len(fresh))
 
@@ -139,7 +153,9 @@ class Ingestion:
         text = str(self._tokenizer.decode(ids, skip_special_tokens=True))
         suite = prompt.problem.suite()
         identity: list[object] = [prompt.prompt_id, suite.suite_id, item.origin, item.number, ids]
-        verdict = None if item.finished else "cut_off"
+        verdict = CLAIMED if item.claimed is not None else None
+        if not item.finished:
+            verdict = CUT_OFF
         if len(ids) > self._limit:
             identity.append(self._limit)
             verdict = TOO_LONG
@@ -174,20 +190,24 @@ class Ingestion:
         result = outcome(judgement, tests_total=len(draft.suite.tests))
         if draft.verdict == TOO_LONG:
             result |= {"verdict": TOO_LONG, "reward": None}
+        if draft.verdict == CLAIMED:
+            result |= {"verdict": CLAIMED, "reward": draft.item.claimed, "tests_passed": None}
         return {
             "trajectory_id": draft.trajectory_id,
             "problem_id": draft.prompt.problem.problem_id,
             "prompt_id": draft.prompt.prompt_id,
             "suite_hash": draft.suite.suite_id,
             "source": draft.item.source,
+            "temperature": draft.item.temperature,
+            "top_p": draft.item.top_p,
             "max_response_tokens": self._limit,
             "seed": draft.item.seed,
             "engine": draft.item.origin,
             "prompt_tokens": len(draft.prompt.token_ids),
             "prefix_tokens": 0,
             "token_ids": list(draft.token_ids),
-            "sampled_logprobs": None,
-            "logprob_kind": "none",
+            "sampled_logprobs": None if draft.item.logprobs is None else list(draft.item.logprobs),
+            "logprob_kind": "none" if draft.item.logprobs is None else "raw",
             "text": draft.text,
             "program_hash": draft.key[0],
             "normal_hash": normal_hash(draft.program),
@@ -197,11 +217,15 @@ class Ingestion:
         }
 
 
-def _numbered(items: Iterable[ExternalResponse]) -> list[ExternalResponse]:
-    """Equal items of one writer get numbers, so that each is a trajectory of its own and counts as a duplicate."""
+def numbered(items: Iterable[ExternalResponse]) -> list[ExternalResponse]:
+    """Equal items of one writer get numbers, so that each is a trajectory of its own and counts as a duplicate.
+
+    Items that differ in how they were drawn alone are equal here. Numbering again changes nothing.
+    """
     seen: Counter[ExternalResponse] = Counter()
     result: list[ExternalResponse] = []
     for item in items:
-        result.append(replace(item, number=item.number + seen[item]) if seen[item] else item)
-        seen[item] += 1
+        same = replace(item, logprobs=None, temperature=None, top_p=None, claimed=None)
+        result.append(replace(item, number=item.number + seen[same]) if seen[same] else item)
+        seen[same] += 1
     return result

@@ -106,7 +106,7 @@ def _scorer(context: Context, prompts: PromptSet) -> Callable[[Sequence[dict[str
             for row in rows
         ]
         found: dict[str, list[float]] = {}
-        for group in plan([example.length for example in examples], most_tokens=train.micro_batch_tokens):
+        for group in plan(examples, train.packing, most_tokens=train.micro_batch_tokens):
             pack = lay_out([examples[index] for index in group], train.packing).to(device)
             found |= reference.logprobs(pack, {})[1]
         return found

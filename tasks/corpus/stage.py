@@ -25,11 +25,12 @@ from tasks.engines.randomness import derived_seed
 from tasks.problems.programs import extract_program
 from tasks.run import prompt_set, runs
 from tasks.run.identity import digest
+from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.sampling import in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
+from tasks.run.sampling import counts_filter, in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
-from tasks.sampling.sampler import sampling_label, tables
+from tasks.sampling.sampler import Assignment, sampling_label, tables
 from warehouse.queries import query
 
 SELECTION = query(__name__, "selection")
@@ -43,6 +44,7 @@ FROM_ELSEWHERE = {"prior_spo", "prior_ppo", "other_model"}
 """Sources of responses that somebody imported."""
 
 EARLIER = query(__name__, "earlier")
+REFERENCE = query(__name__, "reference")
 DRAWN = query(__name__, "drawn")
 ANSWERED = query(__name__, "answered")
 
@@ -55,14 +57,16 @@ def inputs(context: Context) -> dict[str, Any]:
     wanted = {"sources": sources, "run_id": context.run_id, "pin": context.pin}
     wanted |= {"prompt_ids": prompts.prompt_ids, "suite_hashes": prompts.suites}
     (earlier,) = context.warehouse.rows(EARLIER, wanted)
+    (reference,) = context.warehouse.rows(REFERENCE, _reference(context, prompts))
     return {
         "prompts_batch": manifest.prompts_batch,
         "policy_id": manifest.policy_id,
-        "q0_samples": context.config.q0.samples,
         "max_response_tokens": context.config.engine.max_response_tokens,
         "earlier": [earlier["n"], earlier["content"]],
+        "reference": [reference["n"], reference["content"]] if "reference" in context.config.corpus.sources else None,
         "files": [files.content_hash(Path(path)) for path in context.config.corpus.files],
         "scored": reference_logprobs.identity(context, prompts),
+        **judged_again(context, "train"),
     }
 
 
@@ -118,9 +122,10 @@ class Collected:
 def collect(context: Context, prompts: PromptSet) -> Collected:
     """Sample and take in what the recipe asks for and the warehouse lacks."""
     config, added, left_out = context.config, {"reference": 0}, Counter[str]()
+    drawn: list[str] = []
     wanted = config.corpus.sources
     if "reference" in wanted:
-        added["reference"] = sample_reference(context, prompts)
+        added["reference"], drawn = sample_reference(context, prompts)
     with Judge(**config.sandbox.judge_arguments()) as judge:
         ingestion = Ingestion(context, prompts, judge)
         if "human" in wanted:
@@ -139,12 +144,13 @@ def collect(context: Context, prompts: PromptSet) -> Collected:
         items = _retokenized(context, prompts)
         _say_retokenized(context, len(items), "of runs with another tokenizer or template")
         added["retokenized"] = _ingest(context, ingestion, "retokenized", items).added
-    return Collected(added, dict(left_out), sorted(ingestion.batches))
+    return Collected(added, dict(left_out), sorted({*drawn, *ingestion.batches}))
 
 
 def drawn_for_corpus(context: Context, prompts: PromptSet) -> Counter[str]:
-    """Samples of pi_0 that were drawn for the corpus so far, by problem; they were judged by the present tests."""
-    rows = context.warehouse.rows(DRAWN, [_prefix(context, prompts), prompts.prompt_ids, prompts.suites])
+    """Samples of pi_0 drawn for the corpus until the pin, by problem; they were judged by the present tests."""
+    wanted = [_prefix(context, prompts), prompts.prompt_ids, prompts.suites, context.pin, context.pin]
+    rows = context.warehouse.rows(DRAWN, wanted)
     return Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
 
 
@@ -157,27 +163,46 @@ def _prefix(context: Context, prompts: PromptSet) -> str:
     return f"corpus/reference/{prompts.policy_id}/{_label(context)}/"
 
 
-def sample_reference(context: Context, prompts: PromptSet) -> int:
-    """Samples of pi_0 at the corpus's behaviour, topped up to `reference_samples`; their number."""
-    config = context.config.corpus
-    label, prefix = _label(context), _prefix(context, prompts)
-    drawn = drawn_for_corpus(context, prompts)
-    missing = {p: config.reference_samples - drawn[p] for p in prompts.prompts if drawn[p] < config.reference_samples}
-    total, done = sum(missing.values()), 0
-    if missing:
-        with open_sampler(context, prompts.reference, config.behaviour) as sampler:
-            shards = in_shards(sorted(missing), PROBLEMS_PER_BATCH)
-            for number, ids in enumerate(shards, start=1):
-                asked = [prompts.assignment(p, missing[p], "corpus", label, drawn[p]) for p in ids]
-                progress = _progress(context, done, total, "samples", f"shard {number} of {len(shards)}, of pi_0")
+def sample_reference(context: Context, prompts: PromptSet) -> tuple[int, list[str]]:
+    """Samples of pi_0 at the corpus's behaviour, topped up to `reference_samples`: how many are new, and the batches
+    of all that were topped up. A batch is named by what is drawn, so that a pinned run finds what others drew for it.
+    """
+    units = _units(context, prompts)
+    there = context.warehouse.committed_under(_prefix(context, prompts)) if units else set[str]()
+    todo = {batch: asked for batch, asked in units.items() if batch not in there}
+    total, done = sum(a.n for asked in todo.values() for a in asked), 0
+    if todo:
+        with open_sampler(context, prompts.reference, context.config.corpus.behaviour) as sampler:
+            for number, (batch, asked) in enumerate(todo.items(), start=1):
+                progress = _progress(context, done, total, "samples", f"shard {number} of {len(todo)}, of pi_0")
                 judged = scored(sampler.run(asked, source="reference", step=0, progress=progress))
                 done += len(judged)
-                work = [(a.prompt_id, a.problem.suite_hash, drawn[p], a.n) for p, a in zip(ids, asked, strict=True)]
-                unit = digest(prompts_suites_start_samples=work)
-                counts = rows_of_counts(context, prompts, judged)
-                batch = {"reference_counts": counts, **tables(judged)}
-                context.warehouse.append(retry_batch_id(context, prefix + unit), batch, run_id=context.run_id)
-    return done
+                rows = {"reference_counts": rows_of_counts(context, prompts, judged), **tables(judged)}
+                context.warehouse.append(batch, rows, run_id=context.run_id)
+    return done, list(units)
+
+
+def _units(context: Context, prompts: PromptSet) -> dict[str, list[Assignment]]:
+    """What the corpus lacks of pi_0's samples, by the batch that it makes."""
+    drawn, most, label = drawn_for_corpus(context, prompts), context.config.corpus.reference_samples, _label(context)
+    missing = {p: most - drawn[p] for p in prompts.prompts if drawn[p] < most}
+    found: dict[str, list[Assignment]] = {}
+    for ids in in_shards(sorted(missing), PROBLEMS_PER_BATCH):
+        asked = [prompts.assignment(p, missing[p], "corpus", label, drawn[p]) for p in ids]
+        work = [(a.prompt_id, a.problem.suite_hash, drawn[p], a.n) for p, a in zip(ids, asked, strict=True)]
+        unit = digest(prompts_suites_start_samples=work)
+        found[retry_batch_id(context, _prefix(context, prompts) + unit)] = asked
+    return found
+
+
+def _reference(context: Context, prompts: PromptSet) -> dict[str, Any]:
+    """Which samples of pi_0, and of other reference policies, that were not drawn for the corpus may join it."""
+    return {
+        "prompt_ids": prompts.prompt_ids,
+        "suite_hashes": prompts.suites,
+        "drawn": _prefix(context, prompts),
+        "until": counts_filter(context, prompts).until,
+    }
 
 
 def human_solutions(prompts: PromptSet) -> tuple[list[ExternalResponse], dict[str, int]]:
@@ -305,6 +330,7 @@ def _parameters(context: Context, prompts: PromptSet, problem_ids: Sequence[str]
         "max_tokens": config.max_tokens or limit,
         "too_long": TOO_LONG,
         "pin": context.pin,
+        "until": counts_filter(context, prompts).until,
     }
 
 

@@ -4,10 +4,18 @@ SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content F
 WHERE list_contains($sources, source) AND run_id <> $run_id AND ($pin IS NULL OR snapshot_id <= $pin)
   AND (list_contains($prompt_ids, prompt_id) OR list_contains($suite_hashes, suite_hash));
 
+-- name: reference
+-- Which samples of reference policies, not drawn for the corpus, could join this run's corpus?
+SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
+WHERE source = 'reference' AND NOT starts_with(batch_id, $drawn)
+  AND list_contains($prompt_ids, prompt_id) AND list_contains($suite_hashes, suite_hash)
+  AND ($until IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'));
+
 -- name: drawn
 -- How many samples of the reference policy were drawn for the corpus, per problem?
 SELECT problem_id, count(*) AS n FROM trajectories
-WHERE starts_with(batch_id, ?) AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id;
+WHERE starts_with(batch_id, ?) AND list_contains(?, prompt_id) AND list_contains(?, suite_hash)
+  AND (?::BIGINT IS NULL OR snapshot_id <= ?) GROUP BY problem_id;
 
 -- name: answered
 -- How many answers of another model are there, per problem?
@@ -33,9 +41,10 @@ WITH responses AS (
       AND list_contains($suite_hashes, t.suite_hash)
       AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
       AND (t.verdict IS DISTINCT FROM $too_long OR t.max_response_tokens = $limit)
-      -- A pin leaves out what others found later. Q0's samples and known programs do not depend on when they were stored,
-      -- and what this run takes in may have been stored by another run that takes in the same.
-      AND ($pin IS NULL OR t.snapshot_id <= $pin OR t.source IN ('reference', 'human') OR t.run_id = $run_id
+      -- A pin leaves out what others found later, but not Q0's samples, and not what this run takes in or asks for: it
+      -- may have been stored by another run that takes in the same.
+      AND ($pin IS NULL OR t.snapshot_id <= $pin
+           OR t.source = 'reference' AND (t.snapshot_id <= $until OR contains(t.batch_id, '/rejudged-'))
            OR list_contains($ingested, t.batch_id))
     QUALIFY row_number() OVER (PARTITION BY t.trajectory_id ORDER BY t.reward DESC NULLS LAST, t.snapshot_id) = 1
 ),

@@ -1,0 +1,168 @@
+"""`spo import`: another warehouse, rows of a table, or rollouts that another program wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from flows.settings import home, warehouse_location
+
+if TYPE_CHECKING:
+    from tasks.corpus.importing import Account, Source
+
+console = Console(highlight=False, soft_wrap=True)
+HUB = "hf:"
+SHOWN = 5
+"""Rows that are named for each reason; the account in the warehouse names all."""
+
+
+class Format(StrEnum):
+    """Who wrote the rollouts."""
+
+    verifiers = "verifiers"
+    trl = "trl"
+    verl = "verl"
+    oapl = "oapl"
+    inspect = "inspect"
+    columns = "columns"
+
+
+class Origin(StrEnum):
+    """What imported rollouts count as in the corpus."""
+
+    other_model = "other_model"
+    human = "human"
+    prior_spo = "prior_spo"
+    prior_ppo = "prior_ppo"
+
+
+def import_(
+    source: Annotated[
+        str,
+        typer.Argument(help="Another warehouse, a file or folder, or hf:OWNER/NAME (with --from columns)."),
+    ],
+    table: Annotated[str | None, typer.Option(help="Table that a file's rows belong to.")] = None,
+    from_: Annotated[
+        Format | None, typer.Option("--from", help="Rollouts: who wrote them; columns: anybody, see --column.")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Rollouts: the run whose problems, prompts and policy they are for; the newest.")
+    ] = None,
+    column: Annotated[
+        list[str], typer.Option("--column", "-c", help="Rollouts: FIELD=PLACE, e.g. problem_id=info.task; repeatable.")
+    ] = [],  # noqa: B006
+    model: Annotated[str, typer.Option(help="Rollouts: who drew the rows that do not say it.")] = "",
+    as_: Annotated[Origin, typer.Option("--as", help="Rollouts: what they are in the corpus.")] = Origin.other_model,
+    trust: Annotated[bool, typer.Option("--trust", help="Rollouts: take the file's rewards unjudged.")] = False,
+    correct_at: Annotated[float, typer.Option(help="Rollouts: the least reward of a correct one in the file.")] = 1.0,
+    split: Annotated[str, typer.Option(help="hf: split of the data set.")] = "train",
+    revision: Annotated[str | None, typer.Option(help="hf: commit or branch.")] = None,
+    account: Annotated[Path | None, typer.Option(help="Rollouts: also write the account here, as JSON.")] = None,
+) -> None:
+    """Add another warehouse, a file's rows, or rollouts of another program; what is there already is not added again.
+
+    Rollouts are judged here and retokenized exactly or refused; every row is accounted for (docs/import.md).
+    """
+    if from_ is None:
+        _exchange(Path(source), table)
+        return
+    if table is not None:
+        raise typer.BadParameter("--table is for rows of a table, --from for rollouts")
+    from tasks.corpus.foreign.response import Naming
+    from tasks.corpus.importing import Claims, Source
+    from tasks.problems.hub import HubPlace
+
+    hub = source.startswith(HUB)
+    if hub and from_ != Format.columns:
+        raise typer.BadParameter("data sets of the hub are read with --from columns")
+    what = Source(
+        format=str(from_),
+        path=None if hub else Path(source),
+        hub=HubPlace(source.removeprefix(HUB), split, None, revision) if hub else None,
+        naming=Naming(_columns(column)),
+        model=model,
+        source=str(as_),
+        claims=Claims(trust, correct_at),
+    )
+    done = _imported(what, run)
+    _show(done)
+    if account is not None:
+        account.write_text(json.dumps(asdict(done), indent=2) + "\n", encoding="utf-8")
+
+
+def _exchange(source: Path, table: str | None) -> None:
+    from flows.cli.warehouse_commands import tell
+    from warehouse import exchange
+
+    done = exchange.import_(warehouse_location(), source, table=table)
+    tell(done.rows, f"in {done.batches} batches; {done.skipped} batches were here already")
+
+
+def _columns(given: list[str]) -> dict[str, str]:
+    from tasks.corpus.foreign.response import FIELDS
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, place = text.partition("=")
+        if name not in FIELDS or not equals or not place:
+            raise typer.BadParameter(f"--column {text!r}: needs FIELD=PLACE, a field being one of {', '.join(FIELDS)}")
+        found[name] = place
+    return found
+
+
+def _imported(source: Source, run: str | None) -> Account:
+    from tasks.corpus.importing import import_rollouts
+    from tasks.run import runs
+    from tasks.run.stage import Context
+    from warehouse import Warehouse
+
+    with Warehouse.open(warehouse_location()) as store:
+        run_id = run or runs.latest(store)
+        console.print(f"for the training problems of run {escape(run_id)}")
+        with console.status("reading") as status:
+
+            def progress(done: int, total: int, unit: str, note: str) -> None:
+                status.update(f"{done} of {total} {unit} {note}")
+
+            context = Context(run_id, runs.load_config(store, run_id), store, home(), progress)
+            return import_rollouts(context, source)
+
+
+def _show(account: Account) -> None:
+    lines = [
+        (account.rows, f"rows of {account.name} ({account.format})"),
+        (account.new, "taken"),
+        (account.known, "taken before"),
+        (account.refusals, "refused"),
+    ]
+    lines += [(count, f"  {reason}: {_some(account.refused[reason])}") for reason, count in _counted(account)]
+    lines += [(count, f"drawn by {writer}") for writer, count in account.writers.items()]
+    lines += [(count, f"with verdict {verdict}") for verdict, count in account.verdicts.items()]
+    lines += [
+        (account.judged, "programs judged now"),
+        (account.reused, "with a verdict that was known"),
+        (account.with_logprobs, "with log-probabilities"),
+        (account.without_logprobs, "without log-probabilities"),
+        (account.retokenized, "put into the policy's tokens in place of their own"),
+    ]
+    if account.compared:
+        named = f": {_some(account.disagreeing)}" if account.disagreeing else ""
+        lines.append((len(account.disagreeing), f"of {account.compared} judged otherwise than the file says{named}"))
+    for count, text in lines:
+        console.print(f"{count:>9,} {escape(text)}")
+
+
+def _counted(account: Account) -> list[tuple[str, int]]:
+    return sorted(((reason, len(where)) for reason, where in account.refused.items()), key=lambda one: -one[1])
+
+
+def _some(where: list[str] | tuple[str, ...]) -> str:
+    more = f" and {len(where) - SHOWN} more" if len(where) > SHOWN else ""
+    return ", ".join(where[:SHOWN]) + more
