@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tasks.estimators import Counts
+from tasks.estimators import Counts, Estimate, average_pass_at_k
 from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, retry_batch_id, rows_of_counts, scored
@@ -25,6 +25,7 @@ Scores: TypeAlias = dict[str, dict[str, Counts]]
 """Samples and successes per problem, per problem set."""
 
 COUNTS = query(__name__, "counts")
+DRAWN = query(__name__, "drawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,20 @@ def label_of(context: Context) -> str:
 
 def counts(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, Counts]:
     """Samples and successes of every evaluation problem so far; (0, 0) where there are none."""
-    rows = context.warehouse.rows(COUNTS, [policy_id, label_of(context), prompts.suites, prompts.prompt_ids])
+    rows = context.warehouse.rows(COUNTS, _wanted(context, prompts, policy_id))
     found = {row["problem_id"]: (int(row["n"]), int(row["k"])) for row in rows}
     return {problem_id: found.get(problem_id, (0, 0)) for problem_id in prompts.prompts}
+
+
+def drawn(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, int]:
+    """Samples of every evaluation problem that were drawn so far: the number of the next one."""
+    rows = context.warehouse.rows(DRAWN, _wanted(context, prompts, policy_id))
+    found = {row["problem_id"]: int(row["n"]) for row in rows}
+    return {problem_id: found.get(problem_id, 0) for problem_id in prompts.prompts}
+
+
+def _wanted(context: Context, prompts: PromptSet, policy_id: str) -> list[object]:
+    return [policy_id, label_of(context), prompts.suites, prompts.prompt_ids]
 
 
 def by_set(prompts: PromptSet, found: Mapping[str, Counts]) -> Scores:
@@ -54,6 +66,11 @@ def by_set(prompts: PromptSet, found: Mapping[str, Counts]) -> Scores:
     for problem_id in sorted(found, key=lambda p: (prompts.prompts[p].problem.problem_set, p)):
         sets.setdefault(prompts.prompts[problem_id].problem.problem_set, {})[problem_id] = found[problem_id]
     return sets
+
+
+def policy_pass_at_k(scores: Scores, k: int) -> Estimate:
+    """pass@k of a policy with its interval, averaged over the problem sets."""
+    return average_pass_at_k({name: list(found.values()) for name, found in scores.items()}, k)
 
 
 def missing(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, int]:
@@ -79,22 +96,20 @@ def sample_missing(
     work = missing(context, prompts, candidate.policy_id)
     if work and sampler.engine.policy_id != candidate.policy_id:
         sampler.engine.refresh(candidate.folder)
-    drawn, wanted, label = 0, context.config.evaluate.samples, label_of(context)
+    done, label, first = 0, label_of(context), drawn(context, prompts, candidate.policy_id)
     for shard in in_shards(sorted(work), PROBLEMS_PER_BATCH):
         if stop():
             break
-        asked = [
-            prompts.assignment(p, work[p], "evaluate", candidate.policy_id, label, wanted - work[p]) for p in shard
-        ]
-        start = drawn
+        asked = [prompts.assignment(p, work[p], "evaluate", candidate.policy_id, label, first[p]) for p in shard]
+        start = done
         judged = scored(
             sampler.run(
                 asked, source="online", step=candidate.step, progress=lambda n, _, start=start: progress(start + n)
             )
         )
-        _append(context, prompts, candidate, asked, judged, sampler)
-        drawn += len(judged)
-    return drawn
+        _append(context, prompts, candidate, asked, first, judged, sampler)
+        done += len(judged)
+    return done
 
 
 def _append(
@@ -102,18 +117,20 @@ def _append(
     prompts: PromptSet,
     candidate: EvaluatedPolicy,
     asked: list[Assignment],
+    first: Mapping[str, int],
     judged: list[Judged],
     sampler: Sampler,
 ) -> None:
-    """One batch, named by what was drawn."""
+    """One batch, named by what was drawn; `first` is the number of each problem's first sample."""
     label = label_of(context)
     rows = [
-        eval_sample_row(item, asked[item.assignment].problem, label, entropy=entropy)
+        eval_sample_row(item, problem, label, first=first[problem.problem_id], entropy=entropy)
         for item, entropy in zip(judged, sampler.entropies(asked, judged), strict=True)
+        for problem in (asked[item.assignment].problem,)
     ]
     verdicts = [item.verdict_row for item in judged if item.verdict_row is not None]
-    work = [(a.prompt_id, a.problem.suite_hash, context.config.evaluate.samples, a.n) for a in asked]
-    unit = digest(prompts_suites_of_samples=work)
+    work = [(a.prompt_id, a.problem.suite_hash, first[a.problem.problem_id], a.n) for a in asked]
+    unit = digest(prompts_suites_start_samples=work)
     batch = retry_batch_id(context, f"eval/{candidate.policy_id}/{label}/{unit}")
     counts = rows_of_counts(context, prompts, judged)
     context.warehouse.append(

@@ -4,3 +4,9 @@
 SELECT problem_id, count(reward) AS n, count(*) FILTER (reward = 0) AS k FROM eval_samples
 WHERE policy_id = ? AND sampling = ? AND list_contains(?, suite_hash) AND list_contains(?, prompt_id)
 GROUP BY problem_id;
+
+-- name: drawn
+-- How many samples of a policy were drawn for each problem, those included that the sandbox failed on?
+SELECT problem_id, max(sample) + 1 AS n FROM eval_samples
+WHERE policy_id = ? AND sampling = ? AND list_contains(?, suite_hash) AND list_contains(?, prompt_id)
+GROUP BY problem_id;

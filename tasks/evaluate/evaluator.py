@@ -19,7 +19,6 @@ from typing import Any
 from sandbox import SandboxError
 from tasks.config import ConfigError
 from tasks.engines.protocol import EngineError
-from tasks.estimators import average_pass_at_k
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import EvaluatedPolicy
 from tasks.run import prompt_set, runs
@@ -65,8 +64,7 @@ def published(job: TrainJob, prompts: PromptSet) -> list[EvaluatedPolicy]:
 def announce(context: Context, prompts: PromptSet, candidate: EvaluatedPolicy) -> dict[str, Any]:
     """Write the policy's pass@k into the run's history; the same as a line for whoever reads this process."""
     sets = eval_samples.by_set(prompts, eval_samples.counts(context, prompts, candidate.policy_id))
-    found = {name: list(counts.values()) for name, counts in sets.items()}
-    shares = {f"pass@{k}": average_pass_at_k(found, k).value for k in context.config.evaluate.ks}
+    shares = {f"pass@{k}": eval_samples.policy_pass_at_k(sets, k).value for k in context.config.evaluate.ks}
     message = f"step {candidate.step}: " + ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
     runs.note(context.warehouse, context.run_id, stage="evaluate", kind="evaluated", message=message)
     return {"evaluated": candidate.step, "message": message}

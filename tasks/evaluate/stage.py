@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.estimators import average_paired_difference, average_pass_at_k
-from tasks.evaluate import eval_samples
-from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores
+from tasks.estimators import average_paired_difference
+from tasks.evaluate import eval_samples, transfer
+from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, policy_pass_at_k
+from tasks.prepare.stage import fingerprint
 from tasks.run import prompt_set
+from tasks.run.judged_again import judged_again
 from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, PassAtK, PrepareManifest, TrainManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import open_sampler
@@ -26,7 +28,19 @@ def inputs(context: Context) -> dict[str, Any]:
         "policies": [[c.policy_id, c.step] for c in candidates(context)],
         "prompts_batch": manifest.prompts_batch,
         "max_response_tokens": context.config.engine.max_response_tokens,
+        **_transfer_inputs(context),
+        **judged_again(context, "evaluation"),
     }
+
+
+def _transfer_inputs(context: Context) -> dict[str, Any]:
+    """The content of the sets in `evaluate.transfer`, and how they are shown; nothing without such a set."""
+    found = transfer.problems(context.config)
+    return (
+        {"transfer": fingerprint(found), "max_prompt_tokens": context.config.problems.max_prompt_tokens}
+        if found
+        else {}
+    )
 
 
 def candidates(context: Context) -> list[EvaluatedPolicy]:
@@ -41,20 +55,22 @@ def candidates(context: Context) -> list[EvaluatedPolicy]:
 
 def body(context: Context) -> EvaluateManifest:
     """Sample what is missing, then compare the last policy with the first."""
-    prompts = prompt_set.load(context, "evaluation")
-    policies = candidates(context)
-    lacking = {c.policy_id: eval_samples.missing(context, prompts, c.policy_id) for c in policies}
-    total = sum(sum(lacking[policy_id].values()) for policy_id in lacking)
-    todo = [candidate for candidate in policies if lacking[candidate.policy_id]]
+    prompts, policies = prompt_set.load(context, "evaluation"), candidates(context)
+    others = transfer.load(context)
+    asked = [(prompts, policy) for policy in policies]
+    asked += [(others, policy) for policy in (policies[0], policies[-1])] if others is not None else []
+    lacking = [sum(eval_samples.missing(context, found, policy.policy_id).values()) for found, policy in asked]
+    todo = [work for work, lacks in zip(asked, lacking, strict=True) if lacks]
     if todo:
-        _sample(context, prompts, todo, total)
-    return _manifest(context, prompts, policies, total)
+        _sample(context, todo, sum(lacking))
+    compared = _compared(context, others, policies) if others is not None else {}
+    return _manifest(context, prompts, policies, sum(lacking[: len(policies)]), sum(lacking), compared)
 
 
-def _sample(context: Context, prompts: PromptSet, todo: list[EvaluatedPolicy], total: int) -> None:
+def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], total: int) -> None:
     done = 0
-    with open_sampler(context, todo[0].folder, context.config.evaluate.behaviour) as sampler:
-        for candidate in todo:
+    with open_sampler(context, todo[0][1].folder, context.config.evaluate.behaviour) as sampler:
+        for prompts, candidate in todo:
 
             def progress(n: int, start: int = done, step: int = candidate.step) -> None:
                 context.progress(start + n, total, "samples", f"step {step}")
@@ -62,7 +78,27 @@ def _sample(context: Context, prompts: PromptSet, todo: list[EvaluatedPolicy], t
             done += eval_samples.sample_missing(context, prompts, candidate, sampler, progress=progress)
 
 
-def _manifest(context: Context, prompts: PromptSet, policies: list[EvaluatedPolicy], sampled: int) -> EvaluateManifest:
+def _compared(context: Context, others: PromptSet, policies: list[EvaluatedPolicy]) -> dict[str, dict[str, Change]]:
+    """The last policy against the first on each set of `evaluate.transfer`."""
+    first, last = (
+        eval_samples.by_set(others, eval_samples.counts(context, others, policy.policy_id))
+        for policy in (policies[0], policies[-1])
+    )
+    ks = context.config.evaluate.ks
+    return {
+        name: {f"pass@{k}": _change({name: first[name]}, {name: last[name]}, k) for k in ks} for name in sorted(first)
+    }
+
+
+def _manifest(
+    context: Context,
+    prompts: PromptSet,
+    policies: list[EvaluatedPolicy],
+    drawn: int,
+    sampled: int,
+    compared: dict[str, dict[str, Change]],
+) -> EvaluateManifest:
+    """`drawn` samples of the run's own evaluation problems, `sampled` of all that were compared."""
     config, label = context.config.evaluate, eval_samples.label_of(context)
     scores = [eval_samples.by_set(prompts, eval_samples.counts(context, prompts, c.policy_id)) for c in policies]
     curve = tuple(
@@ -71,7 +107,7 @@ def _manifest(context: Context, prompts: PromptSet, policies: list[EvaluatedPoli
         for point in curve_points(found, config.ks)
     )
     comparison = {f"pass@{k}": _change(scores[0], scores[-1], k) for k in config.ks}
-    known = len(policies) * len(prompts.prompts) * config.samples - sampled
+    known = len(policies) * len(prompts.prompts) * config.samples - drawn
     largest = f"pass@{max(config.ks)}"
     change = comparison[largest]
     sets = f" of {len(scores[0])} sets" if len(scores[0]) > 1 else ""
@@ -81,6 +117,7 @@ def _manifest(context: Context, prompts: PromptSet, policies: list[EvaluatedPoli
         curve=curve,
         sets={name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
         comparison=comparison,
+        transfer=compared,
         described=f"{len(prompts.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
         reused=f"{known} samples of earlier evaluations" if known else "",
         summary=f"{largest} {100 * change.before:.1f}% -> {100 * change.after:.1f}%, {sampled} new samples",
@@ -92,29 +129,26 @@ def amount(outlook: Outlook) -> Amount:
     config, context = outlook.config, outlook.context
     steps, every = config.train.steps, config.train.snapshot_interval
     policies = 1 + steps // every + (steps % every > 0)
+    others = 2 * len(transfer.problems(config)) * config.evaluate.samples
     if context is None:
         total = policies * config.problems.evaluation * config.evaluate.samples
-        return Amount(total, "samples", f"{policies} policies")
+        return Amount(total + others, "samples", f"{policies} policies")
     prompts = prompt_set.load(context, "evaluation")
     known = eval_samples.counts(context, prompts, prompts.policy_id)
     there = sum(min(n, config.evaluate.samples) for n, _ in known.values())
     total = policies * len(prompts.prompts) * config.evaluate.samples
-    return Amount(total - there, "samples", f"{policies} policies, {there} samples of the reference known")
+    return Amount(total + others - there, "samples", f"{policies} policies, {there} samples of the reference known")
 
 
 def curve_points(scores: Scores, ks: Sequence[int]) -> tuple[PassAtK, ...]:
     """pass@k with its interval for each k, averaged over the problem sets."""
-    found = {name: list(counts.values()) for name, counts in scores.items()}
-    estimates = [(k, average_pass_at_k(found, k)) for k in ks]
+    estimates = [(k, policy_pass_at_k(scores, k)) for k in ks]
     return tuple(PassAtK(k=k, value=e.value, low=e.low, high=e.high) for k, e in estimates)
 
 
 def _change(before: Scores, after: Scores, k: int) -> Change:
     difference = average_paired_difference(before, after, k)
-    first, last = (
-        average_pass_at_k({name: list(found.values()) for name, found in scores.items()}, k).value
-        for scores in (before, after)
-    )
+    first, last = (policy_pass_at_k(scores, k).value for scores in (before, after))
     return Change(
         before=first,
         after=last,

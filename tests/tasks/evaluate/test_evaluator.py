@@ -69,9 +69,9 @@ def test_training_goes_on_without_an_evaluator_that_cannot_run(
     shutil.copytree(finished.home, tmp_path / "home")
     lab = Lab(tmp_path / "home")
     monkeypatch.setattr(training, "EVALUATOR", "tasks.there_is_no_such_module")
-    run_id = lab.start("alone", {"evaluate.during_training": True, "train.steps": 2})
+    run_id = lab.start("alone", {"evaluate.during_training": True, "train.steps": 6})
     results = lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
-    assert results["train"].manifest.policies[-1].step == 2
+    assert results["train"].manifest.policies[-1].step == 6
     warning = lab.value(f"SELECT message FROM run_events WHERE run_id = '{run_id}' AND kind = 'warning' LIMIT 1")
     assert "ended with status 1" in warning
 
@@ -91,6 +91,11 @@ def test_more_samples_draw_the_difference_and_asking_again_draws_nothing(finishe
         different = store.value(
             "SELECT count(DISTINCT (problem_id, seed)) FROM eval_samples WHERE policy_id = ?", [reference.policy_id]
         )
+        numbers = store.rows(
+            "SELECT list(sample ORDER BY sample) AS numbers FROM eval_samples WHERE policy_id = ? GROUP BY problem_id",
+            [reference.policy_id],
+        )
     assert drawn == [4 * 2, 0]
     assert [n for n, _ in counts.values()] == [12] * 4
     assert different == 4 * 12
+    assert [row["numbers"] for row in numbers] == [list(range(12))] * 4

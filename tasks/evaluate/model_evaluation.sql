@@ -1,0 +1,8 @@
+-- name: training_problems
+-- Which problems do runs train on, each in its newest version?
+SELECT * FROM problems WHERE split = 'train'
+QUALIFY row_number() OVER (PARTITION BY problem_id ORDER BY arrival DESC) = 1;
+
+-- name: tests
+-- Which tests have these suites?
+SELECT DISTINCT ON (problem_id, suite_hash, position) * FROM tests WHERE list_contains(?, suite_hash);

@@ -1,0 +1,73 @@
+"""Zero-shot transfer: problems of other sets, on which the reference policy and the trained one are compared.
+
+They are read, judged and sampled like the run's own evaluation problems, and training never sees them. Kept weights
+between the two policies are not sampled: such sets are large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.config import RunConfig
+from tasks.engines import checkpoint
+from tasks.prepare.stage import fingerprint, limited, prompt_id
+from tasks.problems import problem as problems_module
+from tasks.problems.problem import Problem
+from tasks.problems.prompt import template_for
+from tasks.problems.sources import evaluation_problems
+from tasks.run.manifests import PrepareManifest
+from tasks.run.prompt_set import PromptedProblem, PromptSet
+from tasks.run.stage import Context
+
+
+def problems(config: RunConfig) -> list[Problem]:
+    """The judgeable problems of `evaluate.transfer`, judged as the recipe says. Raises InvalidProblem."""
+    return [limited(one, config) for one in evaluation_problems(config.evaluate.transfer, config.problems.seed)]
+
+
+def load(context: Context) -> PromptSet | None:
+    """The problems and their prompts, written into the warehouse; None where no such set is asked for.
+
+    A prompt longer than `problems.max_prompt_tokens` is left out.
+    """
+    config, manifest = context.config, context.manifest(PrepareManifest)
+    found = problems(config)
+    if not found:
+        return None
+    tokenizer = checkpoint.load_tokenizer(manifest.reference)
+    template = template_for(config.reference, tokenizer)
+    encoded = {one.problem_id: template.encode(tokenizer, one) for one in found}
+    kept = [one for one in found if len(encoded[one.problem_id]) <= config.problems.max_prompt_tokens]
+    batch = f"problems/{fingerprint(kept)}"
+    context.warehouse.append(batch, problems_module.rows(kept), run_id=context.run_id)
+    rows: list[dict[str, Any]] = [
+        {
+            "prompt_id": prompt_id(encoded[one.problem_id]),
+            "problem_id": one.problem_id,
+            "template_id": template.template_id,
+            "token_ids": encoded[one.problem_id],
+            "text": template.render(one),
+        }
+        for one in kept
+    ]
+    context.warehouse.append(
+        prompts_batch(kept, template.template_id, manifest.reference), {"prompts": rows}, run_id=context.run_id
+    )
+    return PromptSet(
+        {
+            one.problem_id: PromptedProblem(one, str(row["prompt_id"]), tuple(row["token_ids"]))
+            for one, row in zip(kept, rows, strict=True)
+        },
+        manifest.policy_id,
+        manifest.reference,
+        template.template_id,
+        batch,
+        "evaluation",
+    )
+
+
+def prompts_batch(kept: Sequence[Problem], template_id: str, reference: Path) -> str:
+    """Batch of the prompts of these problems, in the tokens of the checkpoint `reference`."""
+    return f"prompts/{fingerprint(kept)}/{template_id}/{checkpoint.tokenizer_hash(reference)}"

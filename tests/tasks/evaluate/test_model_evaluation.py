@@ -1,0 +1,319 @@
+"""Any model on any problems: a checkpoint, programs in a file, a server; resumed, found again, compared."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.settings import RECIPES
+from tasks import config
+from tasks.config import InvalidConfig
+from tasks.estimators import average_pass_at_k
+from tasks.evaluate import sample_files
+from tasks.evaluate.model_evaluation import STAGE, TooFewSamples
+from tasks.problems.records import InvalidProblem
+from tasks.problems.sources import layout_of, read_file
+from tasks.report import run_history, run_report
+from tasks.report.comparison import compare
+from tasks.run import runs
+from tasks.run.manifests import ModelEvaluation
+from tasks.run.stage import Context, StageResult, run_stage
+from tests.tasks.conftest import Lab, judge_broken_at
+
+DOUBLE = {
+    "task_id": "Human/0",
+    "prompt": 'def double(x):\n    """Twice x."""\n',
+    "entry_point": "double",
+    "canonical_solution": "    return 2 * x\n",
+    "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n",
+}
+SQUARE = DOUBLE | {
+    "task_id": "Human/1",
+    "prompt": 'def square(x):\n    """x times x."""\n',
+    "entry_point": "square",
+    "canonical_solution": "    return x * x\n",
+    "test": "def check(candidate):\n    assert candidate(3) == 9\n",
+}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path / "home")
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    return write(tmp_path / "human.jsonl", [DOUBLE, SQUARE])
+
+
+def samples_file(tmp_path: Path, name: str = "samples.jsonl", right: int = 1) -> Path:
+    """Two samples of each problem, `right` of them right for the first, both for the second."""
+    rows: list[dict[str, Any]] = [
+        {
+            "task_id": "Human/0",
+            "completion": "    return x + x\n" if n < right else "    return x\n",
+            "passed": n < right,
+        }
+        for n in range(2)
+    ]
+    rows.append({"task_id": "human/1", "samples": [{"solution": "def square(x):\n    return x ** 2"}] * 2})
+    return write(tmp_path / name, rows)
+
+
+def settings(problems: Path, **changes: Any) -> dict[str, Any]:
+    evaluate = {
+        "samples": 2,
+        "ks": [1, 2],
+        "transfer": [{"source": "humaneval", "path": str(problems)}],
+        "behaviour": {"temperature": [0.8, 0.8]},
+    }
+    tree = {"recipe": "eval", "evaluate": evaluate, "problems": {"max_prompt_tokens": 4096}}
+    return tree | {"engine": {"max_response_tokens": 24}} | changes
+
+
+def evaluated(lab: Lab, origin: str, tree: dict[str, Any]) -> tuple[str, StageResult[ModelEvaluation]]:
+    with lab.store() as store:
+        run_id = runs.create(store, config.validate(tree), origin=origin)
+        return run_id, run_stage(STAGE, Context(run_id, runs.load_config(store, run_id), store, lab.home))
+
+
+def of_file(path: Path) -> dict[str, Any]:
+    return {"subject": {"kind": "samples", "path": str(path)}}
+
+
+def test_programs_in_a_file_are_judged_and_counted_exactly(lab: Lab, tmp_path: Path, problems: Path) -> None:
+    run_id, result = evaluated(lab, "a", settings(problems, **of_file(samples_file(tmp_path))))
+    expected = average_pass_at_k({"human": [(2, 1), (2, 2)]}, 1)
+    assert run_id == "eval-1"
+    first, second = result.manifest.curve
+    assert (first.k, first.value, first.low, first.high) == (1, expected.value, expected.low, expected.high)
+    assert second.value == 1.0
+    assert (result.manifest.disagreeing, result.manifest.claimed) == (0, 2)
+    assert lab.value("SELECT count(*) FROM eval_samples") == 4
+    assert lab.value("SELECT pass_at_k FROM pass_at_k WHERE k = 1") == 0.75
+
+
+def test_an_evaluation_is_not_the_newest_run_of_the_pipeline(lab: Lab, tmp_path: Path, problems: Path) -> None:
+    evaluated(lab, "a", settings(problems, **of_file(samples_file(tmp_path))))
+    with lab.store() as store:
+        with pytest.raises(runs.UnknownRun, match="no run in"):
+            runs.latest(store)
+        run_id = runs.create(store, config.load("tiny", folder=RECIPES), origin="b")
+        assert runs.latest(store) == run_id
+        assert [row["run_id"] for row in runs.listing(store)] == [run_id, "eval-1"]
+
+
+def test_the_same_again_is_skipped_and_judges_nothing(lab: Lab, tmp_path: Path, problems: Path) -> None:
+    tree = settings(problems, **of_file(samples_file(tmp_path)))
+    evaluated(lab, "a", tree)
+    verdicts = lab.value("SELECT count(*) FROM verdicts")
+    run_id, again = evaluated(lab, "b", tree)
+    assert (run_id, again.skipped) == ("eval-2", True)
+    assert lab.value("SELECT count(*) FROM verdicts") == verdicts
+    more = settings(problems, **of_file(samples_file(tmp_path)))
+    more["evaluate"] |= {"ks": [2]}
+    _, other = evaluated(lab, "c", more)
+    assert not other.skipped
+    assert (other.rows, other.manifest.reused) == (0, "4 samples of earlier evaluations")
+
+
+def test_a_stopped_evaluation_goes_on_where_it_was(
+    lab: Lab, tmp_path: Path, problems: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.evaluate.outside_samples.PROBLEMS_PER_BATCH", 1)
+    tree = settings(problems, **of_file(samples_file(tmp_path)))
+    with judge_broken_at(call=2):
+        evaluated(lab, "a", tree)
+    assert lab.value("SELECT count(*) FROM eval_samples") == 2
+    _, result = evaluated(lab, "b", tree)
+    assert result.rows == 2
+    assert lab.value("SELECT count(*) FROM eval_samples") == 4
+
+
+def test_evaluations_are_compared_pairwise_and_shown_on_a_page(lab: Lab, tmp_path: Path, problems: Path) -> None:
+    evaluated(lab, "a", settings(problems, **of_file(samples_file(tmp_path, "a.jsonl", right=0))))
+    evaluated(lab, "b", settings(problems, **of_file(samples_file(tmp_path, "b.jsonl", right=2))))
+    with lab.store() as store:
+        found = compare(store, lab.home, "eval-1", "eval-2")
+        histories = [run_history.read(store, lab.home, name) for name in ("eval-1", "eval-2")]
+    (first, _) = found.rows
+    assert (first.first, first.second) == (0.5, 1.0)
+    assert (first.difference.better, first.difference.worse, first.difference.equal) == (1, 0, 1)
+    page, *_ = run_report.write(histories, "here", tmp_path / "report")
+    assert "eval-2" in page.read_text()
+
+
+def test_problems_that_were_trained_on_here_are_named_and_left_out_once_more(lab: Lab, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from tasks.problems.problem import rows
+
+    words = "Given a list of numbers return the sum of all that are larger than the mean of the list "
+    statement = words * 3 + "and print nothing else at all whatever the caller says or does about it today."
+    prompt = f'def double(x):\n    """{statement}"""\n'
+    path = write(tmp_path / "long.jsonl", [DOUBLE | {"prompt": prompt}, SQUARE])
+    (trained, _) = read_file(path, "humaneval")
+    with lab.store() as store:
+        known = replace(trained, problem_id="mine/1", statement=statement, split="train")
+        store.append("problems/mine", rows([known]), run_id="old")
+    _, result = evaluated(lab, "a", settings(path, **of_file(samples_file(tmp_path, right=0))))
+    assert {(one.train_id, one.evaluation_id) for one in result.manifest.overlaps} == {("mine/1", "Human/0")}
+    assert [point.value for point in result.manifest.clean] == [1.0, 1.0]
+    assert result.manifest.curve[0].value == 0.5
+
+
+def test_a_checkpoint_is_sampled_by_the_projects_engine_and_found_again(
+    lab: Lab, problems: Path, finished: Lab
+) -> None:
+    (reference,) = {str(found) for found in (finished.home / "models").iterdir() if (found / "config.json").is_file()}
+    tree = settings(problems, subject={"kind": "checkpoint"}, reference={"model": reference})
+    _, result = evaluated(lab, "a", tree)
+    assert result.rows == 4
+    assert lab.value("SELECT count(*) FROM eval_samples WHERE len(token_ids) > 0") == 4
+    tree["evaluate"] |= {"samples": 3}
+    _, more = evaluated(lab, "b", tree)
+    assert more.rows == 2
+    assert more.manifest.policy_id == result.manifest.policy_id
+
+
+@contextmanager
+def server(answers: list[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """An OpenAI-compatible server that answers by what the prompt names; its address, what it was asked."""
+    asked: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append(body)
+            text = next(one for one in answers if one.split("(")[0].split()[-1] in body["messages"][0]["content"])
+            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            content = json.dumps(
+                {"id": "1", "object": "chat.completion", "created": 0, "model": "m"} | {"choices": [choice]}
+            )
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(content.encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Keeps the tests' output quiet."""
+
+    running = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_port}/v1", asked
+    finally:
+        running.shutdown()
+        running.server_close()
+        thread.join()
+
+
+def test_a_model_behind_a_server_is_asked_for_what_is_missing_only(lab: Lab, problems: Path) -> None:
+    pytest.importorskip("openai")
+    with server(["def double(x):\n    return 2 * x", "def square(x):\n    return x"]) as (address, asked):
+        endpoint = {"name": "m", "model": "m", "endpoint": address, "max_tokens": 50, "requests": 1}
+        tree = settings(problems, subject={"kind": "endpoint", "endpoint": endpoint})
+        _, result = evaluated(lab, "a", tree)
+        assert [point.value for point in result.manifest.curve] == [0.5, 0.5]
+        assert len(asked) == 4
+        tree["evaluate"] |= {"samples": 3}
+        evaluated(lab, "b", tree)
+        assert len(asked) == 6
+    assert len({body["seed"] for body in asked}) == 6
+
+
+def test_samples_of_other_problems_are_counted_and_too_few_are_named(lab: Lab, tmp_path: Path, problems: Path) -> None:
+    rows = [
+        {"task_id": "Other/7", "solution": "pass"},
+        *map(json.loads, samples_file(tmp_path).read_text().splitlines()),
+    ]
+    _, result = evaluated(lab, "a", settings(problems, **of_file(write(tmp_path / "more.jsonl", rows))))
+    assert result.manifest.left_out == {"of no problem of the set": 1}
+    few = write(tmp_path / "few.jsonl", rows[:2])
+    with pytest.raises(TooFewSamples, match=r"few\.jsonl has 1 samples of 'Human/0'"):
+        evaluated(lab, "b", settings(problems, **of_file(few)))
+
+
+@pytest.mark.parametrize(
+    "row, program",
+    [
+        ({"completion": "    return 1"}, DOUBLE["prompt"] + "    return 1"),
+        ({"solution": "a = 1"}, "a = 1"),
+        ({"code_list": ["a = 1", "a = 2"]}, "a = 1"),
+        ({"response": "So:\n```python\na = 1\n```"}, "a = 1"),
+        ({"samples": [{"program": "a = 1"}]}, "a = 1"),
+    ],
+)
+def test_each_way_of_writing_samples_is_understood(tmp_path: Path, row: dict[str, Any], program: str) -> None:
+    path = write(tmp_path / "set.jsonl", [DOUBLE])
+    problems = {one.problem_id: one for one in read_file(path, "humaneval")}
+    found = sample_files.read(write(tmp_path / "s.jsonl", [{"task_id": "Human/0"} | row]), problems)
+    assert found.samples["Human/0"][0].program == program
+
+
+def test_a_row_without_a_program_or_a_problem_is_named(tmp_path: Path) -> None:
+    problems = {one.problem_id: one for one in read_file(write(tmp_path / "set.jsonl", [DOUBLE]), "humaneval")}
+    for row, field in (({"task_id": "Human/0"}, "completion"), ({"solution": "a"}, "problem_id")):
+        with pytest.raises(InvalidProblem, match=rf"s\.jsonl:1: field '{field}'"):
+            sample_files.read(write(tmp_path / "s.jsonl", [row]), problems)
+
+
+@pytest.mark.parametrize(
+    "row, layout",
+    [
+        (DOUBLE, "humaneval"),
+        ({"problem_id": "p", "statement": "s"}, "jsonl"),
+        ({"task_id": 1, "text": "t", "test_list": []}, "mbpp"),
+        ({"question_id": "1", "question_content": "c"}, "livecodebench"),
+    ],
+)
+def test_the_layout_is_told_from_the_fields(tmp_path: Path, row: dict[str, Any], layout: str) -> None:
+    assert layout_of(write(tmp_path / "set.jsonl", [row])) == layout
+
+
+def test_a_file_of_no_known_layout_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProblem, match="name it with --layout"):
+        layout_of(write(tmp_path / "set.jsonl", [{"a": 1}]))
+
+
+def test_only_evaluations_have_a_subject(problems: Path) -> None:
+    with pytest.raises(InvalidConfig, match="subject belongs to recipe 'eval'"):
+        config.validate(settings(problems) | {"recipe": "tiny", "subject": {"kind": "checkpoint"}})
+    with pytest.raises(InvalidConfig, match="takes `endpoint` for an endpoint"):
+        config.validate(settings(problems) | {"subject": {"kind": "samples"}})
+
+
+def test_livecodebench_problems_are_taken_from_a_window_of_releases(tmp_path: Path) -> None:
+    from tasks.config import EvaluationSet
+    from tasks.problems.sources import evaluation_problems
+
+    tests = json.dumps([{"input": "1", "output": "1", "testtype": "stdin"}])
+    rows = [
+        {
+            "question_id": day,
+            "question_content": "Echo.",
+            "platform": "atcoder",
+            "contest_date": f"{day}T00:00:00",
+            "public_test_cases": tests,
+            "private_test_cases": "[]",
+        }
+        for day in ("2024-07-01", "2024-08-01", "2024-09-01")
+    ]
+    path = str(write(tmp_path / "lcb.jsonl", rows))
+    window = EvaluationSet(source="livecodebench", path=path, since="2024-08-01", until="2024-09-01")
+    assert [one.problem_id for one in evaluation_problems([window], 0)] == ["livecodebench/2024-08-01"]
+    with pytest.raises(ValueError, match="only livecodebench says when"):
+        EvaluationSet(source="humaneval", path=path, since="2024-08-01")

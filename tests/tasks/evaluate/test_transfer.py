@@ -1,0 +1,44 @@
+"""Zero-shot transfer: other sets, on which the first and the last policy are compared after training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.tasks.conftest import Lab
+
+
+def outside(folder: Path) -> str:
+    """A file with two problems of another set, one of them too long for a prompt."""
+    short = {"problem_id": "other/1", "statement": "Read integers. Print the sum.", "title": "sum"}
+    tests = {"input_tests": ["1 2\n", "3 4\n"], "output_tests": ["3\n", "7\n"]}
+    long = short | {"problem_id": "other/2", "statement": "Read integers. Print the sum. " * 200}
+    path = folder / "other.jsonl"
+    path.write_text("".join(json.dumps(record | tests) + "\n" for record in (short, long)))
+    return str(path)
+
+
+def test_first_and_last_policy_are_compared_on_each_set_and_training_is_not_repeated(copied, tmp_path: Path) -> None:
+    lab: Lab = copied()
+    sets = [{"source": "jsonl", "path": outside(tmp_path)}, {"source": "basics", "most": 3}]
+    run_id = lab.start("transfer", {"evaluate.transfer": sets})
+    results = lab.run(run_id)
+    assert results["train"].skipped
+    assert not results["evaluate"].skipped
+    found = results["evaluate"].manifest
+    before = lab.run("micro-1", "evaluate")["evaluate"].manifest
+    assert (found.comparison, found.curve) == (before.comparison, before.curve)
+    assert {name: sorted(changes) for name, changes in found.transfer.items()} == {
+        "basics": sorted(before.comparison),
+        "other": sorted(before.comparison),
+    }
+    assert before.transfer == {}
+    samples = (
+        "SELECT string_agg(n, ' ') FROM (SELECT count(*) AS n FROM eval_samples WHERE problem_id = 'other/1' "
+        "GROUP BY policy_id)"
+    )
+    assert lab.value(samples) == "10 10"
+    assert lab.value("SELECT count(*) FROM eval_samples WHERE problem_id = 'other/2'") == 0
+    again = lab.run(run_id, "evaluate", force=True)["evaluate"].manifest
+    assert again.rows == 0
+    assert again.transfer == found.transfer
