@@ -1,0 +1,68 @@
+"""`spo ui`: the pages in a browser, or frozen in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flows.settings import home, warehouse_location, warehouse_shown
+
+console = Console()
+
+
+def ui(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; beyond this machine a token is needed.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 4280,
+    token: Annotated[
+        str | None, typer.Option(envvar="SPO_UI_TOKEN", help="Needed to enter; made up where one is needed.")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds after which a typed question is stopped.")] = 10.0,
+    open_: Annotated[bool, typer.Option("--open", help="Open the address in this machine's browser.")] = False,
+    bundle: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write the pages as files instead of serving them.")
+    ] = None,
+    run: Annotated[list[str], typer.Option(help="Of a bundle: a run to take; may be given several times.")] = [],  # noqa: B006
+    sql: Annotated[
+        str | None, typer.Option(help="Of a bundle: take the problem_id and trajectory_id that this question gives.")
+    ] = None,
+    at: Annotated[int | None, typer.Option(help="Of a bundle: the snapshot that it shows.")] = None,
+) -> None:
+    """Look at runs, problems, programs and tokens in the browser. Read-only; works while runs write."""
+    if bundle is not None:
+        _freeze(bundle, run, sql, at)
+        return
+    if run or sql or at is not None:
+        raise typer.BadParameter("--run, --sql and --at choose what a bundle holds: give --bundle FOLDER, too")
+    from flows.explorer_server import Serving, serve
+
+    def told(address: str) -> None:
+        console.print(f"Warehouse  {warehouse_shown()}", highlight=False, soft_wrap=True)
+        console.print(f"Pages      {address}  (Ctrl-C ends)", highlight=False, soft_wrap=True)
+        if open_:
+            typer.launch(address)
+
+    serve(warehouse_location(), home(), Serving(host, port, token, time_limit), told)
+
+
+def _freeze(folder: Path, runs: list[str], sql: str | None, at: int | None) -> None:
+    from tasks.explorer import bundle
+    from tasks.explorer.pages import Explorer
+    from warehouse.reading import Readers
+
+    with Readers.open(warehouse_location()) as readers:
+        readers.fill()
+        with readers.session(at) as session:
+            session.need_responses()
+            shown = session.snapshot
+            answer = None if sql is None else session.ask(sql, limit=bundle.MOST_PAGES)
+        chosen = (
+            (frozenset[str](), frozenset[str]()) if answer is None else bundle.chosen_by(answer.columns, answer.rows)
+        )
+        selection = bundle.Selection(frozenset(runs), *chosen, at=at)
+        pages = bundle.write(Explorer(readers, home()), selection, folder, f"frozen at snapshot {shown}")
+    console.print(f"{len(pages)} pages; open {pages[0]}", highlight=False, soft_wrap=True)

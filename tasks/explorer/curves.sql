@@ -1,0 +1,30 @@
+-- name: evaluations
+-- What did the last evaluation of each of these runs leave: its learning curve with intervals?
+SELECT run_id, arg_max(manifest_json, arrival) AS manifest FROM stages
+WHERE list_contains($runs, run_id) AND stage = 'evaluate' AND status IN ('completed', 'skipped')
+GROUP BY run_id;
+
+-- name: samples
+-- How often was each problem solved by each policy that a run, still on its way, has evaluated so far?
+SELECT policy_id, any_value(step) AS step, problem_set, problem_id, count(reward) AS n,
+       count(*) FILTER (reward = 0) AS c
+FROM eval_samples
+WHERE run_id = $run
+GROUP BY policy_id, problem_set, problem_id
+ORDER BY step, problem_id;
+
+-- name: figures
+-- What were the trainer's figures, as means over equal stretches of training (single steps of a short run)?
+SELECT run_id, name, max(step) AS step, avg(value) AS value
+FROM (
+    SELECT run_id, name, step, any_value(value) AS value FROM train_steps
+    WHERE list_contains($runs, run_id) AND list_contains($names, name) GROUP BY run_id, name, step
+)
+GROUP BY run_id, name, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM train_steps
+                                      WHERE list_contains($runs, run_id))
+ORDER BY run_id, name, step;
+
+-- name: trained_by
+-- Which run trained the policies that these runs ended with (a later run may have taken them over)?
+SELECT policy_id, arg_min(run_id, arrival) AS run_id FROM policies
+WHERE list_contains($policies, policy_id) AND kind <> 'reference' GROUP BY policy_id;

@@ -1,0 +1,38 @@
+-- name: problems
+-- How hard is each problem for pi_0, how often do its policies solve it now, and what was found?
+WITH known AS (
+    SELECT problem_id, arg_max(title, arrival) AS title, arg_max(problem_set, arrival) AS problem_set,
+           arg_max(split, arrival) AS split
+    FROM problems GROUP BY problem_id
+),
+answers AS (
+    SELECT problem_id, count(*) AS responses, count(reward) FILTER (author IN ('training', 'evaluation')) AS n1,
+           count(*) FILTER (author IN ('training', 'evaluation') AND reward = 0) AS k1
+    FROM resident.responses GROUP BY problem_id
+),
+programs AS (
+    SELECT problem_id, program, bool_or(reward = 0) AS correct,
+           bool_or(author = 'pi_0') AS by_pi_0, bool_or(author = 'training' AND reward = 0) AS by_training
+    FROM resident.responses WHERE program IS NOT NULL GROUP BY ALL
+),
+found AS (
+    SELECT problem_id, count(*) AS programs, count(*) FILTER (correct) AS correct,
+           count(*) FILTER (by_training AND NOT by_pi_0) AS found_by_training
+    FROM programs GROUP BY problem_id
+),
+counted AS (
+    SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts
+    WHERE reference = (SELECT arg_max(reference, arrival) FROM reference_counts)
+    GROUP BY problem_id
+)
+SELECT known.*, coalesce(responses, 0) AS responses, counted.n, counted.k, counted.k / counted.n AS s, n1, k1,
+       k1 / nullif(n1, 0) AS later, coalesce(programs, 0) AS programs, coalesce(correct, 0) AS correct,
+       coalesce(found_by_training, 0) AS found_by_training
+FROM known LEFT JOIN answers USING (problem_id) LEFT JOIN found USING (problem_id) LEFT JOIN counted USING (problem_id);
+
+-- name: policies
+-- How often did each policy solve each problem (the scored samples of evaluations and of training)?
+SELECT problem_id, policy, source, count(reward) AS n, count(*) FILTER (reward = 0) AS k, max(step) AS step
+FROM resident.responses
+WHERE problem_id IN (SELECT unnest($problems)) AND policy IS NOT NULL AND source <> 'pivotal_rollout'
+GROUP BY ALL;

@@ -1,0 +1,61 @@
+"""Rows of single responses, found in memory first and then read from the lake by when they arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.explorer.address import NotFound
+from tasks.explorer.look import Look
+from warehouse.queries import query
+
+PLACES = query(__name__, "places")
+RESPONSES = query(__name__, "responses")
+TRAJECTORY = query(__name__, "trajectory")
+BEGINNING_SO = query(__name__, "beginning_so")
+TEXTS = query(__name__, "texts")
+
+
+def described(look: Look, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Problem, verdict, author and age of each trajectory that is there."""
+    if not ids:
+        return {}
+    moments = _moments(look, ids)
+    return {row["trajectory_id"]: row for row in look.rows(RESPONSES, ids=list(ids), moments=moments)}
+
+
+def trajectory(look: Look, identity: str) -> dict[str, Any]:
+    """Every column of a trajectory; `identity` may be the beginning of its id. Raises NotFound."""
+    moments = _moments(look, [identity])
+    if not moments:
+        found = [row["trajectory_id"] for row in look.rows(BEGINNING_SO, id=identity)]
+        if len(found) != 1:
+            what = f"{len(found)} trajectories begin" if found else "no trajectory begins"
+            raise NotFound(f"{what} with {identity[:80]!r} at this snapshot")
+        (identity,) = found
+        moments = _moments(look, [identity])
+    row = look.row(TRAJECTORY, id=identity, moments=moments)
+    if row is None:
+        raise NotFound(f"there is no trajectory {identity[:80]!r} at this snapshot")
+    return row
+
+
+def texts(look: Look, problem: str, programs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """The text and identities of programs, by their number in memory.
+
+    `programs` are rows with `program`, and `first_at` or `first_eval_at`, when each arrived first.
+    """
+    if not programs:
+        return {}
+    values = {
+        "problem": problem,
+        "programs": [row["program"] for row in programs],
+        "moments": sorted({row["first_at"] for row in programs if row["first_at"] is not None}),
+        "eval_moments": sorted({row["first_eval_at"] for row in programs if row["first_at"] is None}),
+    }
+    return {row["program"]: row for row in look.rows(TEXTS, **values)}
+
+
+def _moments(look: Look, ids: Sequence[str]) -> list[Any]:
+    look.session.need_responses()
+    return [row["created_at"] for row in look.rows(PLACES, ids=list(ids))]

@@ -1,0 +1,36 @@
+-- name: places
+-- When did these responses arrive (their Parquet rows are found by it)?
+SELECT DISTINCT created_at FROM resident.responses
+WHERE response IN (SELECT hash(unnest($ids))) AND origin = 'trajectories';
+
+-- name: responses
+-- What are these trajectories: their problem, verdict, author and age?
+SELECT trajectory_id, problem_id, source, verdict, reward, temperature, step, len(token_ids) AS tokens, normal_hash,
+       run_id, policy_start AS policy
+FROM trajectories
+WHERE created_at IN (SELECT unnest($moments)) AND trajectory_id IN (SELECT unnest($ids))
+QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY arrival) = 1;
+
+-- name: trajectory
+-- What is all that was kept of this trajectory?
+SELECT * FROM trajectories
+WHERE created_at IN (SELECT unnest($moments)) AND trajectory_id = $id
+QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY arrival) = 1;
+
+-- name: beginning_so
+-- Which trajectories have an id that begins so?
+SELECT DISTINCT trajectory_id FROM trajectories WHERE starts_with(trajectory_id, $id) LIMIT 20;
+
+-- name: texts
+-- What are the texts of these programs of a problem, as they were written first?
+WITH written AS (
+    SELECT normal_hash, program_hash, text, trajectory_id, suite_hash, arrival, 0 AS place FROM trajectories
+    WHERE created_at IN (SELECT unnest($moments)) AND problem_id = $problem
+      AND hash(normal_hash) IN (SELECT unnest($programs))
+    UNION ALL
+    SELECT normal_hash, program_hash, text, NULL, suite_hash, arrival, 1 FROM eval_samples
+    WHERE created_at IN (SELECT unnest($eval_moments)) AND problem_id = $problem
+      AND hash(normal_hash) IN (SELECT unnest($programs))
+)
+SELECT normal_hash, hash(normal_hash) AS program, program_hash, text, trajectory_id, suite_hash FROM written
+QUALIFY row_number() OVER (PARTITION BY normal_hash ORDER BY place, arrival) = 1;

@@ -1,0 +1,52 @@
+-- name: runs
+-- Which runs are there, newest first, and what do their stages and their evaluation say?
+WITH chosen AS (
+    SELECT run_id, recipe, created_at, arrival, project_version,
+           json_extract_string(config_json, '$.seed') AS seed, json_extract_string(config_json, '$.train.beta') AS beta
+    FROM runs
+    WHERE ($recipe = '' OR recipe = $recipe) AND ($text = '' OR contains(lower(run_id), lower($text)))
+),
+ended AS (
+    SELECT run_id, count(DISTINCT stage) AS stages, sum(seconds) AS seconds, max(created_at) AS last_at,
+           bool_or(stage = 'report') AS reported, bool_or(stage = 'evaluate') AS evaluated,
+           string_agg(stage, ', ' ORDER BY arrival) AS names, max(arrival) AS last,
+           arg_max(manifest_json, arrival) FILTER (stage = 'evaluate') AS evaluation, max(snapshot_id) AS snapshot_id
+    FROM stages
+    GROUP BY run_id
+),
+events AS (
+    SELECT run_id, max(created_at) AS seen, arg_max(kind, arrival) AS kind, arg_max(stage, arrival) AS stage,
+           max(snapshot_id) AS snapshot_id
+    FROM run_events
+    GROUP BY run_id
+)
+SELECT chosen.* EXCLUDE (arrival), coalesce(stages, 0) AS stages, seconds, names, evaluation,
+       greatest(seen, last_at) AS seen, events.stage AS at_stage,
+       CASE WHEN kind IN ('failed', 'cancelled') AND events.snapshot_id > coalesce(ended.snapshot_id, 0) THEN kind
+            WHEN coalesce(evaluated, false) THEN 'finished' ELSE 'running' END AS state
+FROM chosen LEFT JOIN ended USING (run_id) LEFT JOIN events USING (run_id)
+ORDER BY arrival DESC
+LIMIT $limit OFFSET $offset;
+
+-- name: recipes
+-- Which recipes were run, and how often?
+SELECT recipe, count(*) AS runs FROM runs GROUP BY recipe ORDER BY recipe;
+
+-- name: totals
+-- How much is in the warehouse: responses, different programs, problems, and programs that only training found?
+WITH programs AS (
+    SELECT problem_id, program, bool_or(reward = 0) AS correct,
+           bool_or(author = 'pi_0') AS by_pi_0, bool_or(author = 'training' AND reward = 0) AS by_training
+    FROM resident.responses
+    WHERE program IS NOT NULL
+    GROUP BY ALL
+)
+SELECT (SELECT count(*) FROM resident.responses) AS responses, count(*) AS programs,
+       count(DISTINCT problem_id) AS problems, count(*) FILTER (correct) AS correct,
+       count(*) FILTER (by_training AND NOT by_pi_0) AS found_by_training
+FROM programs;
+
+-- name: configurations
+-- With which settings were these runs made?
+SELECT run_id, config_json FROM runs WHERE list_contains($runs, run_id)
+QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY arrival DESC) = 1;

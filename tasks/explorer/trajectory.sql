@@ -1,0 +1,57 @@
+-- name: context
+-- What are the problem, prompt and policy of this trajectory?
+SELECT (SELECT arg_max(title, arrival) FROM problems WHERE problem_id = $problem) AS title,
+       (SELECT any_value(token_ids) FROM prompts WHERE prompt_id = $prompt) AS prompt_ids,
+       (SELECT any_value(text) FROM prompts WHERE prompt_id = $prompt) AS prompt,
+       (SELECT arg_max(reference, arrival) FROM reference_counts WHERE problem_id = $problem) AS reference;
+
+-- name: counts
+-- How often did this reference policy solve the problem, with the tests that judged the trajectory?
+SELECT CAST(coalesce(sum(n), 0) AS BIGINT) AS n, CAST(coalesce(sum(k), 0) AS BIGINT) AS k FROM reference_counts
+WHERE problem_id = $problem AND suite_hash = $suite AND reference = $reference;
+
+-- name: estimates
+-- What did the newest search of this trajectory find at each position?
+SELECT position, n, k, coalesce(pivotal, false) AS pivotal FROM token_values
+WHERE trajectory_id = $id AND position > 0 AND search_id = (
+    SELECT arg_max(search_id, arrival) FROM token_values
+    WHERE trajectory_id = $id AND starts_with(search_id, 'annotation/')
+)
+ORDER BY position;
+
+-- name: reference_logprobs
+-- What log-probability does pi_0 give each of its tokens?
+SELECT logprobs FROM reference_logprobs WHERE trajectory_id = $id ORDER BY arrival LIMIT 1;
+
+-- name: folders
+-- Where are the checkpoints of these policies?
+SELECT policy_id, arg_min(path, arrival) AS path, any_value(kind) AS kind FROM policies
+WHERE policy_id IN (SELECT unnest($policies)) GROUP BY policy_id;
+
+-- name: policies
+-- Which policies were trained from this reference policy, the newest first?
+SELECT policy_id, arg_max(run_id, arrival) AS run_id, arg_max(step, arrival) AS step,
+       arg_max(kind, arrival) AS kind FROM policies
+WHERE kind <> 'reference' AND parent_policy_id = $reference
+GROUP BY policy_id ORDER BY max(arrival) DESC LIMIT 40;
+
+-- name: uses
+-- In which runs and at which optimizer steps was this trajectory trained on?
+SELECT run_id, step, count(*) AS times FROM train_batches WHERE list_contains(trajectory_ids, $id)
+GROUP BY run_id, step ORDER BY run_id, step LIMIT 200;
+
+-- name: verdict
+-- What did the sandbox say of its program?
+SELECT verdict, tests_passed, tests_total, cpu_s, memory_bytes, detail, sandbox_version FROM verdicts
+WHERE program_hash = $program AND suite_hash = $suite ORDER BY arrival DESC LIMIT 1;
+
+-- name: test
+-- What does this test of the suite say?
+SELECT any_value(input) AS input, any_value(expected) AS expected FROM tests
+WHERE suite_hash = $suite AND position = $position;
+
+-- name: searched
+-- Which trajectories were searched for pivotal tokens, and what was found?
+SELECT trajectory_id, count(DISTINCT position) AS estimated, count(DISTINCT position) FILTER (pivotal) AS pivotal
+FROM token_values WHERE starts_with(search_id, 'annotation/')
+GROUP BY trajectory_id ORDER BY pivotal DESC, estimated DESC, trajectory_id LIMIT 200;

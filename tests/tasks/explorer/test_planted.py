@@ -1,0 +1,98 @@
+"""Who wrote what, on a few planted responses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tasks.explorer.pages import Explorer
+from tests.tasks.explorer.conftest import Pages
+from warehouse import Warehouse
+from warehouse.reading import Readers
+
+
+def response(number: int, program: str, source: str, *, passed: bool = True, step: int | None = None) -> dict[str, Any]:
+    return {
+        "trajectory_id": f"t{number}",
+        "problem_id": "p",
+        "source": source,
+        "policy_start": None if source == "human" else "policy",
+        "token_ids": [1],
+        "text": f"print('{program}')",
+        "normal_hash": program,
+        "program_hash": program,
+        "reward": 0.0 if passed else -1.0,
+        "verdict": "accepted" if passed else "wrong_answer",
+        "step": step,
+    }
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    """Of training's programs pi_0 never wrote `new` (twice) and `late`; `wrong` is wrong, `known` is pi_0's too."""
+    folder = tmp_path_factory.mktemp("planted")
+    with Warehouse.open(folder / "warehouse") as store:
+        problem = {"problem_id": "p", "split": "train", "title": "Planted", "suite_hash": "s"}
+        rows = [response(0, "known", "reference"), response(1, "searched", "pivotal_rollout")]
+        store.append("a", {"problems": [problem], "trajectories": rows}, run_id="one")
+        rows = [response(2, "known", "online", step=1), response(3, "searched", "online", step=1)]
+        rows += [response(4, "new", "online", step=1), response(5, "wrong", "online", passed=False, step=1)]
+        store.append("b", {"trajectories": rows}, run_id="one")
+        rows = [response(6, "new", "online", step=2), response(7, "late", "online", step=2)]
+        store.append("c", {"trajectories": [*rows, response(8, "hers", "human")]}, run_id="two")
+        with Readers.open(folder / "warehouse") as readers:
+            readers.fill()
+            yield Pages(Explorer(readers, folder, asked_s=300), store)
+
+
+def programs(page: str) -> list[str]:
+    return re.findall(r"print</span>\(<span class=\"string\">&#39;</span><span class=\"string\">(\w+)", page)
+
+
+@pytest.mark.parametrize(
+    "filters, expected",
+    [
+        ({}, ["known", "searched", "new", "wrong", "late", "hers"]),
+        ({"by": "found"}, ["new", "late"]),
+        ({"by": "found", "order": "new"}, ["late", "new"]),
+        ({"by": "pi_0"}, ["known", "searched"]),
+        ({"by": "person"}, ["hers"]),
+        ({"verdict": "wrong"}, ["wrong"]),
+        ({"by": "training", "verdict": "correct"}, ["known", "searched", "new", "late"]),
+    ],
+)
+def test_programs_are_filtered_by_who_wrote_them(planted: Pages, filters: dict[str, str], expected: list[str]) -> None:
+    shown = programs(planted.html("/problem", id="p", **filters))
+    assert sorted(shown) == sorted(expected)
+    if filters.get("by") == "found":
+        assert shown == expected
+
+
+def test_what_training_found_is_counted_the_same_on_every_page(planted: Pages) -> None:
+    assert planted.value("SELECT count(*) FROM new_solutions") == 2
+    assert ">2</a>" in planted.html("/")
+    assert ">2</a></b>" in planted.html("/problems", kind="found")
+    assert "found by training</span>" in planted.html("/problem", id="p", by="found")
+
+
+def test_an_earlier_snapshot_knows_only_what_was_found_until_then(planted: Pages) -> None:
+    before = planted.value("SELECT max(snapshot_id) - 1 FROM trajectories")
+    assert programs(planted.html("/problem", id="p", by="found", at=before)) == ["new"]
+    assert ">1</a>" in planted.html("/", at=before)
+
+
+def test_each_step_says_what_was_new_in_it(planted: Pages) -> None:
+    first, second = planted.html("/prompt", id="p", step=1), planted.html("/prompt", id="p", step=2)
+    assert "<dt>never written before</dt><dd>2</dd>" in first
+    assert "<dt>never written before</dt><dd>1</dd>" in second
+    assert "<dt>samples</dt><dd>4</dd>" in first
+    assert sorted(programs(second)) == ["late", "new"]
+
+
+def test_who_was_first_is_told(planted: Pages) -> None:
+    page = planted.html("/problem", id="p", by="found", order="new")
+    assert "first by training at step 2" in page
+    assert "written 2 times" in page

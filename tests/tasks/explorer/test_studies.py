@@ -1,0 +1,59 @@
+"""A study's page: means over seeds, and differences paired by seed, against values worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tasks.explorer.pages import Explorer
+from tests.tasks.explorer.conftest import Pages
+from warehouse import Warehouse
+from warehouse.reading import Readers
+
+FINALS = {("a", 0): 0.5, ("a", 1): 0.6, ("b", 0): 0.4, ("b", 1): 0.45, ("c", 0): None}
+
+
+def manifest(after: float) -> str:
+    change = {"before": 0.1, "after": after, "difference": after - 0.1, "interval": [0.0, 1.0]}
+    curve = [
+        {"step": step, "policy_id": f"p{after}", "k": 1, "value": value, "low": value, "high": value}
+        for step, value in ((0, 0.1), (10, after))
+    ]
+    return json.dumps({"comparison": {"pass@1": change}, "curve": curve, "described": "by hand"})
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    folder = tmp_path_factory.mktemp("study")
+    with Warehouse.open(folder / "warehouse") as store:
+        for (arm, seed), after in FINALS.items():
+            events = [{"stage": "", "kind": "created", "message": f"study/hand/{arm}/{seed}/0123"}]
+            rows = {"runs": [{"recipe": arm, "config_json": "{}"}], "run_events": events}
+            if after is not None:
+                ended = {"stage": "evaluate", "key": "k", "status": "completed", "manifest_json": manifest(after)}
+                rows["stages"] = [ended]
+            store.append(f"{arm}{seed}", rows, run_id=f"{arm}-{seed}")
+        with Readers.open(folder / "warehouse") as readers:
+            readers.fill()
+            yield Pages(Explorer(readers, folder), store)
+
+
+def test_the_list_counts_arms_seeds_and_runs(study: Pages) -> None:
+    page = study.html("/studies")
+    assert 'href="/study?id=hand"' in page
+    assert '<td class="number">3</td><td class="number">2</td><td class="number">5</td>' in page
+
+
+def test_means_and_paired_differences_are_those_worked_out_by_hand(study: Pages) -> None:
+    page = study.html("/study", id="hand")
+    assert "<b>55.0%</b>" in page
+    assert "<b>42.5%</b>" in page
+    assert '-12.5 points<br><span class="quiet">[-44.3, +19.3]</span>' in page
+    assert "not evaluated" in page
+    assert "+12.5 points" in study.html("/study", id="hand", base="b")
+
+
+def test_an_arm_that_is_not_there_is_refused(study: Pages) -> None:
+    assert study.reply("/study", id="hand", base="z").status == 404
