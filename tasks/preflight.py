@@ -1,0 +1,281 @@
+"""Everything that is wrong with a run, found in seconds and before it is submitted, as one list.
+
+A look, not the work: the first records of each file are understood as its layout says, a model's weights are not
+loaded, a few known solutions are judged. What comes after is checked by the stage that reads it.
+
+Errors
+------
+NotReady
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sandbox import InvalidSuite, Judge, SandboxError, SandboxUnavailable, Submission, Suite, TestCase, Verdict
+from tasks.config import NAMED_MODELS, ProblemFiles, ReferenceConfig, RunConfig
+from tasks.corpus import files
+from tasks.engines import checkpoint, inspection, packaged_models
+from tasks.engines.protocol import EngineError
+from tasks.prepare import reference_solutions
+from tasks.prepare.stage import limited
+from tasks.problems import hub, kattis
+from tasks.problems.problem import Problem, ProblemError
+from tasks.problems.prompt import template_for
+from tasks.problems.records import Record, read_records
+from tasks.problems.sources import LAYOUTS, split_of
+
+UNDERSTOOD = 200
+"""Records of a file that are understood field by field."""
+PATIENCE_S = 2.0
+"""Time spent on the rest of one file."""
+JUDGED = 3
+"""Problems whose own solution is judged; only when all of them fail something is wrong with the set as a whole."""
+LEAST_FREE_BYTES = 1 << 30
+TRAINER_COPIES = 8
+"""A trainer's state of one step, in sizes of the float16 weights: float32 weights and both moments of AdamW, and
+more while the next one is being written."""
+
+Clock = Callable[[], float]
+"""Seconds from some moment on."""
+
+
+class NotReady(Exception):
+    """The run could not work; the message lists everything that is wrong."""
+
+
+@dataclass(slots=True)
+class _Faults:
+    """What is wrong, in the order in which it was found."""
+
+    messages: list[str]
+
+    def add(self, message: str) -> None:
+        if message not in self.messages:
+            self.messages.append(message)
+
+    @contextmanager
+    def taken(self) -> Generator[None]:
+        """What is raised inside is one more fault."""
+        try:
+            yield
+        except (ProblemError, EngineError, SandboxError) as error:
+            self.add(str(error))
+
+
+def require(config: RunConfig, home: Path, *, clock: Clock = time.monotonic) -> None:
+    """Raise NotReady, with everything that is wrong at once, unless a run of `config` could begin."""
+    found = faults(config, home, clock=clock)
+    if len(found) == 1:
+        raise NotReady(found[0])
+    if found:
+        listed = "\n".join(f"  {number}. {message}" for number, message in enumerate(found, start=1))
+        raise NotReady(f"{len(found)} things keep this run from starting:\n{listed}")
+
+
+def faults(config: RunConfig, home: Path, *, clock: Clock = time.monotonic) -> list[str]:
+    """Everything that would keep a run of `config` from working, each in words that say what to do."""
+    found = _Faults([])
+    problems = _look_at_problems(config, found, clock)
+    for path in config.corpus.files:
+        with found.taken():
+            _look(Path(path), files.check_record, clock)
+    folder = _look_at_models(config, found)
+    if folder is not None and not found.messages:
+        _render(config, folder, problems, found)
+    _look_at_mix(config, problems, found)
+    _look_at_disk(config, home, folder, found)
+    _look_at_engine(config, found)
+    _judge(config, problems, found)
+    return found.messages
+
+
+# problems
+
+
+def _look_at_problems(config: RunConfig, found: _Faults, clock: Clock) -> list[Problem]:
+    """The first problems that can be judged; complains of what cannot be read, and of too few."""
+    known: list[Problem] = []
+    for one in (config.problems, *config.problems.evaluation_sets, *config.evaluate.transfer):
+        with found.taken():
+            read, whole = _understood(one, clock)
+            good = [problem for problem in read if problem.unjudgeable_reason is None]
+            known += good
+            if one is config.problems and whole and one.source != "miniature":
+                _count(config, read, good, found)
+    if config.problems.source == "miniature" and config.problems.train < 2:
+        found.add(_too_few(config.problems.train))
+    return known
+
+
+def _count(config: RunConfig, read: list[Problem], good: list[Problem], found: _Faults) -> None:
+    """Complain where a file that was read to its end leaves fewer than two problems to train on."""
+    split = not config.problems.evaluation_sets
+    train = [p for p in good if not split or split_of(p.problem_id, config.problems) == "train"]
+    if min(len(train), config.problems.train) < 2:
+        reasons = sorted({problem.unjudgeable_reason for problem in read if problem.unjudgeable_reason})
+        found.add(_too_few(min(len(train), config.problems.train)) + (f" ({'; '.join(reasons)})" if reasons else ""))
+
+
+def _too_few(number: int) -> str:
+    return (
+        f"{number or 'no'} training problem{'' if number == 1 else 's'}: at least two are needed, since one alone is "
+        f"learnt by heart; raise problems.train, or give it more problems (problems.path, problems.hub)"
+    )
+
+
+def _understood(one: ProblemFiles, clock: Clock) -> tuple[list[Problem], bool]:
+    """The first problems of a set, and whether they are all it has."""
+    if one.hub is not None:
+        hub.require_reachable(one)
+    if one.path is None:
+        return [], False
+    if one.source == "kattis":
+        folders = kattis.packages(Path(one.path))
+        return [kattis.read_package(f, "") for f in folders[:UNDERSTOOD]], len(folders) <= UNDERSTOOD
+    problems: list[Problem] = []
+    more = _look(Path(one.path), lambda record: problems.append(LAYOUTS[one.source](record, "")), clock)
+    return problems, not more
+
+
+def _look(path: Path, understand: Callable[[Record], object], clock: Clock) -> bool:
+    """Understand the first records and read on for a while; whether there are more than those understood."""
+    records = read_records(path)
+    for record in islice(records, UNDERSTOOD):
+        understand(record)
+    until, more = clock() + PATIENCE_S, False
+    for _ in records:
+        more = True
+        if clock() > until:
+            break
+    return more
+
+
+# models
+
+
+def _look_at_models(config: RunConfig, found: _Faults) -> Path | None:
+    """The reference's checkpoint folder, where it is one that can be looked into; complains of every model's faults."""
+    folder = _look_at_model(config.reference, found)
+    for model in config.corpus.other_models:
+        if model.endpoint is None:
+            _look_at_model(ReferenceConfig(model=model.model), found)
+    return folder
+
+
+def _look_at_model(reference: ReferenceConfig, found: _Faults) -> Path | None:
+    """A model that is a folder, or is written like a path; any other name is one on the hub."""
+    name, folder = reference.model, Path(reference.model).expanduser()
+    if name in packaged_models.PACKAGED:
+        with found.taken():
+            packaged_models.located(name)
+    if name in NAMED_MODELS:
+        return None
+    if not folder.is_dir() and not folder.is_absolute() and not name.startswith("."):
+        with found.taken():
+            checkpoint.require_reachable(reference)
+        return None
+    if reference.gguf_file is not None:
+        if fault := inspection.gguf_fault(folder, reference.gguf_file):
+            found.add(fault)
+        return None
+    wrong = list(inspection.faults(folder))
+    for fault in wrong:
+        found.add(fault)
+    return None if wrong else folder
+
+
+def _render(config: RunConfig, folder: Path, problems: list[Problem], found: _Faults) -> None:
+    """Load the tokenizer and render prompts; complain when the template does not fit, or no prompt does."""
+    try:
+        tokenizer: Any = checkpoint.load_tokenizer(folder)
+    except (OSError, ValueError, KeyError, EngineError) as error:
+        found.add(f"the tokenizer in {folder} cannot be loaded: {str(error).partition(chr(10))[0]}")
+        return
+    with found.taken():
+        template = template_for(config.reference, tokenizer)
+        lengths = [len(template.encode(tokenizer, problem)) for problem in problems[:JUDGED]]
+        if lengths and min(lengths) > config.problems.max_prompt_tokens:
+            found.add(
+                f"the first {len(lengths)} prompts have {min(lengths)} tokens and more, "
+                f"problems.max_prompt_tokens is {config.problems.max_prompt_tokens}; raise it"
+            )
+
+
+# what a run needs besides
+
+
+def _look_at_mix(config: RunConfig, problems: list[Problem], found: _Faults) -> None:
+    """Complain of a source of training that nothing will ever fill."""
+    if config.train.algorithm != "spo":
+        return
+    shares = {name for name, source in config.train.sources.items() if source.share > 0}
+    pivotal = sorted(shares & {"pivotal", "pivotal_rollouts"})
+    if pivotal and config.pivotal.trajectories == 0:
+        found.add(
+            f"train.sources.{pivotal[0]} has a share and stays empty, since pivotal.trajectories is 0; raise it, or "
+            f"set the share to 0"
+        )
+    if "offline" in shares and not _fills_corpus(config, problems):
+        found.add(
+            f"train.sources.offline has a share and stays empty: corpus.sources is {', '.join(config.corpus.sources)}, "
+            f"and there is no such response; add 'reference' to corpus.sources, or set the share to 0"
+        )
+
+
+def _fills_corpus(config: RunConfig, problems: list[Problem]) -> bool:
+    """Whether something may come into the offline corpus, as far as the configuration and the problems tell."""
+    corpus = config.corpus
+    if "human" in corpus.sources and (not problems or any(problem.solutions for problem in problems)):
+        return True
+    if "other_model" in corpus.sources and corpus.other_models:
+        return True
+    return bool(corpus.files or set(corpus.sources) - {"human", "other_model"})
+
+
+def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Faults) -> None:
+    """Complain when there is less room than the kept policies and the trainer's states will take."""
+    weights = 0 if folder is None else inspection.weight_bytes(folder)
+    kept = 1 + config.train.steps // config.train.snapshot_interval
+    needed = LEAST_FREE_BYTES + weights * (kept + TRAINER_COPIES)
+    place = next(path for path in (home, *home.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        found.add(
+            f"{free / 2**30:.1f} GiB are free in {place}, and {kept} kept policies with the trainer's state need about "
+            f"{needed / 2**30:.1f}; make room (`spo clean`), raise train.snapshot_interval, or set SPO_HOME elsewhere"
+        )
+
+
+def _look_at_engine(config: RunConfig, found: _Faults) -> None:
+    if config.engine.kind == "vllm" and find_spec("vllm") is None:
+        found.add("engine.kind is 'vllm', which is not installed: `pip install spo-pipeline[vllm]`, or another kind")
+
+
+def _judge(config: RunConfig, problems: list[Problem], found: _Faults) -> None:
+    """Judge some problems' own solutions, or a program of one line; complain when the sandbox or all of them fail."""
+    try:
+        with Judge(**config.sandbox.model_copy(update={"workers": 1}).judge_arguments()) as judge:
+            (alive,) = judge.judge([Submission("print(1)", Suite("preflight", (TestCase("", "1"),)))])
+            if alive.verdict != Verdict.accepted:
+                found.add(f"the sandbox judges `print(1)` {alive.verdict} ({alive.detail}); look at `spo doctor`")
+                return
+            chosen = [p for p in problems if reference_solutions.programs(p)][:JUDGED]
+            refused = reference_solutions.refused([limited(problem, config) for problem in chosen], judge)
+    except (SandboxUnavailable, InvalidSuite, OSError) as error:
+        found.add(f"{error}; look at `spo doctor`" if isinstance(error, SandboxUnavailable) else str(error))
+        return
+    if chosen and len(refused) == len(chosen):
+        name, reason = next(iter(refused.items()))
+        found.add(
+            f"no problem's own solution passes its tests ({len(chosen)} tried), the first is {name!r}: {reason}; look "
+            f"at its tests and at sandbox.cpu_limit_s, sandbox.memory_limit_mb and sandbox.packages"
+        )

@@ -1,0 +1,224 @@
+"""Everything that a run would stumble over is named before it is submitted, all at once and in seconds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox import SandboxUnavailable
+from tasks import config
+from tasks.preflight import NotReady, faults, require
+from tasks.problems.records import InvalidProblem, read_records
+
+PROBLEM = {"problem_id": "a", "statement": "Print 1.", "input_tests": ["\n"], "output_tests": ["1\n"]}
+RESPONSE = {"problem_id": "a", "program": "print(1)"}
+
+
+def check(problems: dict[str, Any] | None = None, **sections: Any) -> None:
+    require(run(problems, **sections), Path.cwd())
+
+
+def run(problems: dict[str, Any] | None = None, **sections: Any) -> config.RunConfig:
+    return config.validate({"problems": problems or {}} | sections)
+
+
+def lines(path: Path, *records: dict[str, Any]) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return str(path)
+
+
+def test_what_can_be_read_is_taken(tmp_path: Path) -> None:
+    path = lines(tmp_path / "p.jsonl", PROBLEM, PROBLEM | {"problem_id": "c"})
+    sets = [{"source": "jsonl", "path": lines(tmp_path / "t.jsonl", PROBLEM | {"problem_id": "b"})}]
+    check({"source": "jsonl", "path": path, "evaluation_sets": sets})
+    check(corpus={"files": [lines(tmp_path / "r.jsonl", RESPONSE)]})
+    check()
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match=r"absent\.jsonl: cannot be read"):
+        check({"source": "jsonl", "path": str(tmp_path / "absent.jsonl")})
+    with pytest.raises(NotReady, match=r"absent\.jsonl: cannot be read"):
+        check(corpus={"files": [str(tmp_path / "absent.jsonl")]})
+    with pytest.raises(NotReady, match="is no folder of problem packages"):
+        check({"source": "kattis", "path": str(tmp_path / "absent")})
+
+
+def test_a_record_of_another_layout_is_named_with_line_and_field(tmp_path: Path) -> None:
+    path = lines(tmp_path / "p.jsonl", PROBLEM, {"problem_id": "b"})
+    with pytest.raises(NotReady, match=r"p\.jsonl:2: field 'statement'"):
+        check({"source": "jsonl", "path": path})
+    with pytest.raises(NotReady, match=r"r\.jsonl:1: field"):
+        check(corpus={"files": [lines(tmp_path / "r.jsonl", {"problem_id": "a"})]})
+
+
+@pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz"])
+def test_text_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+    good = json.dumps(PROBLEM).encode()
+    content = b"\n".join([good] * 300 + [good.replace(b"Print", b"Pr\xefnt")])
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(NotReady, match=rf"{name}:301: not UTF-8.*0xef"):
+        check({"source": "jsonl", "path": str(path)})
+    with pytest.raises(InvalidProblem, match=rf"{name}:301: not UTF-8"):
+        list(read_records(path))
+
+
+def test_a_package_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sum").mkdir()
+    (tmp_path / "sum" / "problem.yaml").write_text("name: Sum\n", encoding="utf-8")
+    with pytest.raises(NotReady, match="sum"):
+        check({"source": "kattis", "path": str(tmp_path)})
+
+
+def test_a_model_given_as_a_path_must_be_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match="no checkpoint folder"):
+        check(reference={"model": str(tmp_path / "absent")})
+    with pytest.raises(NotReady, match=r"no config\.json"):
+        check(reference={"model": str(tmp_path)})
+    with pytest.raises(NotReady, match=r"other\.gguf"):
+        check(reference={"model": str(tmp_path), "gguf_file": "other.gguf"})
+
+
+def test_a_large_file_is_looked_at_for_a_while_only(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    lines(path, *[PROBLEM | {"problem_id": str(i)} for i in range(500)])
+    with path.open("a", encoding="utf-8") as file:
+        file.write("{broken")
+    large = run({"source": "jsonl", "path": str(path)})
+    seconds = iter(range(1000))
+    require(large, Path.cwd(), clock=lambda: float(next(seconds)))
+    assert next(seconds) < 10, "a second passed with every record, and two were granted"
+    with pytest.raises(NotReady, match=r"p\.jsonl:501: not valid JSON"):
+        require(large, Path.cwd(), clock=lambda: 0.0)
+
+
+def checkpoint(folder: Path, **changes: Any) -> Path:
+    """A tiny checkpoint folder with a tokenizer that has no chat template."""
+    import torch
+    from safetensors.torch import save_file
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    folder.mkdir()
+    words = Tokenizer(models.WordLevel({"<end>": 0, "<unk>": 1}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>").save_pretrained(folder)
+    settings = {"model_type": "llama", "eos_token_id": 0} | changes
+    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    save_file({"weight": torch.zeros(8, 8)}, str(folder / "model.safetensors"))
+    return folder
+
+
+def test_a_model_is_looked_into_without_loading_it(tmp_path: Path) -> None:
+    assert faults(run(reference={"model": str(checkpoint(tmp_path / "good"))}), tmp_path) == []
+    (fault,) = faults(run(reference={"model": str(checkpoint(tmp_path / "endless", eos_token_id=None))}), tmp_path)
+    assert "names no end token" in fault
+    (fault,) = faults(run(reference={"model": str(tmp_path / "good"), "template": "chat"}), tmp_path)
+    assert "has no chat template" in fault
+    path = lines(tmp_path / "p.jsonl", PROBLEM, PROBLEM | {"problem_id": "b"})
+    short = {"source": "jsonl", "path": path, "evaluation": 0, "max_prompt_tokens": 3}
+    (fault,) = faults(run(short, reference={"model": str(tmp_path / "good")}), tmp_path)
+    assert "problems.max_prompt_tokens is 3" in fault
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"), [(0, "cut off in its header"), (20, "cut off in its header"), (-1, "cut off or changed")]
+)
+def test_weights_that_were_cut_off_are_named(tmp_path: Path, kept: int, words: str) -> None:
+    weights = checkpoint(tmp_path / "model") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:kept])
+    (fault,) = faults(run(reference={"model": str(tmp_path / "model")}), tmp_path)
+    assert words in fault
+    assert "model.safetensors" in fault
+
+
+def test_a_shard_that_the_index_names_must_be_there(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "model")
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    (fault,) = faults(run(reference={"model": str(folder)}), tmp_path)
+    assert "lacks model-00002-of-00002.safetensors" in fault
+
+
+def test_one_training_problem_is_too_few(tmp_path: Path) -> None:
+    (fault,) = faults(run({"train": 1}), tmp_path)
+    assert "1 training problem: at least two" in fault
+    path = lines(tmp_path / "p.jsonl", PROBLEM, {"problem_id": "b", "statement": "No tests."})
+    (fault,) = faults(run({"source": "jsonl", "path": path, "evaluation": 0}), tmp_path)
+    assert "1 training problem: at least two" in fault
+    assert "no tests" in fault
+
+
+def solved(program: str, number: int) -> dict[str, Any]:
+    solution = {"code": program, "language": "python3", "correct": True}
+    return PROBLEM | {"problem_id": f"p{number}", "solutions": [solution]}
+
+
+def test_a_set_of_which_no_solution_passes_is_named(tmp_path: Path) -> None:
+    wrong = lines(tmp_path / "wrong.jsonl", *(solved("print(2)", number) for number in range(5)))
+    (fault,) = faults(run({"source": "jsonl", "path": wrong, "evaluation": 0}), tmp_path)
+    assert "no problem's own solution passes its tests (3 tried)" in fault
+    assert "'p0'" in fault
+    one_right = lines(tmp_path / "p.jsonl", solved("print(1)", 0), *(solved("print(2)", n) for n in range(1, 5)))
+    assert faults(run({"source": "jsonl", "path": one_right, "evaluation": 0}), tmp_path) == []
+
+
+def test_a_source_of_the_mix_that_stays_empty_is_named(tmp_path: Path) -> None:
+    shares = {"online": {"share": 0.5}, "offline": {"share": 0.25}, "pivotal": {"share": 0.25}}
+    train = {"sources": shares, "batch_size": 16}
+    (fault,) = faults(run(train=train, pivotal={"trajectories": 0}), tmp_path)
+    assert "train.sources.pivotal has a share and stays empty" in fault
+    path = lines(tmp_path / "p.jsonl", PROBLEM, PROBLEM | {"problem_id": "b"})
+    corpus = {"sources": ["human"], "reference_samples": 0}
+    (fault,) = faults(run({"source": "jsonl", "path": path, "evaluation": 0}, corpus=corpus), tmp_path)
+    assert "train.sources.offline has a share and stays empty" in fault
+
+
+def test_room_on_the_disk_is_looked_for_where_the_run_will_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.preflight.LEAST_FREE_BYTES", 1 << 60)
+    (fault,) = faults(run(), tmp_path / "home" / "not" / "made")
+    assert f"GiB are free in {tmp_path}" in fault
+
+
+def test_an_engine_and_walls_that_are_not_here_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.preflight.find_spec", lambda _: None)
+
+    def refuse(**_: Any) -> None:
+        raise SandboxUnavailable("seccomp is missing")
+
+    monkeypatch.setattr("tasks.preflight.Judge", refuse)
+    engine, walls = faults(run(engine={"kind": "vllm"}), tmp_path)
+    assert "vllm" in engine
+    assert walls == "seccomp is missing; look at `spo doctor`"
+
+
+def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(NotReady) as refused:
+        check(
+            {"source": "jsonl", "path": str(tmp_path / "absent.jsonl")},
+            reference={"model": str(tmp_path / "no-model")},
+            corpus={"files": [str(tmp_path / "no-file.jsonl")]},
+        )
+    text = str(refused.value)
+    assert text.startswith("3 things keep this run from starting:\n  1. ")
+    assert all(name in text for name in ("absent.jsonl", "no-model", "no-file.jsonl"))
+
+
+def test_a_name_on_a_hub_that_does_not_answer_is_one_line_and_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    began = time.monotonic()
+    found = faults(run({"source": "taco", "hub": "BAAI/TACO"}, reference={"model": "somebody/on-the-hub"}), tmp_path)
+    assert time.monotonic() - began < 15
+    assert ["BAAI/TACO[train]" in found[0], "'somebody/on-the-hub'" in found[1], len(found)] == [True, True, 2]
+    assert all("\n" not in fault for fault in found)
+    assert not [record for record in caplog.records if "etry" in record.getMessage()]
