@@ -58,6 +58,8 @@ class Q0Manifest(Manifest):
 
     sampling: str
     """Label of the way of sampling."""
+    snapshot: int = 0
+    """Snapshot that shows the last of the samples: counts are read until then, or until a later pin."""
     without_success: tuple[str, ...] = ()
     """Problems that it never solved."""
     mean_share: float = 0.0
@@ -94,6 +96,8 @@ class PivotalManifest(Manifest):
     """Rows of table `token_values`; None when no trajectory was searched."""
     pivots: int = 0
     """Pivotal tokens that were found."""
+    snapshot: int | None = None
+    """Snapshot that shows the last of the search's rollouts; None in what version 0.1 left."""
 
 
 class KeptPolicy(BaseModel):
@@ -162,8 +166,31 @@ class EvaluateManifest(Manifest):
     """Problem set -> pass@k of the last policy."""
     comparison: dict[str, Change]
     """`pass@10` -> reference policy against last policy."""
+    transfer: dict[str, dict[str, Change]] = {}
+    """Set of `evaluate.transfer` -> the same comparison on its problems."""
     described: str
     """How many problems and samples stand behind the figures, for people."""
+
+
+class ModelEvaluation(EvaluateManifest):
+    """What one model achieved."""
+
+    policy_id: str
+    """Identity of the model: of its weights, of the file of samples, or of address and name on a server."""
+    title: str
+    """What was evaluated, for people."""
+    problems_batch: str
+    prompts_batch: str
+    overlaps: tuple[Overlap, ...] = ()
+    """Training problems in the warehouse that are problems of the sets in other words."""
+    clean: tuple[CurvePoint, ...] = ()
+    """pass@k without the problems that are training problems here; empty when there are none, or no others."""
+    left_out: dict[str, int] = {}
+    """Samples of a file that were not judged, by reason."""
+    disagreeing: int = 0
+    """Samples of a file whose verdict here is not the file's."""
+    claimed: int = 0
+    """Samples of a file that it gives a verdict for."""
 
 
 class ReportManifest(Manifest):

@@ -45,11 +45,33 @@ def pinned(store: Warehouse, run_id: str) -> int | None:
     return None if found is None else int(found["snapshot"])
 
 
-def begin_training(store: Warehouse, run_id: str, key: str) -> None:
-    """Write down the keys of the stages that training begins with; `key` is that of training itself."""
+def reads_until(store: Warehouse, run_id: str, stage: StageName) -> int:
+    """The snapshot that `stage` of a run without a pin reads: the newest as its corpus is made, and that from then on.
+
+    So one number says what the run's batches were drawn from: `snapshot_in` of its stage `corpus`.
+    """
+    begun = _newest(store, run_id, "begun")
+    if begun is not None and stage in FIXED and "snapshot" in begun:
+        return int(begun["snapshot"])
+    found = store.value(query(__name__, "corpus_read"), [run_id]) if stage in ("pivotal", "train") else None
+    return store.snapshot() if found is None else int(found)
+
+
+def begin_training(store: Warehouse, run_id: str, key: str, snapshot: int) -> None:
+    """Write down the keys of the stages that training begins with, and the snapshot that they read.
+
+    `key` is that of training itself.
+    """
     rows = store.rows(query(__name__, "newest_keys"), [run_id])
     keys = {str(row["stage"]): str(row["key"]) for row in rows if row["stage"] in FIXED} | {"train": key}
-    runs.note(store, run_id, stage="train", kind="begun", message="training begins", payload={"keys": keys})
+    runs.note(
+        store,
+        run_id,
+        stage="train",
+        kind="begun",
+        message="training begins",
+        payload={"keys": keys, "snapshot": snapshot},
+    )
 
 
 def training_began_with(store: Warehouse, run_id: str) -> Mapping[str, str]:

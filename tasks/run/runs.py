@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from tasks.config import RunConfig, validate
+from tasks.config import EVALUATION, RunConfig, validate
 from warehouse import Warehouse
 from warehouse.queries import query
 
@@ -59,11 +59,11 @@ def load_config(store: Warehouse, run_id: str) -> RunConfig:
 
 
 def latest(store: Warehouse) -> str:
-    """The newest run. Raises UnknownRun when there is none."""
-    found = listing(store, limit=1)
-    if not found:
+    """The newest run of the pipeline, whatever was evaluated since. Raises UnknownRun when there is none."""
+    found = store.value(query(__name__, "latest"), [EVALUATION])
+    if found is None:
         raise UnknownRun(f"no run in {store.location} yet; start one with `make run` or `spo run`")
-    return str(found[0]["run_id"])
+    return str(found)
 
 
 def created_by(store: Warehouse, origin: str) -> str | None:

@@ -5,3 +5,7 @@ SELECT r.run_id, r.recipe, r.created_at,
                           ORDER BY s.arrival)
         FROM stages s WHERE s.run_id = r.run_id) AS stages
 FROM runs r ORDER BY r.arrival DESC LIMIT ?;
+
+-- name: latest
+-- Which run is the newest, those of a certain recipe left out?
+SELECT run_id FROM runs WHERE recipe <> ? ORDER BY arrival DESC LIMIT 1;

@@ -9,8 +9,9 @@ from typing import Any
 
 from tasks.config import BehaviourConfig
 from tasks.run.errors import StageError
+from tasks.run.manifests import Q0Manifest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.stage import Context
+from tasks.run.stage import Context, finished
 from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import CountsFilter, counted, not_counted, reference_counts, reference_sampling
 from tasks.sampling.sampler import Judged, Sampler
@@ -40,7 +41,14 @@ def counts_filter(context: Context, prompts: PromptSet) -> CountsFilter:
         problems_batch=prompts.problems_batch,
         split=prompts.split,
         left_out=not_counted(context.config.q0, context.run_id),
+        until=_until(context),
     )
+
+
+def _until(context: Context) -> int | None:
+    """The pin, or the end of Q0 where that came later: the samples that Q0 asks for count whenever they were drawn."""
+    drawn = finished(context.warehouse, Q0Manifest, run_id=context.run_id)
+    return None if context.pin is None else max(context.pin, drawn.snapshot if drawn else 0)
 
 
 def counts(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:

@@ -22,7 +22,7 @@ from tasks.config import RunConfig
 from tasks.run import runs
 from tasks.run.errors import StageInputMissing, TrainingHasBegun
 from tasks.run.manifests import Manifest
-from tasks.run.provenance import begin_training, refuse_to_pin, training_began_with
+from tasks.run.provenance import begin_training, reads_until, refuse_to_pin, training_began_with
 from tasks.run.stage_names import StageName
 from warehouse import Warehouse, WarehouseBusy
 from warehouse.queries import query
@@ -65,7 +65,7 @@ class Context:
     home: Path
     progress: StageProgress = silent
     pin: int | None = None
-    """Snapshot after which nothing of other runs is read. None: the newest; a stage that runs fixes it as it begins."""
+    """Snapshot after which nothing of other runs is read. None: `run_stage` fixes it (`reads_until`)."""
     executor: Executor = run_locally
     """Who does the units of a stage's work: this process, or several tasks on several machines."""
     manifests: Mapping[StageName, Manifest] = field(default_factory=dict[StageName, Manifest])
@@ -184,8 +184,8 @@ def run_stage(stage: Stage[M], context: Context, *, force: bool = False) -> Stag
 def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
     started = time.monotonic()
     store = context.warehouse
-    if context.pin is None:
-        context = replace(context, pin=store.snapshot())
+    pin = reads_until(store, context.run_id, stage.name) if context.pin is None else context.pin
+    context = replace(context, pin=pin)
     if force:
         refuse_to_redo(store, context.run_id, stage.name)
     key = current_key(stage, context)
@@ -193,7 +193,9 @@ def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
         known = None if force else finished(store, stage.manifest, key=key)
         skipped = known is not None and stage.usable(known)
         if stage.name == "train" and not training_began_with(store, context.run_id):
-            begin_training(store, context.run_id, key)
+            begin_training(store, context.run_id, key, pin)
+        if not skipped:
+            runs.note(store, context.run_id, stage=stage.name, kind="started", message=f"key {key}")
         manifest = known if known is not None and skipped else stage.body(context)
         return _record(stage, context, key, manifest, skipped=skipped, seconds=time.monotonic() - started)
 

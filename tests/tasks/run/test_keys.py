@@ -32,6 +32,7 @@ def keys(lab: Lab, overrides: dict[str, Any]) -> dict[str, str]:
         ({"reference.dtype": "bfloat16"}, {"prepare", "q0", "corpus", "pivotal", "train", "evaluate"}),
         # an engine may be replaced by another one: the contract of all is the same distribution
         ({"engine.max_batch": 3}, {"train"}),
+        ({"engine.kind": "scripted"}, {"train"}),
         ({"train.steps": 5}, {"corpus", "train"}),
     ],
 )

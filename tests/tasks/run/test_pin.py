@@ -25,7 +25,8 @@ def selected(store: Warehouse, pin: int | None) -> list[str]:
         "max_tokens": 99,
         "too_long": "too_long",
         "pin": pin,
-        "ingested": [],
+        "until": pin,
+        "ingested": ["known"],
     }
     rows = store.rows(SELECTION, wanted)
     return sorted(row["trajectory_id"] for row in rows)
@@ -36,7 +37,7 @@ def test_a_pinned_selection_leaves_out_what_other_runs_found_later(tmp_path: Pat
         store.append("runs", {"runs": [{"recipe": "r", "config_json": "{}"}]}, run_id="first")
         pin = add(store, "early", "first", "online")
         add(store, "late", "second", "online")
-        add(store, "own", "third", "reference")
+        add(store, "drawn", "second", "reference")
         add(store, "known", "third", "human")
-        assert selected(store, None) == ["tearly", "tknown", "tlate", "town"]
-        assert selected(store, pin) == ["tearly", "tknown", "town"]
+        assert selected(store, None) == ["tdrawn", "tearly", "tknown", "tlate"]
+        assert selected(store, pin) == ["tearly", "tknown"]
