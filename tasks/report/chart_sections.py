@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tasks.estimators import average_paired_difference, beta_interval, mean_of_shares, pass_at_k
+from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.report import charts as figures
 from tasks.report.charts import Measure, Panel, Series
 from tasks.report.diagnostics import TrainingHistory, signatures
 from tasks.report.report_page import Fact, ReportFinding, ReportSection, ReportTable
 from tasks.report.run_history import Point, RunHistory
-from tasks.report.table_sections import Histories, difference_text, estimate, percent
+from tasks.report.table_sections import Histories, difference_text, percent
 
 
 def facts(history: RunHistory) -> list[Fact]:
@@ -24,7 +25,7 @@ def facts(history: RunHistory) -> list[Fact]:
     return [
         Fact(
             f"pass@{k}",
-            f"{100 * estimate(first, k).value:.1f}% → {100 * estimate(last, k).value:.1f}%",
+            f"{100 * policy_pass_at_k(first, k).value:.1f}% → {100 * policy_pass_at_k(last, k).value:.1f}%",
             difference_text(average_paired_difference(first, last, k)),
         )
         for k in history.config.evaluate.ks
@@ -36,7 +37,7 @@ def findings(histories: Histories) -> list[ReportFinding]:
     found: list[ReportFinding] = []
     for history in histories:
         few, many = min(history.config.evaluate.ks), max(history.config.evaluate.ks)
-        curves = {k: [(p.step, estimate(p.scores, k).value) for p in history.points] for k in (few, many)}
+        curves = {k: [(p.step, policy_pass_at_k(p.scores, k).value) for p in history.points] for k in (few, many)}
         watched = TrainingHistory(curves[few], curves[many], history.figures, history.config.train.beta)
         run = history.run_id if len(histories) > 1 else ""
         found += [ReportFinding(one.name, one.text, one.severity, run) for one in signatures(watched)]
@@ -75,7 +76,7 @@ def time_unit(longest: float) -> tuple[str, float]:
 
 
 def _series(history: RunHistory, k: int, x: Callable[[Point], float]) -> Series:
-    found = [estimate(point.scores, k) for point in history.points]
+    found = [policy_pass_at_k(point.scores, k) for point in history.points]
     return Series(
         history.run_id,
         [x(point) for point in history.points],
@@ -91,7 +92,7 @@ def _set_tables(histories: Histories) -> list[ReportTable]:
         return []
     rows = [
         {"run": h.run_id, "problem set": name, "problems": len(found)}
-        | {f"pass@{k}": percent(estimate({name: found}, k)) for k in h.config.evaluate.ks}
+        | {f"pass@{k}": percent(policy_pass_at_k({name: found}, k)) for k in h.config.evaluate.ks}
         for h in histories
         for name, found in h.points[-1].scores.items()
     ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -67,11 +66,6 @@ def learning_curve(metrics: Mapping[str, Sequence[Series]], x_label: str = "opti
     """
     panels = [Panel(title, series, share=True) for title, series in metrics.items()]
     return curves("learning_curve", "Learning curve", panels, x_label)
-
-
-def learning_curve_png(path: Path, metrics: Mapping[str, Sequence[Series]], x_label: str = "optimizer step") -> Path:
-    """Write the learning curve as PNG; returns `path`."""
-    return save_png(learning_curve(metrics, x_label), path)
 
 
 def curves(name: str, title: str, panels: Sequence[Panel], x_label: str) -> Chart:
@@ -163,6 +157,7 @@ def source_mix(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Chart:
                 area.set(hatch=HATCHES[i % len(HATCHES)], edgecolor=theme.ink, linewidth=0.8)
             axes.set_ylim(0, 1)
             axes.set_xlabel("optimizer step")
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
             axes.set_title("Source mix" if len(runs) == 1 else f"Source mix of {run}")
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         for axes in all_axes[len(runs) :]:

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.estimators import PairedDifference, average_paired_difference, average_pass_at_k
-from tasks.evaluate.eval_samples import Scores
+from tasks.estimators import PairedDifference, average_paired_difference
+from tasks.evaluate.eval_samples import Scores, policy_pass_at_k
 from tasks.report import run_history
 from tasks.report.run_history import Point, RunHistory
-from tasks.sampling.sampler import sampling_label
 from warehouse import Warehouse
 
 
@@ -54,7 +53,10 @@ def compare(store: Warehouse, home: Path, first: str, second: str) -> RunCompari
     ks = sorted(set(histories[0].config.evaluate.ks) & set(histories[1].config.evaluate.ks))
     if not ks:
         raise NothingToCompare(f"{first} and {second} have no k of pass@k in common (evaluate.ks)")
-    rows = [ComparedK(k, _mean(a, k), _mean(b, k), average_paired_difference(a, b, k)) for k in ks]
+    rows = [
+        ComparedK(k, policy_pass_at_k(a, k).value, policy_pass_at_k(b, k).value, average_paired_difference(a, b, k))
+        for k in ks
+    ]
     return RunComparison(rows, _notes(histories, points, a))
 
 
@@ -77,10 +79,6 @@ def _common(mine: Scores, others: Scores) -> Scores:
     return {name: found for name, found in shared.items() if found}
 
 
-def _mean(scores: Scores, k: int) -> float:
-    return average_pass_at_k({name: list(found.values()) for name, found in scores.items()}, k).value
-
-
 def _notes(histories: Sequence[RunHistory], points: Sequence[Point], shared: Scores) -> list[str]:
     problems = sum(map(len, shared.values()))
     sets = f" of {len(shared)} problem sets, each weighing the same" if len(shared) > 1 else ""
@@ -92,11 +90,7 @@ def _notes(histories: Sequence[RunHistory], points: Sequence[Point], shared: Sco
         left_out = sum(map(len, point.scores.values())) - problems
         skipped = f", {left_out} problems only there" if left_out else ""
         samples = sorted({n for found in point.scores.values() for n, _ in found.values()})
-        notes.append(f"{history.run_id}: step {point.step}, {samples[0]} samples each{skipped}, {_sampling(history)}")
-    if _sampling(histories[0]) != _sampling(histories[1]):
+        notes.append(f"{history.run_id}: step {point.step}, {samples[0]} samples each{skipped}, {history.sampling}")
+    if histories[0].sampling != histories[1].sampling:
         notes.append("warning: the two were sampled differently, so the difference is not the policies' alone")
     return notes
-
-
-def _sampling(history: RunHistory) -> str:
-    return sampling_label(history.config.evaluate.behaviour, history.config.engine.max_response_tokens)

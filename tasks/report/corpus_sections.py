@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from tasks.estimators import Counts, beta_interval, soft_value, soft_value_interval
 from tasks.problems.programs import program_hash
@@ -82,6 +82,7 @@ def soft_values(known: Sequence[Counts], beta: float) -> Chart:
         faces = [theme.series[0] if k else theme.paper for _, k in ordered]
         axes.scatter(places, values, s=14, c=faces, edgecolors=theme.series[0], linewidths=0.8, zorder=3)
         axes.set_xlabel("training prompts, hardest first (hollow: no success)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("soft value y_0, nats")
         axes.set_title("Soft values of the training prompts, with 95% intervals")
         axes.grid(True, axis="y")
@@ -153,7 +154,7 @@ def source_flow(flow: Mapping[str, Mapping[str, int]]) -> Chart:
         left.set_title("What became of the responses")
         right.set_title("Correct")
         for axes in (left, right):
-            axes.set_xlim(0, 1.12 if axes is left else 1.02)
+            axes.set_xlim(0, 1.12 if axes is left else 1.0)
             axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
             axes.set_ylim(len(sources) - 0.5, -0.5)
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=4)
@@ -169,8 +170,9 @@ def _draw_rate(axes: Axes, place: int, fates: Mapping[str, int], theme: Theme) -
     judged, correct = fates.get("judged", 0), fates.get("correct", 0)
     if judged:
         low, high = beta_interval(judged, correct)
-        axes.plot([low, high], [place, place], color=theme.series[0], linewidth=2.2)
-        axes.plot(correct / judged, place, marker="o", color=theme.series[0], markersize=6)
+        style = {"color": theme.series[0], "clip_on": False}  # points at 0 and 100% are whole
+        axes.plot([low, high], [place, place], linewidth=2.2, **style)
+        axes.plot(correct / judged, place, marker="o", markersize=6, **style)
 
 
 def disagreements(context: Context, prompts: PromptSet) -> tuple[list[dict[str, str]], int]:

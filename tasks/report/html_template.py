@@ -37,7 +37,8 @@ figcaption { color: var(--quiet); font-size: .87rem; max-width: 48rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; margin: .5rem 0; }
 th, td { text-align: left; padding: .28rem .9rem .28rem 0; border-bottom: 1px solid var(--faint);
   vertical-align: top; }
-.wide td { white-space: nowrap; } .wide th { vertical-align: bottom; }
+.wide table { font-size: .85rem; } .wide th, .wide td { padding-right: .65rem; }
+.wide td.number, .wide td:first-child { white-space: nowrap; } .wide th { vertical-align: bottom; }
 th { color: var(--quiet); font-weight: 600; } td.number, th.number { text-align: right;
   font-variant-numeric: tabular-nums; }
 details { margin: .4rem 0; } summary { cursor: pointer; }

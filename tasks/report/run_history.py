@@ -11,9 +11,10 @@ from tasks.config import RunConfig
 from tasks.estimators import Counts
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import Scores
+from tasks.evaluate.model_evaluation import evaluated_scores
 from tasks.run import prompt_set, runs
-from tasks.run.manifests import KeptPolicy, PrepareManifest, TrainManifest
-from tasks.run.prompt_set import PromptSet
+from tasks.run.manifests import KeptPolicy, ModelEvaluation, PrepareManifest, TrainManifest
+from tasks.run.prompt_set import PromptSet, read_prompts
 from tasks.run.sampling import counts
 from tasks.run.stage import Context, finished
 from warehouse import Warehouse
@@ -23,7 +24,8 @@ Curve = list[tuple[float, float]]
 
 FIGURES = [
     *("loss", "grad_norm", "clipped_fraction", "wait_s", "kl"),
-    *("online/pass_fraction", "online/y_T", "online/entropy"),
+    *("online/pass_fraction", "online/y_T", "online/entropy", "online/loss", "online/log_ratio"),
+    *("replay/loss", "replay/log_ratio"),
 ]
 """The trainer's figures that a report shows or watches."""
 MOST_POINTS = 300
@@ -35,6 +37,10 @@ PROGRESS = query(__name__, "progress")
 DIVERSITY = query(__name__, "diversity")
 TRAINING_FIGURES = query(__name__, "training_figures")
 SOURCE_MIX = query(__name__, "source_mix")
+BY_AGE = query(__name__, "by_age")
+USES = query(__name__, "uses")
+DRAWN = query(__name__, "drawn")
+BELIEVED = query(__name__, "believed")
 REWARD_BY_TEMPERATURE = query(__name__, "reward_by_temperature")
 STAGE_COST = query(__name__, "stage_cost")
 DISCOVERED = query(__name__, "discovered")
@@ -70,6 +76,14 @@ class RunHistory:
     figures: Mapping[str, Curve] = field(default_factory=dict[str, Curve])
     """The trainer's figures against the step."""
     source_mix: Sequence[Mapping[str, Any]] = ()
+    by_age: Sequence[Mapping[str, Any]] = ()
+    """Figures by the age of the weights that sampled: age (optimizer steps, from), name, value."""
+    uses: Sequence[Mapping[str, Any]] = ()
+    """Online trajectories by how often they were used: uses, trajectories, age (mean over their uses)."""
+    drawn: Sequence[Mapping[str, Any]] = ()
+    """Online responses by problem: problem_id, n, k (successes)."""
+    believed: Sequence[Mapping[str, Any]] = ()
+    """Online responses by what was believed of their problems: step (of the weights), kind, responses."""
     temperatures: Sequence[Mapping[str, Any]] = ()
     """Online responses by temperature: low, n, k."""
     stages: Sequence[Mapping[str, Any]] = ()
@@ -79,12 +93,16 @@ class RunHistory:
     discovered: Sequence[Mapping[str, Any]] = ()
     """Different correct online programs: problem_id, program, times, step, new (to pi_0), human (people's too)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict[str, str])
+    sampling: str = ""
+    """How the policies of `points` were sampled."""
 
 
 def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
     """What is known of `run_id` now. Raises UnknownRun."""
     config = runs.load_config(store, run_id)
     context = Context(run_id, config, store, home)
+    if config.subject is not None:
+        return _evaluation(context)
     prepared = finished(store, PrepareManifest, run_id=run_id)
     if prepared is None:
         return RunHistory(run_id, config)
@@ -96,10 +114,15 @@ def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
         points=_points(context, prepared, kept, str(trainer)),
         figures=_figures(store, str(trainer)),
         source_mix=store.rows(SOURCE_MIX, {"run": trainer, "points": MOST_POINTS}),
+        by_age=store.rows(BY_AGE, [trainer]),
+        uses=store.rows(USES, [trainer]),
+        drawn=store.rows(DRAWN, [trainer]),
+        believed=store.rows(BELIEVED, [trainer]),
         temperatures=store.rows(REWARD_BY_TEMPERATURE, [trainer]),
         stages=store.rows(STAGE_COST, {"run": run_id}),
         q0=counts(context, prompt_set.load(context, "train")),
         discovered=store.rows(DISCOVERED, [trainer]),
+        sampling=eval_samples.label_of(context),
         fingerprints={
             "reference policy": prepared.policy_id,
             "prompt template": prepared.template_id,
@@ -107,6 +130,35 @@ def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
             **({"trained policy": kept[-1].policy_id} if kept else {}),
             "warehouse snapshot": str(store.snapshot()),
         },
+    )
+
+
+def _evaluation(context: Context) -> RunHistory:
+    """What is known of a model that was evaluated by itself: one point."""
+    found = finished(context.warehouse, ModelEvaluation, run_id=context.run_id)
+    if found is None:
+        return RunHistory(context.run_id, context.config)
+    prompts = read_prompts(context.warehouse, found.problems_batch, found.prompts_batch, "evaluation")
+    suites = sorted({one.problem.suite_hash for one in prompts.values()})
+    ids = sorted(one.prompt_id for one in prompts.values())
+    (row,) = context.warehouse.rows(DIVERSITY, [[found.policy_id], found.sampling, suites, ids])
+    point = Point(
+        step=0,
+        policy_id=found.policy_id,
+        scores=evaluated_scores(context, found),
+        trajectories=0,
+        seconds=0.0,
+        distinct_correct=float(row["distinct_correct"]),
+        duplicates=float(row["duplicates"]),
+        entropy=row["entropy"],
+    )
+    return RunHistory(
+        run_id=context.run_id,
+        config=context.config,
+        points=[point],
+        stages=context.warehouse.rows(STAGE_COST, {"run": context.run_id}),
+        fingerprints={"model": found.title, "policy": found.policy_id, "problems": found.problems_batch},
+        sampling=found.sampling,
     )
 
 

@@ -49,6 +49,48 @@ FROM (SELECT step, unnest(sources) AS source FROM train_batches WHERE run_id = $
 GROUP BY source, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM train_batches WHERE run_id = $run)
 ORDER BY step, source;
 
+-- name: by_age
+-- What were y_T, loss and log-ratio to the sampler by the age of the weights that sampled, over all uses?
+WITH figures AS (
+    SELECT step, CAST(split_part(name, '/', 2) AS BIGINT) AS age, split_part(name, '/', 3) AS name,
+           any_value(value) AS value
+    FROM train_steps WHERE run_id = ? AND starts_with(name, 'age/') GROUP BY ALL
+)
+SELECT age, figures.name, sum(figures.value * weights.value) / sum(weights.value) AS value
+FROM figures
+JOIN (SELECT step, age, value FROM figures WHERE name = 'sequences') AS weights USING (step, age)
+WHERE figures.name <> 'sequences'
+GROUP BY age, figures.name ORDER BY age, figures.name;
+
+-- name: uses
+-- How many online trajectories did the run use how often, and how old were they?
+SELECT uses, count(*) AS trajectories, round(avg(age), 1) AS age
+FROM (
+    SELECT trajectory_id, count(*) AS uses, avg(age) AS age FROM uses
+    WHERE run_id = ? AND source IN ('online', 'replay') GROUP BY trajectory_id
+)
+GROUP BY uses ORDER BY uses;
+
+-- name: drawn
+-- How many judged online responses did each problem get, and how many of them pass?
+SELECT problem_id, count(*) AS n, count(*) FILTER (reward = 0) AS k
+FROM trajectories WHERE run_id = ? AND source = 'online' AND reward IS NOT NULL GROUP BY problem_id ORDER BY problem_id;
+
+-- name: believed
+-- How many responses were drawn of problems that were believed hopeless, open or solved, by step of the weights?
+SELECT step, kind, CAST(sum(responses) AS BIGINT) AS responses
+FROM (
+    SELECT CAST(json_extract(payload_json, '$.step') AS BIGINT) AS step,
+           CAST(json_extract(item, '$[2]') AS BIGINT) AS responses,
+           CASE WHEN CAST(json_extract(item, '$[1]') AS DOUBLE) < 0.05 THEN 'hopeless'
+                WHEN CAST(json_extract(item, '$[1]') AS DOUBLE) > 0.95 THEN 'solved' ELSE 'open' END AS kind
+    FROM (
+        SELECT payload_json, unnest(CAST(json_extract(payload_json, '$.drawn') AS JSON[])) AS item
+        FROM run_events WHERE run_id = ? AND kind = 'rollout'
+    )
+)
+GROUP BY step, kind ORDER BY step, kind;
+
 -- name: reward_by_temperature
 -- How often do online responses pass, by their temperature?
 SELECT floor(temperature * 10 + 1e-9) / 10 AS low, count(*) AS n, count(*) FILTER (reward = 0) AS k
@@ -57,9 +99,9 @@ FROM trajectories WHERE run_id = ? AND source = 'online' AND reward IS NOT NULL 
 -- name: stage_cost
 -- What did each stage of the run take and make: time, responses, sampled tokens, judged programs, time of judging?
 WITH took AS (
-    SELECT stage, sum(seconds) FILTER (status = 'completed') AS seconds, bool_and(status = 'skipped') AS reused,
-           min(created_at) AS ended
-    FROM stages WHERE run_id = $run AND status IN ('completed', 'skipped') GROUP BY stage
+    SELECT stage, (SELECT seconds FROM cost_by_stage c WHERE c.run_id = $run AND c.stage = s.stage) AS seconds,
+           bool_and(status = 'skipped') AS reused, min(created_at) AS ended
+    FROM stages s WHERE run_id = $run AND status IN ('completed', 'skipped') GROUP BY stage
 ), made AS (
     SELECT split_part(batch_id, '/', 1) AS origin, count(*) AS responses,
            sum(len(token_ids) - coalesce(prefix_tokens, 0)) FILTER (source <> 'human') AS tokens

@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 from tasks.report import chart_sections as sections
-from tasks.report import corpus_sections, run_history
+from tasks.report import corpus_sections, prompt_sections, reuse_sections, run_history
 from tasks.report import table_sections as tables
 from tasks.report.comparison import NothingToCompare
 from tasks.report.report_page import ReportPage, write_report
@@ -32,7 +32,9 @@ def assemble(histories: Sequence[RunHistory], subtitle: str, location: str) -> R
         tables.side_by_side(histories),
         sections.diversity(histories),
         sections.training(histories),
+        reuse_sections.staleness(histories),
         sections.prompts(histories),
+        prompt_sections.drawn_problems(histories),
         tables.discoveries(histories),
         tables.cost(histories),
         tables.configuration(histories),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from tasks.config import RunConfig
-from tasks.estimators import Estimate, PairedDifference, average_paired_difference, average_pass_at_k
-from tasks.evaluate.eval_samples import Scores
+from tasks.config import RunConfig, flattened
+from tasks.estimators import Estimate, PairedDifference, average_paired_difference
+from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.report import charts
 from tasks.report.charts import Measure
 from tasks.report.report_page import Program, ReportSection, ReportTable
@@ -19,11 +18,6 @@ SHOWN_PROGRAMS = 12
 """New programs shown, over all runs."""
 
 Histories = Sequence[RunHistory]
-
-
-def estimate(scores: Scores, k: int) -> Estimate:
-    """pass@k averaged over the problem sets."""
-    return average_pass_at_k({name: list(found.values()) for name, found in scores.items()}, k)
 
 
 def percent(found: Estimate) -> str:
@@ -47,7 +41,7 @@ def side_by_side(histories: Histories) -> ReportSection | None:
         f"pass@{k}": [
             Measure(h.run_id, found.value, found.low, found.high)
             for h in evaluated
-            for found in [estimate(h.points[-1].scores, k)]
+            for found in [policy_pass_at_k(h.points[-1].scores, k)]
         ]
         for k in ks
     }
@@ -89,17 +83,6 @@ def settings_that_differ(configs: Mapping[str, RunConfig]) -> list[dict[str, str
     names = list(dict.fromkeys(name for tree in flat.values() for name in tree))
     rows = [{"setting": name} | {run: tree.get(name, "—") for run, tree in flat.items()} for name in names]
     return [row for row in rows if len({row[run] for run in flat}) > 1]
-
-
-def flattened(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Dotted name -> value as text, of every leaf; lists are leaves."""
-    found: dict[str, str] = {}
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= flattened(value, f"{above}{name}.")
-        else:
-            found[above + name] = value if isinstance(value, str) else json.dumps(value)
-    return found
 
 
 def cost(histories: Histories) -> ReportSection | None:

@@ -18,6 +18,7 @@ from tasks.config import RunConfig
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.estimators import beta_interval, soft_value
+from tasks.report.token_texts import token_texts
 from tasks.report.trajectory_page import ShownTrajectory, ValueEstimate
 from tasks.run import runs
 from warehouse import Warehouse
@@ -97,20 +98,6 @@ def policy_values(
             scores += engine.score([sequence])
     own, before = scores
     return list(accumulate((a - b for a, b in zip(own, before, strict=True)), initial=start))[1:]
-
-
-def token_texts(tokenizer: Any, token_ids: Sequence[int]) -> list[str]:
-    """The text each token adds; together they are the decoded response. Part of a character adds nothing yet."""
-    texts: list[str] = []
-    so_far = ""
-    for end in range(1, len(token_ids) + 1):
-        decoded = str(tokenizer.decode(token_ids[:end], skip_special_tokens=True))
-        if decoded.endswith("\ufffd") and end < len(token_ids):
-            texts.append("")
-            continue
-        texts.append(decoded[len(so_far) :])
-        so_far = decoded
-    return texts
 
 
 def _trajectory(store: Warehouse, identity: str) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tasks.config import RunConfig, validate
 from tasks.evaluate.eval_samples import Scores
-from tasks.report import chart_sections, table_sections
+from tasks.report import chart_sections, prompt_sections, reuse_sections, table_sections
 from tasks.report import run_report as report
 from tasks.report.report_page import report_html
 from tasks.report.run_history import Point, RunHistory
@@ -51,6 +53,22 @@ def history(name: str, *points: Point, a_config: RunConfig | None = None, curve:
     )
 
 
+def aged(name: str) -> RunHistory:
+    """A run that used trajectories again."""
+    steps = range(1, 41)
+    found = history(name)
+    figures = {
+        f"{source}/{figure}": [(s, 1 / s) for s in steps]
+        for source in ("online", "replay")
+        for figure in ("loss", "log_ratio")
+    }
+    by_age = [
+        {"age": age, "name": figure, "value": age / 10} for age in (0, 10) for figure in ("loss", "log_ratio", "y_T")
+    ]
+    uses = [{"uses": n, "trajectories": 60 // n, "age": 10.0 * n} for n in (1, 4)]
+    return replace(found, figures={**found.figures, **figures}, by_age=by_age, uses=uses)
+
+
 A = history("a-1", point(0, scores(1, 2, 0, 4)), point(20, scores(9, 12, 5, 20)))
 B = history("b-1", point(0, scores(1, 2, 0, 4)), point(20, scores(3, 12, 0, 20)), a_config=config(train={"beta": 0.2}))
 
@@ -71,6 +89,43 @@ def test_one_run_shows_every_part_the_issue_names() -> None:
     assert "1 min 23 s" in text
     assert "reused" in text
     assert "Side by side" not in text
+
+
+def test_a_run_that_uses_trajectories_again_shows_how_old_they_are_and_how_often_they_were_used() -> None:
+    section = reuse_sections.staleness([aged("a-1")])
+    assert section is not None
+    by_age, beside = section.charts
+    assert "y_T, nats, a-1: from 0 to 1" in by_age.alt
+    assert "loss, a-1, used again: from 1 to" in beside.alt
+    (table,) = section.tables
+    assert [(row["uses"], row["trajectories"]) for row in table.rows] == [(1, 60), (4, 15)]
+
+
+def test_a_run_that_uses_each_trajectory_once_has_no_table_of_uses_and_one_without_ages_no_section() -> None:
+    once = replace(aged("a-1"), uses=[{"uses": 1, "trajectories": 60, "age": 10.0}])
+    section = reuse_sections.staleness([once])
+    assert section is not None
+    assert section.tables == []
+    assert reuse_sections.staleness([A]) is None
+
+
+def test_problems_drawn_stand_by_how_often_pi_0_solves_them_and_by_what_was_believed() -> None:
+    drawn = [{"problem_id": "p0", "n": 30, "k": 3}, {"problem_id": "p1", "n": 10, "k": 10}]
+    believed = [
+        {"step": 0, "kind": "open", "responses": 6},
+        {"step": 0, "kind": "solved", "responses": 2},
+        {"step": 10, "kind": "open", "responses": 8},
+    ]
+    q0 = {"p0": (800, 8), "p1": (800, 700), "p2": (800, 790)}
+    section = prompt_sections.drawn_problems([replace(A, drawn=drawn, believed=believed, q0=q0)])
+    assert section is not None
+    (table,) = section.tables
+    shown = [
+        (row["pi_0 solves it"], row["problems"], row["responses"], row["a problem"], row["pass"]) for row in table.rows
+    ]
+    assert shown == [("up to 5%", 1, 30, 30.0, "10%"), ("above 75%", 2, 10, 5.0, "100%")]
+    assert "believed open, a-1: from 0.75 to 1" in section.charts[0].alt
+    assert prompt_sections.drawn_problems([A]) is None
 
 
 def test_several_runs_stand_side_by_side_with_what_differs() -> None:

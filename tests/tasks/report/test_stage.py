@@ -26,7 +26,7 @@ from tests.tasks.conftest import Lab
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHARTS = {
     *("learning_curve", "learning_by_cost", "diversity", "training", "source_mix", "reward_by_temperature"),
-    *("q0_histogram", "soft_values", "source_flow", "stage_time"),
+    *("staleness", "q0_histogram", "soft_values", "source_flow", "stage_time"),
 }
 
 
@@ -113,7 +113,7 @@ def test_the_commands_write_the_pages_and_print_the_table(
     printed = {name: CliRunner().invoke(app, words) for name, words in commands.items()}
     assert [(name, result.exit_code) for name, result in printed.items() if result.exit_code] == []
     assert (tmp_path / "report" / "report.html").is_file()
-    assert "8 figures beside it" in printed["report"].output
+    assert "9 figures beside it" in printed["report"].output
     assert len(re.findall(r"^pass@(?:1|10) ", printed["compare"].output, flags=re.MULTILINE)) == 2
     trajectory = printed["list"].output.splitlines()[1].split()[0]
     page = tmp_path / "one.html"
