@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import httpx
 
-from tasks.run.manifests import CurvePoint, EvaluateManifest, Manifest, ReportManifest
+from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, Manifest, ReportManifest
 from tasks.run.stage_names import StageName
 
 KEY = "spo-result"
@@ -39,7 +39,8 @@ def page(run_id: str, manifests: Mapping[StageName, Manifest]) -> str | None:
     evaluated, report = manifests.get("evaluate"), manifests.get("report")
     parts: list[str] = []
     if isinstance(evaluated, EvaluateManifest):
-        parts += [comparison(evaluated), evaluated.described]
+        parts += [comparison(evaluated.comparison), evaluated.described]
+        parts += [f"Transfer to {name}:\n\n{comparison(found)}" for name, found in evaluated.transfer.items()]
         if evaluated.curve:
             parts.append(curve(evaluated.curve))
     if isinstance(report, ReportManifest):
@@ -47,10 +48,10 @@ def page(run_id: str, manifests: Mapping[StageName, Manifest]) -> str | None:
     return "\n\n".join([f"# Run {run_id}", *parts]) + "\n" if parts else None
 
 
-def comparison(manifest: EvaluateManifest) -> str:
+def comparison(changes: Mapping[str, Change]) -> str:
     """A table of pass@k before and after with the difference's interval, in per cent."""
     rows = ["| | before | after | difference | 95% interval |", "|---|---:|---:|---:|---:|"]
-    for metric, row in manifest.comparison.items():
+    for metric, row in changes.items():
         low, high = row.interval
         figures = f"{100 * row.before:.1f} | {100 * row.after:.1f} | {100 * row.difference:+.1f}"
         rows.append(f"| {metric} | {figures} | {100 * low:+.1f} to {100 * high:+.1f} |")

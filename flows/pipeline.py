@@ -28,7 +28,7 @@ from pydantic import WithJsonSchema
 from flows import artifacts
 from flows.progress import Log, NestedProgress, ProgressTable, Publisher
 from flows.ray_shards import executor_of
-from flows.retries import RETRY_DELAYS_S, condition
+from flows.retries import RETRY_DELAYS_S, condition, new_run, settled
 from flows.server.liveness import kept_running
 from flows.settings import DEFAULT_RECIPE, RECIPES, home, recipe_names, warehouse_location, warehouse_shown
 from tasks import config as configuration
@@ -106,6 +106,7 @@ def _run_id(
     overrides: dict[str, Any], *, recipe: str | None = None, run: str | None = None, like: str | None = None
 ) -> str:
     """The run to continue, or a new one. Raises ConfigError and UnknownRun."""
+    from tasks import preflight
     from tasks.run import runs
     from warehouse import Warehouse
 
@@ -116,13 +117,26 @@ def _run_id(
         if run is not None:
             if overrides:
                 raise configuration.InvalidConfig(f"run {run!r} has its configuration; start a new run to override it")
-            runs.load_config(store, run)
+            _refuse_evaluation(runs.load_config(store, run), run)
             return run
         if like is not None:
-            config = configuration.changed(runs.load_config(store, like), overrides)
+            stored = runs.load_config(store, like)
+            _refuse_evaluation(stored, like)
+            config = configuration.changed(stored, overrides)
         else:
             config = configuration.load(recipe or DEFAULT_RECIPE, overrides, folder=RECIPES)
-        return runs.create(store, _absolute(config), origin=str(flow_run.id))
+        config = _absolute(config)
+        if runs.created_by(store, str(flow_run.id)) is None:
+            preflight.require(config, home())
+        return runs.create(store, config, origin=str(flow_run.id))
+
+
+def _refuse_evaluation(config: configuration.RunConfig, run: str) -> None:
+    """Raise InvalidConfig for a run that `spo eval` made: it has no stage but that."""
+    if config.subject is not None:
+        raise configuration.InvalidConfig(
+            f"{run!r} is an evaluation, not a run of the pipeline; `spo eval` with the same arguments goes on with it"
+        )
 
 
 def _newest() -> str:
@@ -144,7 +158,7 @@ def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName]
     recipe = _settle(run_id, force, pin)
     asked = [stage for stage in stages if stage != "prepare" or len(stages) == 1]
     whole = len(stages) == len(STAGE_NAMES)
-    _label(this, run_id if whole else f"{run_id} {asked[-1]}", [recipe, "full-pipeline" if whole else asked[-1]])
+    label(this, run_id if whole else f"{run_id} {asked[-1]}", [recipe, "full-pipeline" if whole else asked[-1]])
     board = ProgressTable(stages, Publisher(this.id, f"run {run_id}"), Log())
     with kept_running(this.id):
         manifests = execute_stages(stages, run_id, board, force=force)
@@ -152,7 +166,7 @@ def _run(stages: Sequence[StageName], *, run_id: str, force: Iterable[StageName]
     return Completed(message=artifacts.headline(run_id, manifests))
 
 
-def _label(this: FlowRun, name: str, tags: Iterable[str]) -> None:
+def label(this: FlowRun, name: str, tags: Iterable[str]) -> None:
     """Name the flow run after its run, now that it is known, and tag it."""
     with get_client(sync_client=True) as client:
         try:
@@ -185,6 +199,8 @@ def execute_stages(
     force: Iterable[StageName] = (),
 ) -> dict[StageName, Manifest]:
     """What the stages of a run leave: each in order as a Prefect task of the current flow run, shown on `board`."""
+    from tasks.train import supervisor
+
     log = get_run_logger()
     log.info("run %s, stages %s, warehouse %s", run_id, ", ".join(stages), warehouse_shown())
     manifests: dict[StageName, Manifest] = {}
@@ -196,9 +212,10 @@ def execute_stages(
         except BaseException as error:
             ended, cause = _ended(error), f"{type(error).__name__}: {error}"[:500]
             board.end(stage, ended, cause)
-            ways = "\n  ".join(resume_commands(run_id, stage))
-            log.error("stage %s %s: %s\nresume with:\n  %s", stage, ended, cause, ways)
+            log.error("stage %s %s: %s\n%s", stage, ended, cause, ways_on(run_id, stage, type(error).__name__))
             raise
+        if not result.skipped and "train" in stages[len(manifests) + 1 :]:
+            supervisor.get_ready()  # while the stages before it work
         manifests[stage] = result.manifest
         summary = result.manifest.summary
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
@@ -222,6 +239,13 @@ def _tidy(log: Any) -> None:
         log.warning("the warehouse was not tidied up, `spo compact` does it: %s", error)
     else:
         log.info("warehouse: %s", ", ".join(f"{name} {value}" for name, value in done.items()))
+
+
+def ways_on(run_id: str, stage: str, kind: str) -> str:
+    """What to do after `stage` has ended with the error class `kind`: continue, or start anew where that is no use."""
+    if settled(kind):
+        return new_run(run_id)
+    return "resume with:\n  " + "\n  ".join(resume_commands(run_id, stage))
 
 
 def resume_commands(run_id: str, stage: str) -> list[str]:

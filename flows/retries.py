@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prefect.client.schemas.objects import State
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
 
 RETRY_DELAYS_S = [5.0, 30.0, 120.0]
 BUGS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ImportError)
@@ -32,6 +33,26 @@ def may_pass(error: object) -> bool:
     if isinstance(error, (WarehouseBusy, StorageLost, StorageFull)):
         return True
     return not isinstance(error, (WarehouseError, *_permanent(), *BUGS))
+
+
+def new_run(run_id: str) -> str:
+    """What to do about a run whose settings are the cause of its end."""
+    return f"continued, it would end the same; with other settings: spo run --like {run_id} --set NAME=VALUE"
+
+
+def settled(kind: str) -> bool:
+    """Whether a run that ended with the error class of this name would end so again, however often it is continued.
+
+    Its stored settings, or what they have led to, are the cause; what lies outside (files, models, the machine) is not.
+    """
+    from tasks.config import ConfigError, InvalidConfig
+    from tasks.engines.protocol import UnsupportedArchitecture
+    from tasks.problems.prompt import UnknownTemplate
+    from tasks.q0.stage import NoUsablePrompt
+    from tasks.train.shared.errors import NothingToTrainOn, StoppedByGuards
+
+    unchanging = (ConfigError, InvalidConfig, UnsupportedArchitecture, UnknownTemplate, NoUsablePrompt)
+    return kind in {found.__name__ for found in (*unchanging, NothingToTrainOn, StoppedByGuards)}
 
 
 def _permanent() -> tuple[type[BaseException], ...]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from flows.cli import watch
 from flows.settings import home, warehouse_location
 
 console = Console()
@@ -23,17 +28,21 @@ console = Console()
 class Leftover:
     """Something that nothing needs any more."""
 
-    path: Path
+    what: str
     reason: str
-    size_bytes: int
-    """What its removal frees."""
+    size_bytes: int | None
+    """What its removal frees; None: rows of a database, which has room for others then."""
+    remove: Callable[[], object]
 
 
 def clean(
     apply: Annotated[bool, typer.Option("--apply", help="Remove it; without this only a list is shown.")] = False,
+    keep_days: Annotated[
+        float, typer.Option("--keep-days", min=0, help="Days that Prefect keeps what it knows of an ended flow run.")
+    ] = 7.0,
 ) -> None:
     """List what may go without loss, and what that frees; with --apply remove it. Warehouse and weights stay."""
-    found = [*finished_checkpoints(), *resting_server()]
+    found = [*finished_checkpoints(), *resting_server(), *old_flow_runs(timedelta(days=keep_days))]
     if not found:
         console.print("nothing to remove")
         return
@@ -42,14 +51,14 @@ def clean(
     table.add_column("what", overflow="fold")
     table.add_column("why it may go")
     for item in found:
-        table.add_row(_size(item.size_bytes), str(item.path.relative_to(home())), item.reason)
+        table.add_row("" if item.size_bytes is None else _size(item.size_bytes), Text(item.what), Text(item.reason))
     console.print(table)
-    total = _size(sum(item.size_bytes for item in found))
+    total = _size(sum(item.size_bytes or 0 for item in found))
     if not apply:
         console.print(f"{total} would be freed; `spo clean --apply` does it", highlight=False)
         return
     for item in found:
-        _remove(item)
+        item.remove()
     console.print(f"{total} freed", highlight=False)
 
 
@@ -65,7 +74,8 @@ def finished_checkpoints() -> Iterator[Leftover]:
     for run_id in sorted(str(row["run_id"]) for row in rows):
         folder = home() / "runs" / run_id / "train" / "checkpoints"
         if folder.is_dir() and not folder.is_symlink():
-            yield Leftover(folder, f"training of {run_id} has completed; its weights stay", _used(folder))
+            reason = f"training of {run_id} has completed; its weights stay"
+            yield Leftover(_named(folder), reason, _used(folder), partial(shutil.rmtree, folder))
 
 
 def resting_server() -> Iterator[Leftover]:
@@ -76,23 +86,52 @@ def resting_server() -> Iterator[Leftover]:
         return
     for log in sorted((home() / "logs").glob("*.log")):
         if log.stat().st_size:
-            yield Leftover(log, "log of a server or worker that has ended", log.stat().st_size)
+            reason = "log of a server or worker that has ended"
+            yield Leftover(_named(log), reason, log.stat().st_size, log.unlink)
     database = home() / "prefect" / "prefect.db"
     if database.is_file():
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             (pages,), (size,) = (connection.execute(f"PRAGMA {p}").fetchone() for p in ("freelist_count", "page_size"))
         if pages:
-            yield Leftover(database, "pages of Prefect's database that hold no row", pages * size)
+            reason = "pages of Prefect's database that hold no row"
+            yield Leftover(_named(database), reason, pages * size, partial(_shrink, database))
 
 
-def _remove(item: Leftover) -> None:
-    if item.path.is_dir():
-        shutil.rmtree(item.path)
-    elif item.path.suffix == ".db":
-        with closing(sqlite3.connect(item.path)) as connection:
-            connection.execute("VACUUM")
-    else:
-        item.path.unlink()
+def old_flow_runs(age: timedelta) -> Iterator[Leftover]:
+    """While the embedded server runs: what it knows of flow runs that ended longer ago than `age`."""
+    from flows.server import embedded, retention
+
+    if not embedded.running()["server"] or not embedded.usable():
+        return
+    with _client() as client:
+        ended = retention.ended_before(client, datetime.now(UTC) - age)
+    if ended:
+        days = age / timedelta(days=1)
+        reason = f"ended more than {days:g} days ago; `spo down`, then `spo clean --apply` frees the pages"
+        yield Leftover(f"{len(ended)} flow runs", reason, None, partial(_forget, ended))
+
+
+def _forget(flow_runs: Sequence[UUID]) -> None:
+    from flows.server import retention
+
+    with _client() as client:
+        retention.forget(client, flow_runs)
+
+
+def _client() -> Any:
+    watch.use_server()
+    from prefect.client.orchestration import get_client
+
+    return get_client(sync_client=True)
+
+
+def _shrink(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("VACUUM")
+
+
+def _named(path: Path) -> str:
+    return str(path.relative_to(home()))
 
 
 def _used(folder: Path) -> int:

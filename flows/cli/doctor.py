@@ -63,6 +63,19 @@ def _sandbox() -> Finding:
     return found[0].works, "\n".join(lines)
 
 
+def _models() -> Finding:
+    from tasks.engines.packaged_models import PACKAGED, located
+    from tasks.engines.protocol import MissingModel
+
+    lines: list[str] = []
+    for name, model in PACKAGED.items():
+        try:
+            lines.append(f"{name}: {model.title}, {located(name).stat().st_size / 1e6:.0f} MB in {model.package}")
+        except MissingModel:
+            lines.append(f"{name}: not installed (optional, for the recipe {name}): {model.install_command}")
+    return True, "\n".join(lines)
+
+
 def _disk() -> Finding:
     folder = next(path for path in (home(), *home().parents) if path.exists())
     free = shutil.disk_usage(folder).free
@@ -101,6 +114,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "versions": _versions,
     "gpu": _gpu,
     "sandbox": _sandbox,
+    "models": _models,
     "disk": _disk,
     "server": _server,
     "warehouse": _warehouse,

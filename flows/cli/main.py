@@ -10,15 +10,22 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from flows.cli import (
     clean_command,
+    eval_command,
+    import_command,
     judge_command,
+    publish_command,
     recipe_commands,
+    rejudge_command,
     report_commands,
     run_commands,
     study_command,
+    ui_command,
     warehouse_commands,
 )
 from flows.settings import warehouse_location
@@ -42,13 +49,17 @@ app.command()(study_command.study)
 app.command()(report_commands.report)
 app.command()(report_commands.compare)
 app.command()(report_commands.show)
+app.command("eval")(eval_command.evaluate)
+app.command()(publish_command.publish)
+app.command()(ui_command.ui)
 app.command()(clean_command.clean)
 app.command()(warehouse_commands.compact)
 app.command()(warehouse_commands.upgrade)
+app.command()(rejudge_command.rejudge)
 app.command()(warehouse_commands.verify)
 app.command()(warehouse_commands.quarantine)
 app.command()(warehouse_commands.export)
-app.command("import")(warehouse_commands.import_)
+app.command("import")(import_command.import_)
 OWN_ERRORS = {"tasks", "warehouse", "sandbox", "flows", "_duckdb"}
 """Packages whose exceptions are messages for people; DuckDB's are about the SQL that was typed."""
 
@@ -64,7 +75,7 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    errors.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
+    errors.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
     sys.exit(1)
 
 
@@ -134,7 +145,7 @@ def _table(rows: list[dict[str, Any]], limit: int) -> None:
     shown = rows[:limit] if limit else rows
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, (int, float)) else "left", overflow="fold")
+        table.add_column(escape(name), justify="right" if isinstance(value, (int, float)) else "left", overflow="fold")
     for row in shown:
         table.add_row(*(_cell(value) for value in row.values()))
     console.print(table)
@@ -142,13 +153,14 @@ def _table(rows: list[dict[str, Any]], limit: int) -> None:
         console.print(f"({len(rows) - len(shown)} more rows; --limit 0 shows all)")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any) -> Text:
+    """The value as it is: brackets in a program are no styles."""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return Text(f"{value:.4g}")
     if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="seconds")
+        return Text(value.isoformat(sep=" ", timespec="seconds"))
     text = "" if value is None else str(value)
-    return text if len(text) <= 200 else text[:197] + "..."
+    return Text(text if len(text) <= 200 else text[:197] + "...")
 
 
 def _say(message: str) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from flows.settings import home, warehouse_location
 
@@ -100,6 +101,6 @@ def _list(rows: list[dict[str, Any]]) -> None:
     for name, value in rows[0].items():
         table.add_column(name, justify="right" if isinstance(value, int) else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*(Text(str(value)) for value in row.values()))
     console.print(table)
     console.print("show one: spo show TRAJECTORY (the first characters are enough)", highlight=False)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, server_elsewhere, warehouse_location
+from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, home, server_elsewhere, warehouse_location
 from tasks.run.stage_names import STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ def run(
     if recipe and like:
         raise typer.BadParameter(f"a recipe ({recipe!r}) and --like {like} cannot both be the origin of a run")
     config, tree = submitted(recipe or DEFAULT_RECIPE, set_, like)
-    check_files(config)
+    check(config)
     _check_pin(pin)
+    _check_warehouse()
     _start_server()
     parameters: dict[str, Any] = {"overrides": tree, "pin": pin, **_origin(recipe or DEFAULT_RECIPE, like)}
     parameters["force"] = list(force) if stage is None else stage in force
@@ -73,6 +75,7 @@ def resume(
         run_id = run_id or runs.latest(store)
         runs.load_config(store, run_id)
         refuse(store, run_id, forced, pin)
+    _check_warehouse()
     _start_server()
     parameters: dict[str, Any] = {"run": run_id, "pin": pin, "force": forced if only is None else bool(forced)}
     _watch(f"spo/{only or 'full-pipeline'}", parameters, run_id)
@@ -93,15 +96,40 @@ def plan(
     recipe: Annotated[str, typer.Argument(help="Recipe name or TOML file.")] = "tiny",
     set_: Settings = [],  # noqa: B006
     of: Annotated[str | None, typer.Option("--run", help="Plan the rest of this run instead.")] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Draw 16 samples of 16 prompts first; they count as Q0's later.")
+    ] = False,
 ) -> None:
-    """What a run would sample, judge and train, what is there already, and the time it should take. Changes nothing."""
+    """What a run would sample, judge and train, what is there already, and the time it should take.
+
+    Without --probe it changes nothing.
+    """
     from flows.cli import status as shown
 
     tree = overrides(set_)
+    config = None
+    if probe and of:
+        raise typer.BadParameter(f"--probe is for a new run, and --run {of} is a run")
     if not of:
         config, tree = submitted(recipe, set_)
-        check_files(config)
+    if probe and config is not None:
+        from flows.cli import probe as probing
+
+        check(config)
+        probing.show(console, config)
+        return
     shown.show_plan(console, recipe, tree, of)
+    if config is not None:
+        _tell_faults(config)
+
+
+def _tell_faults(config: RunConfig) -> None:
+    from tasks import preflight
+
+    try:
+        check(config)
+    except preflight.NotReady as error:
+        console.print(f"[yellow]not ready:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
 
 
 def submitted(recipe: str, settings: list[str], like: str | None = None) -> tuple[RunConfig, dict[str, Any]]:
@@ -146,15 +174,16 @@ def _check_pin(pin: int | None) -> None:
             store.check_snapshot(pin)
 
 
-def check_files(config: RunConfig) -> None:
-    """Raise InvalidProblem or MissingModel for a file of the run that is missing or cannot be understood.
+def check(config: RunConfig) -> None:
+    """Raise NotReady, which lists everything that is wrong, unless the run could begin.
 
-    With a server on another machine the worker may be there, too, and its files are not here to be looked at.
+    With a server on another machine the worker may be there, too: its files are not here to be looked at, and the flow
+    looks before it makes the run.
     """
-    from tasks import input_files
+    from tasks import preflight
 
     if not server_elsewhere():
-        input_files.check_files(config)
+        preflight.require(config, home())
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:
@@ -176,6 +205,14 @@ def _assignment(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def _check_warehouse() -> None:
+    """Raise NotWritable now, and not in the flow, when a run here may not write its warehouse."""
+    from warehouse import Warehouse
+
+    if not server_elsewhere():
+        Warehouse.open(warehouse_location()).close()
+
+
 def _start_server() -> None:
     from flows.server import embedded
 
@@ -194,23 +231,30 @@ def _watch(deployment: str, parameters: dict[str, Any], run_id: str | None) -> s
     ended = watch.watch(flow_run_id, console)
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         found = run_id or runs.created_by(store, str(flow_run_id))
-    if ended.state != "COMPLETED":
+    if ended.state != "COMPLETED" or found is None:
         _explain(ended, found, flow_run_id)
-    assert found is not None
     return found
 
 
 def _explain(ended: Look, run_id: str | None, flow_run_id: UUID) -> NoReturn:
+    from flows.retries import new_run, settled
+
     stopped = [f"{line.stage}: {line.note}" for line in ended.lines if line.state == "failed"]
     cause = "" if ended.state == "CANCELLED" else f": {stopped[0] if stopped else ended.message}"
     logs = f"log: prefect flow-run logs {flow_run_id}"
     if run_id is None:
         raise RunEnded(f"the flow run ended as {ended.state} before it had made a run{cause}\n{logs}")
-    raise RunEnded(
-        f"run {run_id} {'was cancelled' if ended.state == 'CANCELLED' else f'ended as {ended.state}'}{cause}\n"
-        f"resume with: spo resume {run_id}\n"
-        f"         or: prefect deployment run spo/full-pipeline -p run={run_id} --watch\n{logs}"
+    how = "was cancelled" if ended.state == "CANCELLED" else f"ended as {ended.state}"
+    kind = cause.removeprefix(": ").partition(": ")[2].partition(":")[0]
+    ways = (
+        new_run(run_id)
+        if settled(kind)
+        else (
+            f"resume with: spo resume {run_id}\n"
+            f"         or: prefect deployment run spo/full-pipeline -p run={run_id} --watch"
+        )
     )
+    raise RunEnded(f"run {run_id} {how}{cause}\n{ways}\n{logs}")
 
 
 def _summary(run_id: str) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from flows.cli import watch
+from flows.retries import new_run, settled
 from flows.server import embedded
 from flows.settings import RECIPES, api_url, home, warehouse_location
 from tasks import config as configuration
@@ -47,7 +49,9 @@ def show_status(console: Console, run_id: str | None) -> None:
         found = plan.statuses(store, run_id, home())
     console.print(_stages(run_id, found, running.get(run_id, {})))
     if any(status.state != "fresh" for status in found) and run_id not in running:
-        console.print(f"continue with: spo resume {run_id}", highlight=False)
+        ended = next((status.note.partition(":")[0] for status in found if status.state == "failed"), "")
+        way = new_run(run_id) if ended and settled(ended) else f"continue with: spo resume {run_id}"
+        console.print(way, highlight=False, soft_wrap=True)
 
 
 def _show_server(console: Console) -> dict[str, dict[str, watch.StageRow]]:
@@ -83,7 +87,7 @@ def _stages(run_id: str, found: list[StageStatus], lines: dict[str, watch.StageR
         record: dict[str, Any] = status.record or {}
         took = duration(record["seconds"]) if record.get("status") == "completed" else ""
         ended = f"{duration((datetime.now(UTC) - record['created_at']).total_seconds())} ago" if record else ""
-        table.add_row(status.stage, f"[{COLOURS[state]}]{state}[/]", ended, took, status.note.split("\n")[0])
+        table.add_row(status.stage, f"[{COLOURS[state]}]{state}[/]", ended, took, Text(status.note.split("\n")[0]))
     return table
 
 
@@ -119,9 +123,9 @@ def _work(title: str, work: list[PlannedStage]) -> Table:
     table.add_column("")
     for item in work:
         if item.done:
-            table.add_row(item.stage, "[green]nothing[/]", "", f"done before: {item.amount.note}")
+            table.add_row(item.stage, "[green]nothing[/]", "", Text(f"done before: {item.amount.note}"))
             continue
         time = "?" if item.seconds is None else duration(item.seconds)
         basis = f" ({item.basis})" if item.basis else ""
-        table.add_row(item.stage, f"{item.amount.units:,} {item.amount.unit}", time, item.amount.note + basis)
+        table.add_row(item.stage, f"{item.amount.units:,} {item.amount.unit}", time, Text(item.amount.note + basis))
     return table

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from flows.settings import home
 
@@ -55,5 +56,5 @@ def _show(found: dict[str, Any]) -> None:
             columns = [Column(name, overflow="fold") for name in each["columns"]]
             table = Table(*columns, title=each["title"], caption=each["note"])
             for row in each["rows"]:
-                table.add_row(*(str(row.get(name, "")) for name in each["columns"]))
+                table.add_row(*(Text(str(row.get(name, ""))) for name in each["columns"]))
             console.print(table)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from flows.settings import api_url, home, warehouse_location, warehouse_shown
 from tasks.run import runs
-from tasks.run.manifests import EvaluateManifest, PrepareManifest, Q0Manifest, ReportManifest
+from tasks.run.manifests import Change, EvaluateManifest, PrepareManifest, Q0Manifest, ReportManifest
 from tasks.run.stage import finished
 from warehouse import Warehouse
 from warehouse.queries import query
@@ -66,7 +68,7 @@ def _table(answer: list[dict[str, Any]]) -> Table:
     for name in answer[0] if answer else []:
         table.add_column(name, justify="right" if name != "problem_id" else "left")
     for row in answer:
-        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+        table.add_row(*(Text(f"{value:.3f}" if isinstance(value, float) else str(value)) for value in row.values()))
     return table
 
 
@@ -84,17 +86,23 @@ def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
     table.add_column("")
     for heading in ("before", "after", "difference", "95% interval"):
         table.add_column(heading, justify="right")
-    for name, row in sorted(manifest.comparison.items(), key=lambda item: int(item[0].removeprefix("pass@"))):
+    _changes(table, manifest.comparison, "")
+    for name, found in manifest.transfer.items():
+        _changes(table, found, f"{name} ")
+    console.print(table)
+    console.print(manifest.described, highlight=False)
+
+
+def _changes(table: Table, changes: Mapping[str, Change], prefix: str) -> None:
+    for name, row in sorted(changes.items(), key=lambda item: int(item[0].removeprefix("pass@"))):
         low, high = row.interval
         table.add_row(
-            name,
+            prefix + name,
             f"{100 * row.before:.1f}%",
             f"{100 * row.after:.1f}%",
             f"{100 * row.difference:+.1f}",
             f"{100 * low:+.1f} .. {100 * high:+.1f}",
         )
-    console.print(table)
-    console.print(manifest.described, highlight=False)
 
 
 def _skipped(console: Console, store: Warehouse, run_id: str) -> None:

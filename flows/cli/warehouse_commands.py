@@ -80,18 +80,7 @@ def export(
 
     _require()
     done = exchange.export(warehouse_location(), target, what, form=form, snapshot=at, hidden_tests=hidden_tests)
-    _tell(asdict(done)["rows"], f"into {target}")
-
-
-def import_(
-    source: Annotated[Path, typer.Argument(help="Another warehouse, or a .parquet or .jsonl file (with --table).")],
-    table: Annotated[str | None, typer.Option(help="Table that a file's rows belong to.")] = None,
-) -> None:
-    """Add another warehouse's batches, or a file's rows; what is there already is not added again."""
-    from warehouse import exchange
-
-    done = exchange.import_(warehouse_location(), source, table=table)
-    _tell(done.rows, f"in {done.batches} batches; {done.skipped} batches were here already")
+    tell(asdict(done)["rows"], f"into {target}")
 
 
 def _require() -> None:
@@ -101,7 +90,8 @@ def _require() -> None:
     Warehouse.open(warehouse_location(), read_only=True).close()
 
 
-def _tell(rows: dict[str, int], where: str) -> None:
+def tell(rows: dict[str, int], where: str) -> None:
+    """Print how many rows of each table went there."""
     for table, count in rows.items():
         print(f"{table:<24} {count:>10} rows")
     print(f"{sum(rows.values())} rows {where}")

@@ -33,7 +33,7 @@ class ServerGone(Exception):
 
 def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
     """Flow run id of `deployment` started with `parameters`. Raises what Prefect says of bad parameters."""
-    _use_server()
+    use_server()
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -41,7 +41,7 @@ def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
         return client.create_flow_run_from_deployment(target.id, parameters=dict(parameters)).id
 
 
-def _use_server() -> None:
+def use_server() -> None:
     """Let Prefect, which reads its settings when it is imported, use the same server and folder as everything else."""
     settings = {name: value for name, value in environment().items() if name.startswith("PREFECT_")}
     Path(settings["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ class Active:
 
 def active() -> list[Active]:
     """The flow runs of this project that wait or run, oldest first."""
-    _use_server()
+    use_server()
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterState
     from prefect.client.schemas.filters import FlowRunFilterStateType as StateTypes

@@ -150,6 +150,7 @@ def environment() -> dict[str, str]:
         "PREFECT_API_URL": api_url(),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "P2D",  # two days: most of the database is events, which age fast
         "PREFECT_WORKER_QUERY_SECONDS": "2",  # not 10: on one machine asking is cheap, and a person waits
         "SPO_HOME": str(home()),
         "SPO_WAREHOUSE": warehouse_location(),

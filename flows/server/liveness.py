@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-import httpx
-
 from flows.server.deployments import SILENT
 
 LOOK_EVERY_S = 20.0
@@ -51,6 +49,7 @@ def kept_running(flow_run_id: UUID) -> Generator[None]:
 
 def put_back(client: Any, flow_run_id: UUID) -> bool:
     """Whether the flow run was taken for dead and runs again; False, too, when the server does not answer."""
+    import httpx
     from prefect.states import Running
 
     try:

@@ -6,10 +6,12 @@ import pytest
 from prefect.client.schemas.objects import State
 from prefect.states import Failed
 
+from flows.pipeline import ways_on
 from flows.retries import RETRY_DELAYS_S, condition, may_pass
 from sandbox import InvalidSuite, RunnerLost
 from tasks.config import InvalidConfig
 from tasks.engines import MissingModel
+from tasks.problems.prompt import UnknownTemplate
 from tasks.problems.records import InvalidProblem
 from tasks.q0.stage import NoUsablePrompt
 from tasks.run.runs import UnknownRun
@@ -41,3 +43,14 @@ def test_every_retry_is_told_with_its_wait_and_its_cause() -> None:
     assert told == [(wait_s, "StorageLost: no answer") for wait_s in RETRY_DELAYS_S]
     assert not ask(None, None, Failed(data=NotWritable("read-only")))
     assert len(told) == 3
+
+
+@pytest.mark.parametrize("kind", [InvalidConfig, UnknownTemplate, NoUsablePrompt, NothingToTrainOn, StoppedByGuards])
+def test_a_run_whose_settings_are_the_cause_is_not_said_to_be_resumable(kind: type[Exception]) -> None:
+    assert "resume" not in ways_on("tiny-3", "q0", kind.__name__)
+    assert "spo run --like tiny-3" in ways_on("tiny-3", "q0", kind.__name__)
+
+
+@pytest.mark.parametrize("kind", [MissingModel, InvalidProblem, OSError, ProcessDied])
+def test_a_run_that_the_world_stopped_is_resumed(kind: type[Exception]) -> None:
+    assert "spo resume tiny-3" in ways_on("tiny-3", "q0", kind.__name__)

@@ -62,6 +62,7 @@ def test_with_apply_what_was_listed_goes_and_the_rest_stays(home: Path) -> None:
 
 def test_what_a_running_server_writes_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "running", lambda: {"server": True, "worker": False})
+    monkeypatch.setattr(embedded, "usable", lambda: False)
     assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
     assert (home / "logs" / "worker.log").exists()
     assert not (home / "runs" / "tiny-1" / "train" / "checkpoints").exists()

@@ -104,6 +104,12 @@ def test_a_question_cannot_change_the_warehouse(home: Path, statement: str) -> N
     assert spo(home, "sql", "SELECT count(*) AS n FROM q0", "--csv").stdout.split() == ["n", "3"]
 
 
+def test_a_program_is_shown_as_it_is(home: Path) -> None:
+    result = spo(home, "sql", "SELECT 'return [x for x in xs if x > 0]' AS \"text[0]\"")
+    assert "return [x for x in xs if x > 0]" in result.stdout
+    assert "text[0]" in result.stdout
+
+
 def test_wrong_sql_is_one_message(home: Path) -> None:
     result = spo(home, "sql", "SELEC 1")
     assert result.returncode == 1
@@ -273,7 +279,7 @@ def test_a_run_like_another_is_no_run_of_a_recipe_and_its_overrides_are_checked(
 def test_what_would_change_the_data_of_a_run_that_trains_is_refused_before_anything_starts(home: Path) -> None:
     run_id = made_run(home)
     with Warehouse.open(home / "warehouse") as store:
-        provenance.begin_training(store, run_id, "key")
+        provenance.begin_training(store, run_id, "key", 1)
     for arguments, words in (
         (["resume", run_id, "--from", "train"], "its training has begun"),
         (["resume", run_id, "--only", "train", "--from", "q0"], "its training has begun"),
