@@ -6,14 +6,18 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_worker.py
 
-.PHONY: help run test coverage test-slow test-all test-vllm check install up down format lock clean
+.PHONY: help run ui test coverage test-slow test-all test-vllm check install up down format lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: install ## the whole pipeline on the built-in task (recipe tiny); RECIPE=... runs another
+	@$(if $(findstring reference.model=,$(ARGS)),,$(if $(filter smollm%,$(notdir $(RECIPE))),scripts/install_smollm.sh $(VENV)))
 	@$(BIN)/spo run $(or $(RECIPE),tiny) $(ARGS)
+
+ui: install ## the pages over the warehouse in the browser (ARGS=--open opens one)
+	@$(BIN)/spo ui $(ARGS)
 
 test: install ## the tests, in two processes (WORKERS=... others; ARGS=... passes arguments to pytest)
 	@$(PYTEST) $(ARGS)

@@ -69,4 +69,16 @@ def test_every_deployment_of_the_readme_exists() -> None:
     )
     mentioned = set(re.findall(r"(?<!\.)spo/([a-z][a-z0-9-]*)", README))
     assert mentioned <= deployed
-    assert deployed == {"full-pipeline", "prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report", "study"}
+    assert deployed == {
+        "full-pipeline",
+        "prepare",
+        "q0",
+        "corpus",
+        "pivotal",
+        "train",
+        "evaluate",
+        "eval",
+        "report",
+        "study",
+        "rejudge",
+    }

@@ -13,7 +13,7 @@ import pytest
 from sandbox import Judge, Judgement, Submission
 from tasks import config
 from tasks.run import runs
-from tasks.run.stage import Context, StageResult, run_stage
+from tasks.run.stage import Context, StageProgress, StageResult, run_stage, silent
 from tasks.run.stage_names import STAGE_NAMES, StageName
 from tasks.stages import STAGES
 from tests.shared_folder import made_once
@@ -40,13 +40,18 @@ class Lab:
             return runs.create(store, config.load(MICRO, overrides, folder=Path()), origin=origin)
 
     def run(
-        self, run_id: str, *stages: StageName, force: bool = False, pin: int | None = None
+        self,
+        run_id: str,
+        *stages: StageName,
+        force: bool = False,
+        pin: int | None = None,
+        progress: StageProgress = silent,
     ) -> dict[str, StageResult[Any]]:
         """Results of these stages, all when none is named."""
         results: dict[str, StageResult[Any]] = {}
         with self.store() as store:
             for name in stages or STAGE_NAMES:
-                context = Context(run_id, runs.load_config(store, run_id), store, self.home, pin=pin)
+                context = Context(run_id, runs.load_config(store, run_id), store, self.home, progress, pin=pin)
                 results[name] = run_stage(STAGES[name], context, force=force)
         return results
 

@@ -11,11 +11,9 @@ import pytest
 from tasks.estimators import (
     Counts,
     average_paired_difference,
+    average_pass_at_k,
     bootstrap_interval,
     difference_p_value,
-    diversity,
-    mean_pass_at_k,
-    paired_difference,
     pass_at_k,
     sign_test,
 )
@@ -60,7 +58,7 @@ def test_sign_test_matches_counting_coin_throws(better: int, worse: int, expecte
 def test_paired_difference_counts_problems_and_has_the_sign_of_b_minus_a() -> None:
     a = {f"p{i}": (20, 5) for i in range(20)}
     b = {f"p{i}": (20, 5 if i < 4 else 9 if i < 18 else 2) for i in range(20)}
-    result = paired_difference(a, b, 1)
+    result = average_paired_difference({"": a}, {"": b}, 1)
     assert (result.better, result.worse, result.equal) == (14, 2, 4)
     assert result.difference == pytest.approx((14 * 0.2 - 2 * 0.15) / 20)
     assert result.low < result.difference < result.high
@@ -70,14 +68,14 @@ def test_paired_difference_counts_problems_and_has_the_sign_of_b_minus_a() -> No
 def test_pairing_sees_a_small_difference_that_unpaired_intervals_hide() -> None:
     a = {f"p{i}": (20, i % 20) for i in range(60)}
     b = {f"p{i}": (20, i % 20 + 1) for i in range(60)}
-    apart = mean_pass_at_k(list(a.values()), 1), mean_pass_at_k(list(b.values()), 1)
+    apart = average_pass_at_k({"": list(a.values())}, 1), average_pass_at_k({"": list(b.values())}, 1)
     assert apart[0].high > apart[1].low
-    assert paired_difference(a, b, 1).low > 0
+    assert average_paired_difference({"": a}, {"": b}, 1).low > 0
 
 
 def test_different_problems_cannot_be_paired() -> None:
     with pytest.raises(ValueError, match="'q'"):
-        paired_difference({"p": (20, 1)}, {"p": (20, 1), "q": (20, 1)}, 1)
+        average_paired_difference({"": {"p": (20, 1)}}, {"": {"p": (20, 1), "q": (20, 1)}}, 1)
 
 
 def test_one_problem_has_no_interval() -> None:
@@ -104,7 +102,7 @@ def test_bootstrap_interval_covers_the_true_pass_at_k_as_stated(kind: str, k: in
     covered = 0
     for trial in range(400):
         correct = generator.binomial(20, population(kind, problems, generator))
-        estimate = mean_pass_at_k([(20, int(c)) for c in correct], k, seed=trial)
+        estimate = average_pass_at_k({"": [(20, int(c)) for c in correct]}, k, seed=trial)
         covered += estimate.low <= truth <= estimate.high
     assert 0.90 <= covered / 400 <= 0.975
 
@@ -116,7 +114,7 @@ def test_interval_covers_nearly_solved_sets_too() -> None:
     covered = 0
     for trial in range(200):
         correct = generator.binomial(20, population("easy", 32, generator))
-        estimate = mean_pass_at_k([(20, int(c)) for c in correct], 10, seed=trial)
+        estimate = average_pass_at_k({"": [(20, int(c)) for c in correct]}, 10, seed=trial)
         covered += estimate.low <= truth <= estimate.high
     assert covered / 200 >= 0.90
 
@@ -129,18 +127,9 @@ def test_paired_interval_covers_the_true_difference_as_stated() -> None:
         lifted = shares + 0.2 * (1 - shares)
         a = {str(i): (20, int(c)) for i, c in enumerate(generator.binomial(20, shares))}
         b = {str(i): (20, int(c)) for i, c in enumerate(generator.binomial(20, lifted))}
-        result = paired_difference(a, b, 1, seed=trial)
+        result = average_paired_difference({"": a}, {"": b}, 1, seed=trial)
         covered += result.low <= 0.2 * (1 - 0.25) <= result.high
     assert 0.90 <= covered / 400 <= 0.975
-
-
-def test_diversity_counts_correct_programs_once_and_repeats_as_duplicates() -> None:
-    result = diversity(["a", "a", "b", "c", "c"], [True, True, True, False, False])
-    assert (result.samples, result.distinct_correct) == (5, 2)
-    assert result.duplicate_share == pytest.approx(2 / 5)
-    assert diversity([], []).duplicate_share == 0.0
-    with pytest.raises(ValueError, match="2 hashes but 1"):
-        diversity(["a", "b"], [True])
 
 
 def test_sets_weigh_the_same_in_a_paired_difference_and_pair_within_themselves() -> None:
@@ -151,11 +140,6 @@ def test_sets_weigh_the_same_in_a_paired_difference_and_pair_within_themselves()
     assert (found.better, found.worse, found.equal) == (1, 0, 9)
     with pytest.raises(ValueError, match="one policy only, first 'p0'"):
         average_paired_difference(a, {"large": b["large"]}, 1)
-
-
-def test_one_set_is_the_plain_paired_difference() -> None:
-    a, b = ({f"p{i}": (20, (step * i) % 21) for i in range(12)} for step in (3, 7))
-    assert average_paired_difference({"s": a}, {"s": b}, 5) == paired_difference(a, b, 5)
 
 
 def test_interval_over_sets_of_uneven_size_covers_the_true_difference_as_stated() -> None:

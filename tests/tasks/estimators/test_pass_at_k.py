@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from tasks.estimators import average_pass_at_k, mean_pass_at_k, pass_at_k
+from tasks.estimators import average_pass_at_k, pass_at_k
 
 
 def oracle(n: int, c: int, k: int) -> Fraction:
@@ -51,7 +51,7 @@ def test_impossible_arguments_are_refused(n: int, c: int, k: int) -> None:
 
 
 def test_mean_over_problems_is_not_the_pass_rate_of_pooled_samples() -> None:
-    estimate = mean_pass_at_k([(20, 20), (20, 0)], 10)
+    estimate = average_pass_at_k({"": [(20, 20), (20, 0)]}, 10)
     assert estimate.value == 0.5
     assert estimate.problems == 2
     assert estimate.low <= 0.5 <= estimate.high
@@ -60,12 +60,12 @@ def test_mean_over_problems_is_not_the_pass_rate_of_pooled_samples() -> None:
 def test_resampling_with_replacement_would_be_biased_and_is_not_what_is_done() -> None:
     replaced = 1 - (1 - 1 / 20) ** 10
     assert replaced == pytest.approx(0.401, abs=1e-3)
-    assert mean_pass_at_k([(20, 1)] * 5, 10).value == 0.5
+    assert average_pass_at_k({"": [(20, 1)] * 5}, 10).value == 0.5
 
 
 def test_same_seed_same_interval_and_other_seed_nearly_the_same() -> None:
     counts = [(20, c % 21) for c in range(60)]
-    one, again, other = (mean_pass_at_k(counts, 10, seed=seed) for seed in (1, 1, 2))
+    one, again, other = (average_pass_at_k({"": counts}, 10, seed=seed) for seed in (1, 1, 2))
     assert one == again
     assert one.low == pytest.approx(other.low, abs=0.02)
 
@@ -79,13 +79,13 @@ def test_problem_sets_weigh_the_same_whatever_their_size() -> None:
 
 def test_no_problems_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one value"):
-        mean_pass_at_k([], 1)
+        average_pass_at_k({"": []}, 1)
     with pytest.raises(ValueError, match="at least one value"):
         average_pass_at_k({"empty": []}, 1)
 
 
 def test_agreeing_problems_do_not_make_an_interval_of_width_zero() -> None:
-    estimate = mean_pass_at_k([(20, 20)] * 30, 1)
+    estimate = average_pass_at_k({"": [(20, 20)] * 30}, 1)
     assert estimate.value == estimate.high == 1.0
     assert 0.9 < estimate.low < 1.0
-    assert math.isclose(mean_pass_at_k([(20, 0)] * 30, 1).high, 1 - estimate.low, abs_tol=0.04)
+    assert math.isclose(average_pass_at_k({"": [(20, 0)] * 30}, 1).high, 1 - estimate.low, abs_tol=0.04)
