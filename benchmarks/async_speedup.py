@@ -32,6 +32,7 @@ from tasks.run.stage import Context, run_stage
 from tasks.stages import STAGES
 from tasks.train import stage as training
 from tasks.train import supervisor
+from tasks.train.shared.child import Child
 from warehouse import Warehouse
 
 BEFORE = ("prepare", "q0", "corpus", "pivotal")
@@ -123,7 +124,7 @@ def measure(prepared: Path, home: Path, seed: int, mode: str, steps: int) -> dic
     def clock(line: dict[str, Any]) -> None:
         if "done" in line:
             at[line["done"]] = {"total": time.monotonic()} | {
-                f"{child.name.split('-')[0]} CPU": cpu_seconds(child) for child in (run.trainer, *run.workers)
+                f"{child.name.split('-')[0]} CPU": cpu_seconds(child) for child in run.running.values()
             }
 
     run = supervisor.TrainingProcesses(job, job.write(job.run_dir / "job.json"), clock)
@@ -134,9 +135,8 @@ def measure(prepared: Path, home: Path, seed: int, mode: str, steps: int) -> dic
     return {name: value / thousands for name, value in found.items()}
 
 
-def cpu_seconds(child: supervisor.Child) -> float:
+def cpu_seconds(child: Child) -> float:
     """CPU seconds of a process of the run and of all below it, the sandbox's included, so far."""
-    assert child.process is not None
     try:
         root = psutil.Process(child.process.pid)
         below = root.children(recursive=True)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
-from tasks.estimators import mean_pass_at_k, pass_at_k
+from tasks.estimators import average_pass_at_k, pass_at_k
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def coverage(flags: Sequence[Sequence[bool]], k: int, problems: int, trials: int
     truth = float(np.mean([pass_at_k(len(one), sum(one), k) for one in flags]))
     for trial in range(trials):
         counts = [(20, sum(draws.sample(one, 20))) for one in draws.choices(flags, k=problems)]
-        estimate = mean_pass_at_k(counts, k, seed=trial)
+        estimate = average_pass_at_k({"": counts}, k, seed=trial)
         hits += estimate.low <= truth <= estimate.high
         width += estimate.high - estimate.low
     return hits / trials, width / trials
@@ -107,14 +107,16 @@ def main() -> None:
         odd = sum(a != b for x, y in zip(own, stored, strict=True) for a, b in zip(x, y, strict=True))
         print(f"judged {sum(map(len, own))} programs, {odd} disagree with the stored flag")
         for k in (k for k in arguments.ks if k <= arguments.of):
-            values = [mean_pass_at_k([(len(one), sum(one)) for one in flags], k).value for flags in (own, stored)]
+            values = [
+                average_pass_at_k({"": [(len(one), sum(one)) for one in flags]}, k).value for flags in (own, stored)
+            ]
             print(f"  pass@{k:<4} own judging {values[0]:7.2%}   stored flags of the same samples {values[1]:7.2%}")
         return
     flags = [[bool(sample["passed"]) for sample in one["samples"]] for one in sampled]
     counts = [(len(one), sum(one)) for one in flags]
     print(f"{arguments.path.name}: {len(flags)} problems, {sum(n for n, _ in counts)} samples")
     for k in arguments.ks:
-        exact = mean_pass_at_k(counts, k)
+        exact = average_pass_at_k({"": counts}, k)
         print(
             f"  pass@{k:<4} exact {exact.value:7.2%} [{exact.low:.2%}, {exact.high:.2%}]   plugged in "
             f"{plugged_in(flags, k):7.2%}   with replacement {with_replacement(flags, k, random.Random(0)):7.2%}"

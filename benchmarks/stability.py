@@ -119,13 +119,13 @@ class Trial:
         return self.examples.build(rows, "online")
 
     def _update(self, step: int, batch: Sequence[Example]) -> Figures:
-        groups = plan([example.length for example in batch], most_tokens=self.job.train.micro_batch_tokens)
+        groups = plan(batch, self.job.train.packing, most_tokens=self.job.train.micro_batch_tokens)
         norms = dict.fromkeys(GROUPS, float("nan"))
         self.optimizer.zero_grad()
         records: list[Any] = []
         ref_logp = 0.0
         for group in groups:
-            pack = lay_out([batch[i] for i in sorted(group)])
+            pack = lay_out([batch[i] for i in sorted(group)], self.job.train.packing)
             ref_logp_N, _ = self.reference.logprobs(pack, {})
             logp_N, entropy_N = self.policy(pack)
             loss_B, found = spo_pack_loss(pack, logp_N, ref_logp_N, entropy_N, self.job.train)

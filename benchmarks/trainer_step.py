@@ -130,6 +130,10 @@ class PlainTorch:
     def backward(self, loss: Any) -> None:
         loss.backward()
 
+    def raise_together(self, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+
     def step(self) -> None:
         import torch
 

@@ -6,12 +6,14 @@ Sampling is replaced by the task's sequences; everything else of the step is TRL
 
 from __future__ import annotations
 
+import itertools
 import json
 import resource
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,10 @@ def tokenizer() -> Any:
     return made
 
 
-def padded(task: dict[str, Any]) -> dict[str, Any]:
+def padded(rows: list[Any]) -> dict[str, Any]:
     """Prompts padded at the left, responses at the right, as the trainer makes them."""
-    prompts = [row[0] for row in task["sequences"]]
-    responses = [row[1] for row in task["sequences"]]
+    prompts = [row[0] for row in rows]
+    responses = [row[1] for row in rows]
     before, after = max(map(len, prompts)), max(map(len, responses))
     ids = [[0] * (before - len(p)) + p + r + [0] * (after - len(r)) for p, r in zip(prompts, responses, strict=True)]
     mask = [
@@ -44,7 +46,7 @@ def padded(task: dict[str, Any]) -> dict[str, Any]:
         "input_ids": torch.tensor(ids),
         "attention_mask": torch.tensor(mask),
         "logits_to_keep": after,
-        "rewards": torch.tensor([1.0 if row[3] == 0 else 0.0 for row in task["sequences"]]),
+        "rewards": torch.tensor([1.0 if row[3] == 0 else 0.0 for row in rows]),
         "v_star": torch.zeros(len(prompts)),
     }
 
@@ -52,10 +54,10 @@ def padded(task: dict[str, Any]) -> dict[str, Any]:
 class GivenSequences(A2POTrainer):
     """The trainer with the task's sequences in place of what it would sample."""
 
-    given: dict[str, Any]
+    given: Iterator[dict[str, Any]]
 
     def _prepare_inputs(self, inputs: Any) -> dict[str, Any]:  # noqa: ARG002
-        batch = self.given
+        batch = next(self.given)
         with torch.no_grad():
             ref_logps = self._get_sequence_logps(
                 self.ref_model, batch["input_ids"], batch["attention_mask"], batch["logits_to_keep"]
@@ -78,7 +80,9 @@ class Clock(TrainerCallback):
 
 
 def model(task: dict[str, Any]) -> Any:
-    """The benchmark's random Llama."""
+    """The checkpoint that the task names, or the benchmark's random Llama."""
+    if "folder" in task:
+        return LlamaForCausalLM.from_pretrained(task["folder"], dtype=torch.float32)
     torch.manual_seed(0)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -98,11 +102,14 @@ def main() -> None:
     torch.set_num_threads(1)
     task = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     count = len(task["sequences"])
+    size = task.get("micro_batch", count)
+    parts = [padded(task["sequences"][start : start + size]) for start in range(0, count, size)]
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         settings = A2POConfig(
             folder,
-            per_device_train_batch_size=count,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=len(parts),
             max_steps=task["steps"] + 1,
             gradient_checkpointing=False,
             bf16=False,
@@ -122,7 +129,8 @@ def main() -> None:
             processing_class=tokenizer(),
             callbacks=[clock],
         )
-        trainer.given = padded(task)
+        few = padded(task["sequences"][: max(1, task.get("warm_up", count) // len(parts))])
+        trainer.given = itertools.chain([few] * len(parts), itertools.cycle(parts))
         trainer._optimal_values = {}
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         trainer.train()
