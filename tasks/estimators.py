@@ -53,17 +53,6 @@ class PairedDifference:
     """Two-sided exact sign test over the problems that differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diversity:
-    """How different the samples of one problem are."""
-
-    samples: int
-    distinct_correct: int
-    """Correct programs, distinct after normalisation."""
-    duplicate_share: float
-    """Share of the samples whose program another sample had before."""
-
-
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased estimate of the probability that at least one of k samples is correct: 1 - C(n-c, k) / C(n, k).
 
@@ -167,11 +156,6 @@ def sign_test(better: int, worse: int) -> float:
     return min(1.0, 2 * sum(math.comb(total, i) for i in range(fewer + 1)) / 2**total)
 
 
-def mean_pass_at_k(counts: Sequence[Counts], k: int, *, seed: int = 0, level: float = 0.95) -> Estimate:
-    """Mean pass@k over problems, each (n, c), with a bootstrap interval over the problems."""
-    return average_pass_at_k({"": counts}, k, seed=seed, level=level)
-
-
 def average_pass_at_k(sets: Mapping[str, Sequence[Counts]], k: int, *, seed: int = 0, level: float = 0.95) -> Estimate:
     """pass@k averaged over problem sets, each set weighing the same (paper: section 5); resampled within each set."""
     groups = [np.array([pass_at_k(n, c, k) for n, c in counts]) for counts in sets.values()]
@@ -193,13 +177,6 @@ def mean_of_shares(groups: Sequence[Floats], *, seed: int = 0, level: float = 0.
     return Estimate(value, min(float(low), value), max(float(high), value), sum(len(group) for group in groups))
 
 
-def paired_difference(
-    a: Mapping[str, Counts], b: Mapping[str, Counts], k: int, *, seed: int = 0, level: float = 0.95
-) -> PairedDifference:
-    """pass@k of policy B minus policy A, problem by problem; both must have the same problems."""
-    return average_paired_difference({"": a}, {"": b}, k, seed=seed, level=level)
-
-
 def average_paired_difference(
     a: Mapping[str, Mapping[str, Counts]],
     b: Mapping[str, Mapping[str, Counts]],
@@ -208,7 +185,10 @@ def average_paired_difference(
     seed: int = 0,
     level: float = 0.95,
 ) -> PairedDifference:
-    """The same averaged over problem sets, each set weighing the same; problems are resampled within each set."""
+    """pass@k of policy B minus policy A, problem by problem, averaged over problem sets, each weighing the same.
+
+    Both must have the same problems; they are resampled within each set. Raises ValueError.
+    """
     first, second = ({(s, p): found for s in sets for p, found in sets[s].items()} for sets in (a, b))
     if first.keys() != second.keys():
         odd = sorted(first.keys() ^ second.keys())
@@ -263,19 +243,6 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, 
         return mean, math.nan, math.nan
     reach = student_quantile((1 + level) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return mean, mean - reach, mean + reach
-
-
-def diversity(normal_hashes: Sequence[str], correct: Sequence[bool]) -> Diversity:
-    """Distinct correct programs and share of duplicates among the samples of one problem.
-
-    `normal_hashes[i]` identifies the normalised program of sample i.
-    """
-    if len(normal_hashes) != len(correct):
-        raise ValueError(f"{len(normal_hashes)} hashes but {len(correct)} verdicts")
-    total = len(normal_hashes)
-    passed = {name for name, good in zip(normal_hashes, correct, strict=True) if good}
-    duplicates = (total - len(set(normal_hashes))) / total if total else 0.0
-    return Diversity(total, len(passed), duplicates)
 
 
 def _resampled_means(values: Floats, generator: np.random.Generator, pseudo: tuple[float, ...] = ()) -> Floats:

@@ -16,6 +16,7 @@ from tasks.estimators import difference_p_value
 from tasks.pivotal.search import Node, Outcome, PrefixCounts, Search, SearchConfig, search_state, wavefront
 from tasks.run import prompt_set
 from tasks.run.identity import digest
+from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
@@ -55,6 +56,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "prompts_batch": context.manifest(PrepareManifest).prompts_batch,
         "policy_id": context.manifest(PrepareManifest).policy_id,
         "sampling": sampling(context),
+        **judged_again(context, "train"),
     }
 
 
@@ -62,7 +64,7 @@ def body(context: Context) -> PivotalManifest:
     """Search until no prefix is wanted, then write down what each trajectory's positions are worth."""
     config = context.config.pivotal
     if config.trajectories == 0:
-        return PivotalManifest(search_id=None, summary="left out (pivotal.trajectories = 0)")
+        return PivotalManifest(search_id=None, snapshot=context.pin, summary="left out (pivotal.trajectories = 0)")
     prompts = prompt_set.load(context, "train")
     planned = plan(context, prompts)
     searches = planned.searches
@@ -80,6 +82,7 @@ def body(context: Context) -> PivotalManifest:
         rows=paid,
         search_id=search_id,
         pivots=pivots,
+        snapshot=context.warehouse.snapshot(),
         reused=f"{known} rollouts of earlier searches" if known else "",
         summary=f"{pivots} pivotal tokens in {len(searches)} trajectories, {paid} new rollouts",
     )

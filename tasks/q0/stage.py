@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -17,6 +18,7 @@ from tasks.q0.allocation import Allocation
 from tasks.run import prompt_set, runs
 from tasks.run.errors import StageError
 from tasks.run.identity import digest
+from tasks.run.judged_again import judged_again
 from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import (
@@ -41,13 +43,14 @@ def inputs(context: Context) -> dict[str, Any]:
     return manifest.model_dump(include={"problems_batch", "prompts_batch", "policy_id", "template_id"}) | {
         "sampling": sampling(context),
         **beta,
+        **judged_again(context, "train"),
     }
 
 
 def body(context: Context) -> Q0Manifest:
     """Draw what `tasks.q0.allocation` plans, round by round, until it plans nothing more."""
     prompts = prompt_set.load(context, "train")
-    before = counts(context, prompts)
+    before = _counts(context, prompts)
     sampled = 0
     if work := _plan(context, before):
         with context.executor(worker, context) as draw:
@@ -55,7 +58,7 @@ def body(context: Context) -> Q0Manifest:
             while work:
                 sampled += draw(work, sampled)
                 asked = {name: asked.get(name, 0) + work.get(name, 0) for name in before}
-                successes = counts(context, prompts)
+                successes = _counts(context, prompts)
                 # a sample that stays without verdict counts as drawn here; a later run makes up for it
                 work = _plan(context, {name: (n + asked[name], successes[name][1]) for name, (n, _) in before.items()})
     manifest = _manifest(context, prompts, before, sampled)
@@ -89,6 +92,11 @@ def worker(context: Context) -> Generator[Work]:
         yield lambda work, done: _draw(context, prompts, sampler, work, done)
 
 
+def _counts(context: Context, prompts: PromptSet) -> dict[str, Counts]:
+    """All counts that there are: Q0 takes what others drew even after the snapshot that the run is pinned to."""
+    return counts(replace(context, pin=None), prompts)
+
+
 def _plan(context: Context, known: Mapping[str, Counts]) -> Allocation:
     return allocation.plan(known, context.config.q0, context.config.train.beta)
 
@@ -115,7 +123,7 @@ def _drawn(context: Context, prompts: PromptSet) -> dict[str, int]:
     """Samples drawn so far per problem, those without a verdict included: where the next ones start."""
     lost = context.warehouse.rows(UNSCORED, [_prefix(context, prompts)])
     unscored = {row["problem_id"]: int(row["n"]) for row in lost}
-    return {name: n + unscored.get(name, 0) for name, (n, _) in counts(context, prompts).items()}
+    return {name: n + unscored.get(name, 0) for name, (n, _) in _counts(context, prompts).items()}
 
 
 def _prefix(context: Context, prompts: PromptSet) -> str:
@@ -132,7 +140,7 @@ def _append(context: Context, prompts: PromptSet, work: list[tuple[str, int, int
 
 
 def _manifest(context: Context, prompts: PromptSet, before: dict[str, Counts], sampled: int) -> Q0Manifest:
-    after, beta = counts(context, prompts), context.config.train.beta
+    after, beta = _counts(context, prompts), context.config.train.beta
     known = sum(n for n, _ in before.values())
     unsolved = sorted(problem_id for problem_id, (_, k) in after.items() if k == 0)
     share = sum(k / n for n, k in after.values() if n) / max(1, len(after))
@@ -142,6 +150,7 @@ def _manifest(context: Context, prompts: PromptSet, before: dict[str, Counts], s
     return Q0Manifest(
         rows=sampled,
         sampling=sampling(context),
+        snapshot=context.warehouse.snapshot(),
         without_success=tuple(unsolved),
         mean_share=share,
         median_width_nats=median(high - low for low, high in ends),
@@ -156,7 +165,7 @@ def amount(outlook: Outlook) -> Amount:
     config, context = outlook.config, outlook.context
     if context is None:
         return Amount(config.problems.train * config.q0.samples, "samples", "all of them")
-    known = counts(context, prompt_set.load(context, "train"))
+    known = _counts(context, prompt_set.load(context, "train"))
     missing = sum(max(0, config.q0.samples - n) for n, _ in known.values())
     return Amount(missing, "samples", f"{sum(n for n, _ in known.values())} known")
 
