@@ -9,12 +9,12 @@ submission_schema the same as a JSON schema, for Prefect
 
 from tasks.config.base import BehaviourConfig, ConfigError, InvalidConfig, PositiveInt, Section, UnknownRecipe
 from tasks.config.curriculum import CurriculumConfig, PromptRule
-from tasks.config.objectives import ObjectiveConfig, PPOConfig, SourceConfig, SourceName
+from tasks.config.objectives import OTHER_METHODS, ObjectiveConfig, PPOConfig, SourceConfig, SourceName
 from tasks.config.offline import OtherModelConfig, PivotalConfig, Q0Config
 from tasks.config.optimizer import AdapterConfig, GuardConfig
 from tasks.config.problems import BUILT_IN, EvaluationSet, ProblemFiles, ProblemsConfig
 from tasks.config.recipes import absolute, absolute_paths, changed, flattened, load, merge, validate
-from tasks.config.reuse import EarlierConfig, ReplayConfig, ReplayRule
+from tasks.config.reuse import EarlierConfig, PairsConfig, ReplayConfig, ReplayRule
 from tasks.config.sampling import (
     NAMED_MODELS,
     EngineConfig,
@@ -32,6 +32,7 @@ __all__ = [
     "BUILT_IN",
     "EVALUATION",
     "NAMED_MODELS",
+    "OTHER_METHODS",
     "PAPER_BETA",
     "AdapterConfig",
     "BehaviourConfig",
@@ -45,6 +46,7 @@ __all__ = [
     "ObjectiveConfig",
     "OtherModelConfig",
     "PPOConfig",
+    "PairsConfig",
     "PivotalConfig",
     "PositiveInt",
     "PretrainConfig",

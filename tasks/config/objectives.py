@@ -8,25 +8,99 @@ from pydantic import Field, model_validator
 
 from tasks.config.base import Factor, Fraction, PositiveFraction, PositiveInt, Section
 
-SourceName = Literal["online", "offline", "pivotal", "pivotal_rollouts", "replay", "earlier"]
+SourceName = Literal["online", "offline", "pivotal", "pivotal_rollouts", "replay", "earlier", "pairs"]
+ObjectiveKind = Literal[
+    "terminal",
+    "reverse_q",
+    "advantage",
+    "monte_carlo",
+    "policy_gradient",
+    "likelihood",
+    "a_star_po",
+    "oapl",
+    "tba",
+    "grpo",
+    "rloo",
+    "max_rl",
+    "pass_at_k",
+    "asymre",
+    "dpo",
+]
+ON_POLICY: frozenset[ObjectiveKind] = frozenset({"grpo", "rloo", "max_rl", "pass_at_k"})
+"""Policy gradients: unbiased for what the present policy samples alone."""
+IN_GROUPS: frozenset[ObjectiveKind] = ON_POLICY | {"oapl", "tba", "asymre"}
+"""Objectives that compare all responses to one prompt."""
+OTHER_METHODS: frozenset[ObjectiveKind] = IN_GROUPS | {"a_star_po", "dpo"}
+"""The objectives of docs/methods.md that are not the paper's: each has a loss of its own."""
+READ_BY: dict[str, frozenset[ObjectiveKind]] = {
+    "reduction": frozenset({"reverse_q", "monte_carlo", "likelihood", "grpo"}),
+    "normalize": frozenset({"grpo"}),
+    "clip_high": ON_POLICY,
+    "truncation": ON_POLICY,
+    "kl": frozenset({"grpo", "rloo"}),
+    "k": frozenset({"pass_at_k"}),
+    "baseline_shift": frozenset({"asymre"}),
+    "regression_beta": frozenset({"a_star_po", "oapl"}),
+}
+"""Which objectives read the settings that not all of them have."""
+
+
+Clip = Annotated[float, Field(gt=0, le=10)]
 
 
 class ObjectiveConfig(Section):
-    """One objective of a data source (3.1.2, 3.1.3)."""
+    """One objective of a data source (3.1.2, 3.1.3), or another method's (docs/methods.md)."""
 
-    kind: Literal["terminal", "reverse_q", "advantage", "monte_carlo", "policy_gradient", "likelihood"] = "terminal"
+    kind: ObjectiveKind = "terminal"
     """`terminal`: Q-regression at the last token, the paper's main objective. `reverse_q`: at every token, towards
     reverse-Q targets. `advantage`: advantage regression. `monte_carlo`: at the tokens a pivotal search has visited;
     for the source `pivotal` alone. `policy_gradient` (section 6): PPO's clipped loss with the cumulative value as
     baseline; it needs responses sampled at temperature 1, top-p 1. `likelihood`: cross-entropy of the tokens of
-    successes, failures count nothing; from the corpus alone it is rejection fine-tuning, the plain baseline."""
+    successes, failures count nothing; from the corpus alone it is rejection fine-tuning, the plain baseline. Other
+    methods: `a_star_po`, `oapl` and `tba` (squared regressions), `grpo`, `rloo`, `max_rl` and `pass_at_k` (policy
+    gradients over groups), `asymre`, and `dpo`, which belongs to the source `pairs`."""
     loss: Literal["cross_entropy", "squared", "sigmoid"] = "cross_entropy"
     """`cross_entropy`: between success probabilities (paper's main comparison). `squared`: between rewards. `sigmoid`
     belongs to `advantage`. `policy_gradient` takes none."""
     weight: Factor = 1.0
     """Factor on the objective where a source has several."""
     reduction: Literal["mean", "sum"] = "mean"
-    """Over tokens, for `reverse_q`, `monte_carlo` and `likelihood`. `sum` lets long responses count for more."""
+    """Over tokens, for `reverse_q`, `monte_carlo`, `likelihood` and `grpo`. `sum` lets long responses count for more;
+    it is Dr. GRPO's, without length normalisation."""
+    normalize: bool = True
+    """`grpo`: divide advantages by the deviation of the group's rewards. Dr. GRPO does not."""
+    clip_high: Clip | None = None
+    """Upper distance from 1 at which the probability ratio of `grpo`, `rloo`, `max_rl` and `pass_at_k` is clipped
+    (DAPO: 0.28); none: `train.ratio_clip`, as below 1."""
+    truncation: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """Instead of clipping: weigh the policy gradient by the probability ratio of the policy to what sampled, cut off at
+    this (truncated importance sampling, usually 2). None: clip."""
+    kl: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Weight of the distance to the reference, reward units per nat. `grpo`: its estimate at every token is added to
+    the loss. `rloo`: the log-ratio to the reference is taken off the reward."""
+    k: PositiveInt = 4
+    """The k of `pass_at_k`, at most `train.responses_per_prompt`."""
+    baseline_shift: Annotated[float, Field(ge=-1, le=1)] = -0.1
+    """`asymre`: what is added to the group's mean reward to give the baseline. Below 0 successes count for more than
+    failures, which is what off-policy data wants."""
+    regression_beta: Annotated[float, Field(ge=0.0001, le=100)] | None = None
+    """`a_star_po`, `oapl`: beta of the log-ratio in the regression, in reward units; none: `train.beta`, which the
+    value always takes."""
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether it compares all responses to one prompt."""
+        return self.kind in IN_GROUPS
+
+    @property
+    def compares_log_ratios(self) -> bool:
+        """Whether a sequence's loss depends on the present log-ratios of others: a forward pass more."""
+        return self.kind in {"tba", "dpo"} or (self.kind == "rloo" and self.kl > 0)
+
+    @property
+    def clips_ratios(self) -> bool:
+        """Whether it reads `train.ratio_clip`."""
+        return self.kind == "policy_gradient" or (self.kind in ON_POLICY and self.truncation is None)
 
     @model_validator(mode="after")
     def _loss_fits(self) -> ObjectiveConfig:
@@ -36,8 +110,17 @@ class ObjectiveConfig(Section):
             self.refuse_ignored("loss", reason="objective 'policy_gradient' is a loss of its own")
         if self.kind == "likelihood":
             self.refuse_ignored("loss", reason="objective 'likelihood' is the cross-entropy of tokens")
-        if self.kind not in {"reverse_q", "monte_carlo", "likelihood"}:
-            self.refuse_ignored("reduction", reason=f"objective {self.kind!r} has one term per sequence")
+        if self.kind in OTHER_METHODS:
+            self.refuse_ignored("loss", reason=f"objective {self.kind!r} is a loss of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _kind_reads_its_settings(self) -> ObjectiveConfig:
+        for name, readers in READ_BY.items():
+            if self.kind not in readers:
+                self.refuse_ignored(name, reason=f"objective {self.kind!r} does not read it")
+        if self.truncation is not None:
+            self.refuse_ignored("clip_high", reason="truncation takes the place of clipping")
         return self
 
 

@@ -1,4 +1,4 @@
-"""Trajectories that are trained on more than once: replay within a run, and what earlier runs sampled."""
+"""Trajectories that a run uses again or finds there: replay, those of earlier runs, pairs of pi_0's samples."""
 
 from __future__ import annotations
 
@@ -62,3 +62,14 @@ class EarlierConfig(Section):
         if self.to_step is not None and self.to_step < self.from_step:
             raise ValueError(f"from_step {self.from_step} is after to_step {self.to_step}: no step lies between")
         return self
+
+
+class PairsConfig(Section):
+    """Pairs of a success and a failure of pi_0 on one prompt: the source `pairs`, for `dpo` (docs/methods.md).
+
+    They are Q0's and the corpus's samples of the reference that were there when training began, different programs
+    only; no response is in two pairs. Read when `train.sources.pairs` has a share.
+    """
+
+    per_problem: Annotated[int, Field(ge=1, le=100_000)] = 32
+    """Most pairs per problem; problems that pi_0 always or never solved have none."""

@@ -10,9 +10,10 @@ from pydantic import Field, model_validator
 
 from tasks.config.base import BehaviourConfig, Count, Factor, Parallel, PositiveInt, Section
 from tasks.config.curriculum import CurriculumConfig, PromptRule
+from tasks.config.methods import check_methods
 from tasks.config.objectives import PPOConfig, SourceConfig, SourceName
 from tasks.config.optimizer import AdapterConfig, GuardConfig, OptimizerConfig
-from tasks.config.reuse import EarlierConfig, ReplayConfig
+from tasks.config.reuse import EarlierConfig, PairsConfig, ReplayConfig
 
 PAPER_BETA = 1 / math.log(100_000)
 
@@ -63,12 +64,15 @@ class TrainConfig(Section):
     sources: dict[SourceName, SourceConfig] = Field(default_factory=half_online)
     """Where the sequences of a batch come from. `online`: the rollout workers. `offline`: the corpus. `pivotal`: the
     trajectories that the pivotal search went through, with its token values. `pivotal_rollouts`: what it rolled out.
-    `replay`: online trajectories that this run has trained on already. `earlier`: those of earlier runs. A source that
-    cannot fill its share (replay at the start, `earlier` in the first run) gives what it has: the batch is smaller."""
+    `replay`: online trajectories that this run has trained on already. `earlier`: those of earlier runs. `pairs`: a
+    success and a failure of pi_0 each. A source that cannot fill its share (replay at the start, `earlier` in the first
+    run) gives what it has: the batch is smaller."""
     replay: ReplayConfig = ReplayConfig()
     """Which online trajectories are used again, and how often."""
     earlier: EarlierConfig = EarlierConfig()
     """Which trajectories of earlier runs are used."""
+    pairs: PairsConfig = PairsConfig()
+    """Which pairs of successes and failures are used."""
     sampling_interval: PositiveInt = 1
     """Optimizer steps for which one batch's share of online trajectories is sampled: in the steps between, `replay`
     gives the share of `online`, too. So the ratio of updates to sampling is set apart from the mix."""
@@ -95,7 +99,8 @@ class TrainConfig(Section):
     rollout_batch: PositiveInt = 32
     """Responses a worker samples, judges and appends at a time."""
     responses_per_prompt: PositiveInt = 4
-    """Responses to one prompt in a rollout batch; the paper gives no number."""
+    """Responses to one prompt in a rollout batch; the paper gives no number. Methods that compare them
+    (docs/methods.md) get all of them in one batch."""
     max_batches_ahead: Count = 2
     """Optimizer batches that may wait untrained; workers pause where their next rollout batches could exceed it, but
     never while less than one optimizer batch waits. 0 is strict alternation: sample a batch with the newest weights,
@@ -164,6 +169,26 @@ class TrainConfig(Section):
             return set()
         return {objective.kind for source in self.learnt_from.values() for objective in source.objectives}
 
+    @property
+    def group_size(self) -> int:
+        """Responses to one prompt that stay together, in arrival, batches and replay; 1 where no objective compares."""
+        names: tuple[SourceName, ...] = ("online", "replay")
+        kinds = [o for name in names if name in self.learnt_from for o in self.learnt_from[name].objectives]
+        return self.responses_per_prompt if any(objective.in_groups for objective in kinds) else 1
+
+    @property
+    def regression(self) -> bool:
+        """Whether y_T is what is trained, as the paper's objectives do."""
+        return bool(self.objective_kinds & {"terminal", "reverse_q", "advantage", "monte_carlo", "a_star_po"})
+
+    @model_validator(mode="after")
+    def _methods_get_what_they_need(self) -> TrainConfig:
+        if self.algorithm == "spo":
+            check_methods(self)
+        if "pairs" not in self.learnt_from:
+            self.refuse_ignored("pairs", reason="no source 'pairs' with a share")
+        return self
+
     @model_validator(mode="after")
     def _batch_is_shared_out(self) -> TrainConfig:
         total = sum(source.share for source in self.sources.values())
@@ -194,8 +219,9 @@ class TrainConfig(Section):
                 )
         if "advantage" not in self.objective_kinds:
             self.refuse_ignored("sigmoid_scale", reason="objective 'advantage' alone reads it, and no source has it")
-        if self.algorithm == "spo" and "policy_gradient" not in self.objective_kinds:
-            self.refuse_ignored("ratio_clip", reason="there is no policy-gradient loss")
+        clipped = any(o.clips_ratios for source in self.learnt_from.values() for o in source.objectives)
+        if self.algorithm == "spo" and not clipped:
+            self.refuse_ignored("ratio_clip", reason="there is no policy-gradient loss that is clipped")
         return self
 
     @model_validator(mode="after")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tasks.objectives.spo import LossReduction, reduce_tokens
+
 
 def kl_regularized_rewards(terminal_B: Tensor, logp_ratio_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """Per-token rewards of Eq. 1 in nats: -(log pi_behaviour - log pi_0) everywhere, plus r/beta on the last token.
@@ -40,16 +42,24 @@ def generalized_advantage(
 
 
 def clipped_policy_loss(
-    logp_BT: Tensor, behaviour_logp_BT: Tensor, advantage_BT: Tensor, mask_BT: Tensor, *, clip: float
+    logp_BT: Tensor,
+    behaviour_logp_BT: Tensor,
+    advantage_BT: Tensor,
+    mask_BT: Tensor,
+    *,
+    clip: float,
+    clip_high: float | None = None,
+    reduction: LossReduction = "sum",
 ) -> Tensor:
-    """-min(w A, clip(w, 1 - c, 1 + c) A) summed over tokens, w = pi_theta / pi_behaviour. Shape B.
+    """-min(w A, clip(w, 1 - c, 1 + c') A) over tokens, w = pi_theta / pi_behaviour; c' is c unless given. Shape B.
 
-    Paper: 3.1.4 (Schulman et al. 2017b) with importance weights from the behaviour policy.
+    Paper: 3.1.4 (Schulman et al. 2017b) with importance weights from the behaviour policy. A higher c' lets unlikely
+    tokens rise further (Yu et al. 2025, DAPO, arXiv 2503.14476, clip-higher).
     """
     ratio_BT = torch.where(mask_BT, logp_BT - behaviour_logp_BT, torch.zeros_like(logp_BT)).exp()
-    bounded_BT = ratio_BT.clamp(1 - clip, 1 + clip)
+    bounded_BT = ratio_BT.clamp(1 - clip, 1 + (clip if clip_high is None else clip_high))
     gain_BT = torch.minimum(ratio_BT * advantage_BT, bounded_BT * advantage_BT)
-    return -torch.where(mask_BT, gain_BT, torch.zeros_like(gain_BT)).sum(dim=1)
+    return reduce_tokens(-gain_BT, mask_BT, reduction)
 
 
 def value_loss(value_BT: Tensor, old_value_BT: Tensor, return_BT: Tensor, mask_BT: Tensor, *, clip: float) -> Tensor:
