@@ -129,9 +129,7 @@ def _other_method(objective: ObjectiveConfig, evaluated: Evaluated, scales: Scal
     if kind == "a_star_po":
         return regression.optimal_advantage_regression(evaluated.y0_B, log_ratio_B, terminal_B, **betas)
     if evaluated.group_BO is None:
-        raise MissingAnnotation(
-            f"objective {kind!r} needs what the whole group says of a response, and none was given"
-        )
+        raise MissingAnnotation(f"objective {kind!r} needs what the whole group says of a response, and none was given")
     group_B = evaluated.group_BO[:, place]
     if kind == "tba":
         return regression.trajectory_balance(group_B, log_ratio_B, terminal_B, beta=scales.beta)
@@ -180,8 +178,8 @@ def _group_policy_gradient(
 def _behaviour(objective: ObjectiveConfig, evaluated: Evaluated) -> Tensor:
     if evaluated.behaviour_logp_BT is None:
         raise MissingAnnotation(
-            f"objective {objective.kind!r} needs the sampler's log-probabilities of every response, and some have none: "
-            f"use an engine that gives them, or an objective that does without"
+            f"objective {objective.kind!r} needs the sampler's log-probabilities of every response, some lack them: "
+            f"use an engine that gives them, or another objective"
         )
     return evaluated.behaviour_logp_BT
 

@@ -55,7 +55,7 @@ def sequence_policy_loss(
 def asymmetric_reinforce(logp_BT: Tensor, advantage_B: Tensor, mask_BT: Tensor) -> Tensor:
     """-A log pi_theta(y): REINFORCE on another policy's responses, on purpose without importance weights.
 
-    Arnal et al. 2025 (AsymRE, arXiv 2506.20520): J = E_{y ~ mu}[log pi(y) (r(y) - V)]; A from `groups.asymre_advantage`.
+    Arnal et al. 2025 (AsymRE, arXiv 2506.20520): J = E_{y ~ mu}[log pi(y) (r(y) - V)], A = r - V.
     """
     return -advantage_B * torch.where(mask_BT, logp_BT, torch.zeros_like(logp_BT)).sum(dim=1)
 

@@ -1,8 +1,9 @@
 """Squared regressions of a response's log-ratio, and the logistic one of pairs (docs/methods.md).
 
-Legend: B sequences; `log_ratio_B` = log pi_theta(y|x) - log pi_ref(y|x), summed over tokens, pi_ref being the policy that
-it is regularised towards; arguments in nats, squared losses in reward units (nats times beta), of shape B. The squared
-ones have the zero of the paper's terminal Q-regression, log_ratio = r/beta - log Z, and differ in what log Z is.
+Legend: B sequences; `log_ratio_B` = log pi_theta(y|x) - log pi_ref(y|x), summed over tokens, pi_ref being the policy
+that it is regularised towards; arguments in nats, squared losses in reward units (nats times beta), of shape B. The
+squared ones have the zero of the paper's terminal Q-regression, log_ratio = r/beta - log Z, and differ in what log Z
+is.
 """
 
 from __future__ import annotations

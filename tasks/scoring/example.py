@@ -39,6 +39,10 @@ class Example:
     """Optimizer steps of this run behind the weights that sampled it; None for what the run did not sample."""
     token_values: tuple[tuple[int, float], ...] = ()
     """(prefix length in response tokens, estimate of E[exp(r/beta)]), prefix lengths from 1."""
+    group: str | None = None
+    """The first trajectory of those that are compared with it: all responses to a prompt, or a pair; None: alone."""
+    group_values: tuple[float, ...] = ()
+    """What the group says of it, one number per objective of its source."""
 
     @property
     def length(self) -> int:
@@ -70,6 +74,7 @@ def evaluated(examples: Sequence[Example], logp_N: Tensor, ref_logp_N: Tensor) -
         behaviour_logp_BT=behaviour_rows(examples, logp_BT),
         x_BT=x_BT,
         annotated_BT=annotated_BT,
+        group_BO=_column([example.group_values for example in examples], logp_BT) if examples[0].group_values else None,
     )
 
 
@@ -89,7 +94,7 @@ def behaviour_rows(examples: Sequence[Example], like_BT: Tensor) -> Tensor | Non
     return to_rows(_column(flat, like_BT), [len(example.response_ids) for example in examples])
 
 
-def _column(values: Sequence[float], like: Tensor) -> Tensor:
+def _column(values: Sequence[float] | Sequence[tuple[float, ...]], like: Tensor) -> Tensor:
     return torch.tensor(values, dtype=like.dtype, device=like.device)
 
 

@@ -21,7 +21,7 @@ from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.train import supervisor
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
-from tasks.train.trainer import checkpoint, earlier
+from tasks.train.trainer import checkpoint, earlier, pairs
 
 EVALUATOR = "tasks.evaluate.evaluator"
 """Module of the process that evaluates kept weights while training goes on."""
@@ -35,11 +35,13 @@ def inputs(context: Context) -> dict[str, Any]:
     values, searched = sorted(counts(context, prompts).items()), context.manifest(PivotalManifest)
     drawn_from = "pivotal_rollouts" in context.config.train.sources
     of_others = "earlier" in context.config.train.learnt_from
+    paired = "pairs" in context.config.train.learnt_from
     return {
         "corpus_id": context.manifest(CorpusManifest).corpus_id,
         "search_id": searched.search_id,
         **({"rollouts_until": searched.snapshot} if drawn_from else {}),
         **({"earlier": _earlier(context).digest()} if of_others else {}),
+        **({"pairs": _pairs(context, prompts.policy_id).digest()} if paired else {}),
         "counts": hashlib.sha256(json.dumps(values).encode()).hexdigest(),
         "policy_id": prompts.policy_id,
         "prompts_batch": context.manifest(PrepareManifest).prompts_batch,
@@ -54,6 +56,20 @@ def _earlier(context: Context) -> earlier.Selection:
         context.warehouse,
         context.config.train.earlier,
         run=context.run_id,
+        until=_until(context),
+        limit=context.config.engine.max_response_tokens,
+        prompts_batch=prepared.prompts_batch,
+        problems_batch=prepared.problems_batch,
+    )
+
+
+def _pairs(context: Context, policy_id: str) -> pairs.Selection:
+    """The pairs of pi_0's samples that the run may train on."""
+    prepared = context.manifest(PrepareManifest)
+    return pairs.select(
+        context.warehouse,
+        context.config.train.pairs,
+        reference=policy_id,
         until=_until(context),
         limit=context.config.engine.max_response_tokens,
         prompts_batch=prepared.prompts_batch,

@@ -14,7 +14,10 @@ PACE = query(__name__, "pace")
 
 @dataclass(frozen=True, slots=True)
 class Backpressure:
-    """Where a run is: optimizer steps recorded, online trajectories trained on and sampled, newest published step."""
+    """Where a run is: optimizer steps recorded, online trajectories trained on and sampled, newest published step.
+
+    `scored` counts what can be trained on: responses with a reward, in whole groups where they are compared.
+    """
 
     steps: int
     trained: int
@@ -25,7 +28,7 @@ class Backpressure:
     def read(cls, warehouse: Warehouse, job: TrainJob) -> Backpressure:
         """Where the job's run is now."""
         newest = published_weights.latest(job.weights)
-        (row,) = warehouse.rows(PACE, {"run": job.run_id})
+        (row,) = warehouse.rows(PACE, {"run": job.run_id, "group": job.train.group_size})
         published = None if newest is None else newest.step
         return cls(int(row["steps"]), int(row["trained"]), int(row["scored"]), published)
 

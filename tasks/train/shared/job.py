@@ -36,7 +36,8 @@ class TrainJob(BaseModel):
     rollouts_until: int | None = None
     """Snapshot that shows the last rollout of that search; those of later searches are not drawn from."""
     earlier_until: int | None = None
-    """Snapshot up to which trajectories of earlier runs may be used; needed by the source 'earlier'."""
+    """Snapshot up to which trajectories of earlier runs, and pairs of pi_0's samples, may be used; needed by the
+    sources 'earlier' and 'pairs'."""
     weights_dir: Path | None = None
     """Where weights are handed over to the workers; None: `run_dir/weights`. It may lie in shared memory: what has to
     outlast the run is kept in `run_dir/weights` as well."""

@@ -6,18 +6,25 @@ Everything else of the trainer (data, reference, checkpoints, publication, metri
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from tasks.config import TrainConfig
-from tasks.scoring.example import Example
+from tasks.objectives import spo
+from tasks.scoring.example import Example, evaluated
+from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy
 from tasks.scoring.reference import Reference
 from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
-from tasks.train.trainer.spo_step import SequenceRecord, StepResult, accumulate_spo, shares
+from tasks.train.trainer.groups import with_group_values
+from tasks.train.trainer.spo_step import SequenceRecord, Share, StepResult, accumulate_spo, shares
+
+Stored = Mapping[str, Sequence[float]]
+"""Known reference log-probabilities by trajectory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class Algorithm(Protocol):
         engine: DeepSpeedEngine,
         reference: Reference,
         batch: Sequence[Example],
-        stored: Mapping[str, Sequence[float]],
+        stored: Stored,
         step: int,
     ) -> Update:
         """Learn from the batch of `step`, which only the first process holds, with what is stored of log pi_0.
@@ -58,7 +65,11 @@ class Algorithm(Protocol):
 
 
 class SoftPolicyOptimization:
-    """SPO: one optimizer update of the weighted objectives per batch (3.1.2, 3.1.3)."""
+    """SPO: one optimizer update of the weighted objectives per batch (3.1.2, 3.1.3); so are the other methods.
+
+    What an objective wants to know of a response's group is worked out for the whole batch before it is divided: it
+    does not depend on packs and processes.
+    """
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
@@ -76,14 +87,48 @@ class SoftPolicyOptimization:
         engine: DeepSpeedEngine,
         reference: Reference,
         batch: Sequence[Example],
-        stored: Mapping[str, Sequence[float]],
+        stored: Stored,
         step: int,  # noqa: ARG002
     ) -> Update:
-        """One forward and backward pass over the batch, then the optimizer's step."""
-        parts = shares(batch, stored, self.config, engine.world) if engine.rank == 0 else None
+        """One forward and backward pass over the batch, then the optimizer's step.
+
+        Where log-ratios are compared, a forward pass over it comes before.
+        """
+        batch, computed = self._with_groups(engine, reference, batch, stored)
+        parts = shares(batch, {**stored, **computed}, self.config, engine.world) if engine.rank == 0 else None
         result = accumulate_spo(engine, reference, engine.scatter(parts), self.config)
         figures = {"learning_rate": engine.learning_rate, "grad_norm": engine.step()}
-        return merged(engine.gather(result), figures)
+        update = merged(engine.gather(result), figures)
+        return replace(update, computed=computed | update.computed)
+
+    def _with_groups(
+        self, engine: DeepSpeedEngine, reference: Reference, batch: Sequence[Example], stored: Stored
+    ) -> tuple[Sequence[Example], dict[str, list[float]]]:
+        """The batch with what groups say, and the reference log-probabilities computed on the way. Collective."""
+        objectives = [o for source in self.config.learnt_from.values() for o in source.objectives]
+        ratios, computed = None, dict[str, list[float]]()
+        if any(objective.compares_log_ratios for objective in objectives):
+            parts = shares(batch, stored, self.config, engine.world) if engine.rank == 0 else None
+            found = engine.gather(log_ratios(engine, reference, engine.scatter(parts), self.config))
+            ratios = {identity: ratio for part, _ in found for identity, ratio in part.items()}
+            computed = {identity: values for _, part in found for identity, values in part.items()}
+        return (with_group_values(batch, self.config, ratios) if engine.rank == 0 else batch), computed
+
+
+@torch.no_grad()
+def log_ratios(
+    engine: DeepSpeedEngine, reference: Reference, share: Share, config: TrainConfig
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """log pi_theta/pi_0 of every response of the share, nats, and what of log pi_0 was not stored. Collective."""
+    ratios, computed = dict[str, float](), dict[str, list[float]]()
+    for examples in share.packs:
+        pack = lay_out(examples, config.packing).to(engine.device)
+        ref_logp_N, fresh = reference.logprobs(pack, share.stored)
+        data = evaluated(examples, engine.forward(pack)[0], ref_logp_N)
+        ratio_B = spo.advantage(data.logp_BT, data.ref_logp_BT, data.mask_BT).sum(dim=1)
+        ratios |= {example.trajectory_id: ratio for example, ratio in zip(examples, ratio_B.tolist(), strict=True)}
+        computed |= fresh
+    return ratios, computed
 
 
 def group(parameters: Iterable[nn.Parameter], **settings: Any) -> dict[str, Any]:

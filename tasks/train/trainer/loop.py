@@ -27,7 +27,7 @@ def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
     """Train until the last step; returns the manifest. Raises Interrupted after a checkpoint when asked to stop."""
     with open_session(job) as session:
         pace = StepRate()
-        watch = guards.CollapseWatch(job.train.guards, regression=job.train.algorithm == "spo")
+        watch = guards.CollapseWatch(job.train.guards, regression=job.train.regression)
         if session.references.present:
             reference_refresh.install(session)
         if session.rank_zero is not None:

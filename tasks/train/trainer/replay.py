@@ -1,8 +1,9 @@
 """Which trajectories make up each batch: the mix of sources, drawn so that a resumed run draws the same.
 
 Offline sources go through their trajectories in an order that (seed, source, epoch) decides. Online trajectories are
-followed in the warehouse and come in order of arrival, each once; `replay` draws them again (replay_buffer). Steps that
-an earlier, killed process already recorded are drawn again exactly as recorded.
+followed in the warehouse and come in order of arrival, each once; `replay` draws them again (replay_buffer). Where an
+objective compares the responses to a prompt, they arrive and come again as whole groups (groups). Steps that an
+earlier, killed process already recorded are drawn again exactly as recorded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tasks.scoring.example import Example
 from tasks.train.shared.errors import Interrupted, NothingToTrainOn
 from tasks.train.trainer.earlier import selected
 from tasks.train.trainer.examples import Examples
-from tasks.train.trainer.replay_buffer import ReplayBuffer, Used, recorded_uses
+from tasks.train.trainer.groups import arrived, kept_together
+from tasks.train.trainer.pairs import Pairs
+from tasks.train.trainer.replay_buffer import ReplayBuffer, Used, first_used, recorded_uses
 from tasks.train.trainer.state import ReplayState
 from warehouse import Warehouse
 from warehouse.queries import query
@@ -52,13 +55,16 @@ class OnlineQueue:
     def __init__(self, examples: Examples, state: ReplayState, recorded: Recorded) -> None:
         self.examples = examples
         self.run_id = examples.job.run_id
+        self.group_size = examples.job.train.group_size
         self.watermark = state.watermark
         self.recorded = {step: sources.get("online", []) for step, sources in recorded.items()}
         self._claimed = {identity for ids in self.recorded.values() for identity in ids}
-        self._claimed_rows = examples.present(sorted(self._claimed), "online")
+        found = examples.present(sorted(self._claimed), "online")
+        grouped = [kept_together(ids, found, self.group_size) for ids in self.recorded.values()]
+        self._claimed_rows = {example.trajectory_id: example for step in grouped for example in step}
         known = examples.present(state.waiting, "online")
         self._waiting: deque[Example] = deque()
-        self._admit([known[identity] for identity in state.waiting if identity in known])
+        self._admit(kept_together(state.waiting, known, self.group_size))
 
     def ids(self) -> tuple[str, ...]:
         """The trajectories that wait, in order."""
@@ -84,7 +90,8 @@ class OnlineQueue:
         )
         rows.sort(key=lambda row: (str(row["batch_id"]), str(row["trajectory_id"])))
         new = self.examples.build(trajectory_rows(rows), "online")
-        self._admit(new)
+        batches = {str(row["trajectory_id"]): str(row["batch_id"]) for row in rows}
+        self._admit(arrived(new, batches, self.group_size))
         return len(new)
 
     def revalue(self, values: Mapping[str, float]) -> None:
@@ -104,7 +111,7 @@ class Replay:
         self.job = examples.job
         used = self.job.train.learnt_from
         self.orders: dict[str, EpochOrder] = {
-            name: self._order(name, state) for name in used if name not in {*AGAIN, "earlier"}
+            name: self._order(name, state) for name in used if name not in {*AGAIN, "earlier", "pairs"}
         }
         self._fetched: dict[tuple[str, str], Example] = {}
         self._take: dict[SourceName, Callable[[int, int, Callable[[], bool]], list[Example]]] = {
@@ -120,6 +127,10 @@ class Replay:
         if "earlier" in used:
             self.orders |= self._orders_of_earlier(state)
             self._take["earlier"] = self._take_earlier
+        if "pairs" in used:
+            pairs = Pairs.of(examples)
+            self.orders["pairs"] = self._continued("pairs", pairs.ids, state)
+            self._take["pairs"] = partial(self._take_pairs, pairs)
         if "replay" in used:
             self.buffer = _buffer(examples, after)
             self._take["replay"] = partial(self._take_again, self.buffer)
@@ -193,6 +204,11 @@ class Replay:
         orders = [(order, wanted[name]) for name, order in self.orders.items() if name in wanted]
         return [e for order, number in orders for e in self._draw(order, "earlier", min(number, len(order.ids)))]
 
+    def _take_pairs(self, pairs: Pairs, _step: int, count: int, _stopped: Callable[[], bool]) -> list[Example]:
+        """At most `count` sequences, every success before its failure."""
+        order = self.orders["pairs"]
+        return pairs.fetch(self.examples, order.take(min(count // 2, len(order.ids))))
+
     def _candidates(self, name: SourceName) -> list[str]:
         problems = sorted(self.examples.values)
         reference, search, until = self.job.counts.reference, self.job.search_id, self.job.rollouts_until
@@ -230,12 +246,13 @@ def _revalued(example: Example, values: Mapping[str, float]) -> Example:
 
 
 def _buffer(examples: Examples, after: int) -> ReplayBuffer:
-    """What the run can draw again after step `after`; what was quarantined since is left out."""
-    job = examples.job
+    """What the run can draw again after step `after`; what was quarantined since is left out, with its group."""
+    job, size = examples.job, examples.job.train.group_size
     uses = recorded_uses(examples.warehouse, job.run_id, job.train.replay, after=after)
     found = examples.present(list(uses), "online")
-    known = [Used(found[identity], times) for identity, times in uses.items() if identity in found]
-    return ReplayBuffer(job.train.replay, job.config.seed, known)
+    order = list(uses) if size == 1 else first_used(examples.warehouse, job.run_id, job.train.replay, after=after)
+    known = [Used(example, uses[example.trajectory_id]) for example in kept_together(order, found, size)]
+    return ReplayBuffer(job.train.replay, job.config.seed, known, group_size=size)
 
 
 def _recorded(warehouse: Warehouse, run_id: str, after: int) -> Recorded:

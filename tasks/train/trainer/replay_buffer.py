@@ -1,7 +1,8 @@
 """Which online trajectories of the run are trained on again: a function of the seed, the step, and the uses so far.
 
 The uses are what `train_batches` records, so a resumed run begins with the buffer that the killed one had, and the
-rules draw from it as they would have. Weighted rules draw without replacement: everyone gets the key u^(1/w), u being a
+rules draw from it as they would have. Where responses to a prompt are compared, whole groups are drawn, each by its
+first member, and used alike. Weighted rules draw without replacement: everyone gets the key u^(1/w), u being a
 uniform number that seed, step and trajectory decide, and the largest keys are taken (Efraimidis and Spirakis 2006).
 """
 
@@ -19,6 +20,7 @@ from warehouse import Warehouse
 from warehouse.queries import query
 
 USES = query(__name__, "uses")
+FIRST_USED = query(__name__, "first_used")
 _SEEDS = 1 << 63
 
 
@@ -42,16 +44,21 @@ class Used:
 class ReplayBuffer:
     """The trajectories that can be drawn again; they leave it once they are used up or too old."""
 
-    def __init__(self, config: ReplayConfig, seed: int, known: Iterable[Used] = ()) -> None:
+    def __init__(self, config: ReplayConfig, seed: int, known: Iterable[Used] = (), *, group_size: int = 1) -> None:
         self.config = config
         self.seed = seed
+        self.group_size = group_size
         self._held = {used.example.trajectory_id: used for used in known}
 
     def draw(self, step: int, count: int) -> list[Example]:
-        """The trajectories that are used again in `step`: `count` different ones, or all there are."""
-        there = [used for used in self._held.values() if self._can_be_drawn(used, step)]
-        ranked = sorted(_ranks(there, self.config, self.seed, step), key=lambda pair: (pair[0], pair[1]))
-        return self._examples(identity for _, identity in ranked[:count])
+        """The trajectories that are used again in `step`: `count` different ones, or all there are, in whole groups."""
+        groups: dict[str, list[Used]] = {}
+        for name, used in self._held.items():
+            if self._can_be_drawn(used, step):
+                groups.setdefault(used.example.group or name, []).append(used)
+        ranked = sorted(_ranks([members[0] for members in groups.values()], self.config, self.seed, step))
+        drawn = [groups[first] for _, first in ranked[: count // self.group_size]]
+        return self._examples(used.example.trajectory_id for members in drawn for used in members)
 
     def repeat(self, ids: Sequence[str]) -> list[Example] | None:
         """The trajectories that were drawn before, as recorded; None when one of them is there no more."""
@@ -89,6 +96,13 @@ def recorded_uses(warehouse: Warehouse, run_id: str, config: ReplayConfig, *, af
         str(row["trajectory_id"]): Uses(int(row["first"]), int(row["last"]), int(row["uses"]))
         for row in warehouse.rows(USES, wanted)
     }
+
+
+def first_used(warehouse: Warehouse, run_id: str, config: ReplayConfig, *, after: int) -> list[str]:
+    """The online trajectories that the run took first in the window before `after`, in the order of its batches."""
+    rows = warehouse.rows(FIRST_USED, {"run": run_id, "after": after, "window": config.window})
+    pairs = [pair for row in rows for pair in zip(row["trajectory_ids"], row["sources"], strict=True)]
+    return [str(identity) for identity, source in pairs if source == "online"]
 
 
 def _ranks(there: Sequence[Used], config: ReplayConfig, seed: int, step: int) -> Iterable[tuple[float, str]]:

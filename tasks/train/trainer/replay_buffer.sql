@@ -9,3 +9,9 @@ WHERE source IN ('online', 'replay')
 GROUP BY trajectory_id
 HAVING bool_or(source = 'online') AND count(*) < $uses
 ORDER BY first, trajectory_id;
+
+-- name: first_used
+-- What did the batches of this run hold, in their order, within a window of steps up to one?
+SELECT trajectory_ids, sources FROM train_batches
+WHERE run_id = $run AND step <= $after AND step > $after - $window
+ORDER BY step;
