@@ -36,6 +36,10 @@ def minimised(start: Tensor, loss: Callable[[Tensor], Tensor], steps: int = 1500
     return logits.detach()
 
 
+def soft_value(w: e.World) -> Tensor:
+    return (e.token_logprobs(w.ref_logits).sum(1) + w.terminal).logsumexp(0)
+
+
 def in_world(w: e.World, logits: Tensor, objective: ObjectiveConfig, sampler: Tensor | None = None) -> Tensor:
     """Mean loss over all sequences, which are one group."""
     logp, ref = e.token_logprobs(logits), e.token_logprobs(w.ref_logits)
@@ -44,7 +48,7 @@ def in_world(w: e.World, logits: Tensor, objective: ObjectiveConfig, sampler: Te
         logp_BT=logp,
         ref_logp_BT=ref,
         mask_BT=ALL,
-        y0_B=torch.full((len(e.SEQUENCES),), e.true_values(w)[()], dtype=torch.float64),
+        y0_B=soft_value(w).expand(len(e.SEQUENCES)),
         terminal_B=w.terminal,
         behaviour_logp_BT=None if sampler is None else e.token_logprobs(sampler),
         group_BO=values[:, None],
