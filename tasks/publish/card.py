@@ -6,13 +6,26 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tasks.config import toml_text
+from tasks.config import TrainConfig, toml_text
 from tasks.estimators import average_paired_difference
 from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.publish.facts import Publishable, without_paths
 from tasks.report.table_sections import percent
 
 PAPER = "[Soft Policy Optimization](https://arxiv.org/abs/2503.05453)"
+METHODS = {
+    "likelihood": "rejection fine-tuning",
+    "a_star_po": "A*-PO",
+    "oapl": "OAPL",
+    "tba": "TBA",
+    "grpo": "GRPO",
+    "rloo": "RLOO",
+    "max_rl": "MaxRL",
+    "pass_at_k": "pass@k policy optimization",
+    "asymre": "AsymRE",
+    "dpo": "DPO",
+}
+"""What the objectives that are not the paper's are called."""
 LIMITS = """\
 - It writes programs, which may do anything: run them in a sandbox only, never where they can reach something of value.
 - Passing tests is what it was rewarded for. A program that passes may still be wrong, slow or unsafe.
@@ -147,7 +160,7 @@ def _front(metadata: Mapping[str, Any]) -> str:
 
 
 def _what(found: Publishable) -> str:
-    kind = {"spo": f"{PAPER} (SPO)", "ppo": "PPO"}[found.config.train.algorithm]
+    kind = _method(found.config.train)
     adapted = (
         f", by an adapter of rank {found.config.train.lora.rank} that is merged in" if found.config.train.lora else ""
     )
@@ -156,6 +169,15 @@ def _what(found: Publishable) -> str:
         f"{kind} for {found.policy.step} optimizer steps{adapted}: programs were sampled, executed against tests, and "
         f"the verdicts were its rewards.\n"
     )
+
+
+def _method(train: TrainConfig) -> str:
+    """What trained it, by the names that people know."""
+    if train.algorithm == "ppo":
+        return "PPO"
+    others = [METHODS[kind] for kind in sorted(train.objective_kinds) if kind in METHODS]
+    paper = [f"{PAPER} (SPO)"] if train.objective_kinds - METHODS.keys() else []
+    return " and ".join([*paper, *others])
 
 
 def _usage(found: Publishable, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from tasks.config import RunConfig, flattened
+from tasks.config import OTHER_METHODS, ObjectiveConfig, RunConfig, flattened
 from tasks.estimators import Estimate, PairedDifference, average_paired_difference
 from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.report import charts
@@ -177,11 +177,16 @@ def configuration(histories: Histories) -> ReportSection:
     )
 
 
+def _objective(objective: ObjectiveConfig) -> str:
+    own = objective.kind in OTHER_METHODS
+    return objective.kind if own else f"{objective.kind} ({objective.loss})"
+
+
 def _main_settings(config: RunConfig) -> dict[str, str]:
     """What one looks for first."""
     train, behaviour = config.train, config.train.behaviour
     sources = [
-        f"{source.share:.0%} {name}: " + " + ".join(f"{o.kind} ({o.loss})" for o in source.objectives)
+        f"{source.share:.0%} {name}: " + " + ".join(_objective(o) for o in source.objectives)
         for name, source in train.sources.items()
         if source.share
     ]

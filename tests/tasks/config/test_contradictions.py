@@ -16,6 +16,7 @@ ONLINE_ONLY = {"online": {"share": 1.0}}
 OFFLINE_ONLY = {"offline": {"share": 1.0}}
 HALF_ONLINE = {"online": {"share": 0.5}, "offline": {"share": 0.5}}
 EXACT = {"temperature": [1.0, 1.0], "top_p": 1.0}
+OFFLINE_GROUPS = {"train": {"sources": {"offline": {"share": 1.0, "objectives": [{"kind": "asymre"}]}}}}
 REPLAYED = {"online": {"share": 0.25}, "replay": {"share": 0.75}}
 PPO = {"algorithm": "ppo", "sources": ONLINE_ONLY, "behaviour": EXACT}
 
@@ -24,6 +25,55 @@ def objective(**fields: Any) -> dict[str, Any]:
     """A training section whose online half has one objective."""
     return {"train": {"sources": {"online": {"share": 0.5, "objectives": [fields]}, "offline": {"share": 0.5}}}}
 
+
+def online(*objectives: dict[str, Any], **train: Any) -> dict[str, Any]:
+    """A training section of new responses alone, drawn from the policy itself."""
+    source = {"share": 1.0, "objectives": list(objectives)}
+    return {"train": {"sources": {"online": source}, "behaviour": EXACT} | train}
+
+
+def replayed(**objective: Any) -> dict[str, Any]:
+    """The same with half of every batch replayed, under the same objective."""
+    sources = {name: {"share": 0.5, "objectives": [objective]} for name in ("online", "replay")}
+    return {"train": {"sources": sources, "behaviour": EXACT}}
+
+
+def paired(share: float, **objective: Any) -> dict[str, Any]:
+    sources = {"online": {"share": 1 - share}, "pairs": {"share": share, "objectives": [objective]}}
+    return {"train": {"sources": sources}}
+
+
+METHODS: list[tuple[str, dict[str, Any]]] = [
+    ("loss would be ignored: objective 'grpo'", online({"kind": "grpo", "loss": "squared"})),
+    ("reduction would be ignored", online({"kind": "max_rl", "reduction": "sum"})),
+    ("normalize would be ignored", online({"kind": "rloo", "normalize": False})),
+    ("clip_high would be ignored: objective 'tba'", online({"kind": "tba", "clip_high": 0.3})),
+    ("clip_high would be ignored: truncation", online({"kind": "grpo", "clip_high": 0.3, "truncation": 2.0})),
+    ("kl would be ignored", online({"kind": "max_rl", "kl": 0.1})),
+    ("k would be ignored", online({"kind": "grpo", "k": 2})),
+    ("baseline_shift would be ignored", online({"kind": "grpo", "baseline_shift": -0.2})),
+    ("regression_beta would be ignored", online({"kind": "tba", "regression_beta": 0.1})),
+    ("ratio_clip would be ignored", online({"kind": "grpo", "truncation": 2.0}, ratio_clip=0.1)),
+    ("'offline' does not come in groups", OFFLINE_GROUPS),
+    ("'grpo' needs responses drawn from the weights that sample", online({"kind": "grpo"}, behaviour={})),
+    ("'oapl' needs responses drawn from the weights that sample", online({"kind": "oapl"}, behaviour={})),
+    ("'rloo' is on-policy", online({"kind": "rloo"}, behaviour=EXACT | {"weights": "reference"})),
+    ("'grpo' is on-policy, and the source 'replay'", replayed(kind="grpo")),
+    ("truncation = 2.0", replayed(kind="pass_at_k")),
+    ("set responses_per_prompt to 2", online({"kind": "tba"}, responses_per_prompt=1)),
+    ("rollout_batch 30 is no multiple of responses_per_prompt 4", online({"kind": "tba"}, rollout_batch=30)),
+    ("gives 126 of batch_size 126", online({"kind": "tba"}, batch_size=126)),
+    ("pass@8 cannot be estimated", online({"kind": "pass_at_k", "k": 8})),
+    ("cannot use fractional rewards", online({"kind": "max_rl"}, reward="fractional")),
+    (
+        "weighs single responses",
+        {"train": replayed(kind="tba")["train"] | {"replay": {"rule": "balanced"}}},
+    ),
+    ("'online' does not come in pairs", online({"kind": "dpo"})),
+    ("'pairs' does not come in groups", paired(0.5, kind="tba")),
+    ("half a pair", {"train": paired(0.5, kind="dpo")["train"] | {"batch_size": 2, "rollout_batch": 4}}),
+    ("pairs would be ignored", {"train": {"pairs": {"per_problem": 2}}}),
+]
 
 IMPOSSIBLE: list[tuple[str, dict[str, Any]]] = [
     ("train.beta", {"train": {"beta": 0}}),
@@ -148,7 +198,7 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "tree"), IMPOSSIBLE + CONTRADICTORY)
+@pytest.mark.parametrize(("words", "tree"), IMPOSSIBLE + CONTRADICTORY + METHODS)
 def test_it_is_refused_and_the_message_names_it(words: str, tree: dict[str, Any]) -> None:
     with pytest.raises(config.InvalidConfig) as refused:
         config.validate(tree)
@@ -170,6 +220,14 @@ POSSIBLE: list[dict[str, Any]] = [
     {"train": {"lora": {"modules": ["q_proj"]}, "zero_stage": 2}},
     {"sandbox": {"cpu_limit_s": None, "memory_limit_mb": 256}},
     {"shards": {"runner": "ray", "address": "auto", "gpus": 0.5}},
+    online({"kind": "grpo", "clip_high": 0.28}, ratio_clip=0.1),
+    online({"kind": "asymre"}, behaviour={}),
+    online({"kind": "tba"}, behaviour={"weights": "reference"}),
+    replayed(kind="grpo", truncation=2.0),
+    replayed(kind="oapl", regression_beta=0.01),
+    paired(0.5, kind="dpo"),
+    paired(0.5, kind="terminal"),
+    {"train": {"sources": HALF_ONLINE | {"offline": {"share": 0.5, "objectives": [{"kind": "a_star_po"}]}}}},
 ]
 
 
