@@ -43,7 +43,8 @@ def check_methods(train: TrainConfig) -> None:
 
 def _used(train: TrainConfig) -> Iterator[Used]:
     for name, source in train.learnt_from.items():
-        yield from ((name, objective) for objective in source.objectives)
+        for objective in source.objectives:
+            yield name, objective
 
 
 def _check_source(name: SourceName, objective: ObjectiveConfig) -> None:

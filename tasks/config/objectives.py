@@ -26,13 +26,13 @@ ObjectiveKind = Literal[
     "asymre",
     "dpo",
 ]
-ON_POLICY: frozenset[ObjectiveKind] = frozenset({"grpo", "rloo", "max_rl", "pass_at_k"})
+ON_POLICY: frozenset[str] = frozenset({"grpo", "rloo", "max_rl", "pass_at_k"})
 """Policy gradients: unbiased for what the present policy samples alone."""
-IN_GROUPS: frozenset[ObjectiveKind] = ON_POLICY | {"oapl", "tba", "asymre"}
+IN_GROUPS: frozenset[str] = ON_POLICY | {"oapl", "tba", "asymre"}
 """Objectives that compare all responses to one prompt."""
-OTHER_METHODS: frozenset[ObjectiveKind] = IN_GROUPS | {"a_star_po", "dpo"}
+OTHER_METHODS: frozenset[str] = IN_GROUPS | {"a_star_po", "dpo"}
 """The objectives of docs/methods.md that are not the paper's: each has a loss of its own."""
-READ_BY: dict[str, frozenset[ObjectiveKind]] = {
+READ_BY: dict[str, frozenset[str]] = {
     "reduction": frozenset({"reverse_q", "monte_carlo", "likelihood", "grpo"}),
     "normalize": frozenset({"grpo"}),
     "clip_high": ON_POLICY,
