@@ -16,6 +16,8 @@ from tasks.config.optimizer import AdapterConfig, GuardConfig, OptimizerConfig
 from tasks.config.reuse import EarlierConfig, PairsConfig, ReplayConfig
 
 PAPER_BETA = 1 / math.log(100_000)
+Y_T_IS_TRAINED = {"terminal", "reverse_q", "advantage", "monte_carlo", "policy_gradient", "a_star_po"}
+"""Objectives that hold y_T against r/beta."""
 
 
 def half_online() -> dict[SourceName, SourceConfig]:
@@ -178,8 +180,8 @@ class TrainConfig(Section):
 
     @property
     def regression(self) -> bool:
-        """Whether y_T is what is trained, as the paper's objectives do."""
-        return bool(self.objective_kinds & {"terminal", "reverse_q", "advantage", "monte_carlo", "a_star_po"})
+        """Whether an objective holds y_T against r/beta, so that failures above 0 are a symptom."""
+        return bool(self.objective_kinds & Y_T_IS_TRAINED)
 
     @model_validator(mode="after")
     def _methods_get_what_they_need(self) -> TrainConfig:

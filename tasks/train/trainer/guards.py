@@ -90,7 +90,7 @@ class CollapseWatch:
     """
 
     def __init__(self, config: GuardConfig, *, regression: bool = True) -> None:
-        """`regression`: y_T is what is trained, so that failures above 0 are a symptom."""
+        """`regression`: y_T is what is trained by the paper's losses, so that failures above 0 are a symptom."""
         self.config = config
         self.regression = regression
         self._past: deque[Figures] = deque(maxlen=HISTORY)
@@ -102,7 +102,7 @@ class CollapseWatch:
             return {}
         config, found = self.config, dict[str, str]()
         pulled, clipped = self._recent("pull_above", 0.0), self._recent("clipped_fraction", 0.0)
-        if pulled > config.warn_pull_above:
+        if self.regression and pulled > config.warn_pull_above:
             found["pull"] = (
                 f"{pulled:.0%} of the pull at the policy comes from failures with y_T above 0, which only push "
                 f"down: raise train.clip_epsilon, mix in offline data, or lower the learning rate"
