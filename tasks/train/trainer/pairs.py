@@ -61,8 +61,8 @@ class Pairs:
         kept = {success: failure for success, failure in selection.pairs if {success, failure} <= there}
         if not kept:
             raise NothingToTrainOn(
-                "source 'pairs' has nothing: pi_0 has no problem with both a success and a failure among its samples; "
-                "draw more (q0.samples), take other problems, or set its share to 0"
+                "source 'pairs' has nothing: among pi_0's samples that the run may see, no problem has both a success and "
+                "a failure; start a run that draws more (q0.samples) or takes other problems, or without this source"
             )
         return cls(kept)
 
@@ -91,6 +91,8 @@ def _frozen(store: Warehouse, job: TrainJob) -> Selection:
             prompts_batch=job.prompts_batch,
             problems_batch=job.problems_batch,
         )
+        if not found.pairs:
+            return found  # nothing to hold on to: resumed, the run looks again
         atomic.write_once(kept, json.dumps(asdict(found)))
     read = json.loads(kept.read_text(encoding="utf-8"))
     return Selection(tuple((success, failure) for success, failure in read["pairs"]))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tasks.conftest import Lab, trained_with
+from warehouse.schema import TABLES
 
 GROUPS = """
     SELECT b.step, t.batch_id, t.problem_id, count(*) AS n, count(DISTINCT t.policy_start) AS policies,
@@ -54,10 +55,27 @@ def test_batches_are_whole_groups_of_one_policys_responses_to_a_prompt(
     assert bool(again) == (share < 1)
 
 
+def plant_successes(lab: Lab) -> None:
+    """Two samples of pi_0 for every problem that passed; this pi_0 has learnt too little to have any."""
+    with lab.store() as store:
+        rows = store.rows("SELECT * FROM trajectories WHERE source = 'reference'")
+        kept = {
+            name: [row for row in rows if row["problem_id"] == name][:2] for name in {r["problem_id"] for r in rows}
+        }
+        planted = [row for found in kept.values() for row in found]
+        columns = {column.name for column in TABLES["trajectories"].columns}
+        new = [{name: value for name, value in row.items() if name in columns} for row in planted]
+        for number, row in enumerate(new):
+            row |= {"trajectory_id": f"planted-{number}", "program_hash": f"planted-{number}", "reward": 0.0}
+        store.append("planted", {"trajectories": new}, run_id="planted")
+
+
 def test_dpo_trains_on_pairs_of_the_references_samples(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    plant_successes(lab)
     pairs = {"share": 1.0, "objectives": [{"kind": "dpo"}]}
     sources = {"online": {"share": 0.0}, "offline": {"share": 0.0}, "pairs": pairs}
-    lab, run_id = trained_with(copied(), {"pivotal": {"trajectories": 0}, "train": {"sources": sources}})
+    lab, run_id = trained_with(lab, {"pivotal": {"trajectories": 0}, "train": {"sources": sources}})
     with lab.store() as store:
         found = store.rows(GROUPS.replace("AND t.run_id = ?", "AND ? IS NOT NULL"), (run_id, "pairs", run_id))
         online = store.value("SELECT count(*) FROM trajectories WHERE run_id = ? AND source = 'online'", (run_id,))

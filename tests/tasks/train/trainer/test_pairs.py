@@ -110,10 +110,15 @@ def test_pairs_come_whole_successes_first_and_others_cannot_change_them_later(
     assert drawn(store, job, states[0], range(2, 5))[1] == first[1:]
 
 
-def test_a_run_without_a_pair_is_refused_by_name(tmp_path: Path, store: Warehouse, reference: Path) -> None:
+def test_a_run_without_a_pair_is_refused_by_name_and_looks_again_when_it_is_resumed(
+    tmp_path: Path, store: Warehouse, reference: Path
+) -> None:
     job = make_job(tmp_path, reference, config(**DPO)).model_copy(update={"earlier_until": store.snapshot()})
     with pytest.raises(NothingToTrainOn, match="'pairs' has nothing"):
         drawn(store, job, ReplayState(), range(1, 2))
+    until = add(store, reference, "a", "p0", [PASS, FAIL])
+    (batch,) = drawn(store, job.model_copy(update={"earlier_until": until}), ReplayState(), range(1, 2))[1]
+    assert len(batch) == 2
 
 
 @pytest.fixture(scope="module")
