@@ -61,8 +61,8 @@ class Pairs:
         kept = {success: failure for success, failure in selection.pairs if {success, failure} <= there}
         if not kept:
             raise NothingToTrainOn(
-                "source 'pairs' has nothing: among pi_0's samples that the run may see, no problem has both a success and "
-                "a failure; start a run that draws more (q0.samples) or takes other problems, or without this source"
+                "source 'pairs' has nothing: among pi_0's samples that the run may see, no problem has both a success "
+                "and a failure; start a run that draws more (q0.samples) or takes other problems, or without this source"
             )
         return cls(kept)
 
