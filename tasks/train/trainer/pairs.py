@@ -62,7 +62,7 @@ class Pairs:
         if not kept:
             raise NothingToTrainOn(
                 "source 'pairs' has nothing: among pi_0's samples that the run may see, no problem has both a success "
-                "and a failure; start a run that draws more (q0.samples) or takes other problems, or without this source"
+                "and a failure; start a run that draws more (q0.samples), takes other problems, or leaves it out"
             )
         return cls(kept)
 
