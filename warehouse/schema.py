@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Version of the tables and views that this code writes; a warehouse with a larger one is refused."""
 
 
@@ -338,6 +338,59 @@ EVAL_SAMPLES = TableSchema(
         _real("entropy", "mean entropy of the policy over the sample's tokens (nats per token)"),
     ),
 )
+AUDITS = TableSchema(
+    "audits",
+    "problem whose stored-correct programs were run against each other",
+    (
+        _text("audit_id", "identity of suite, programs, inputs and seed", required=True),
+        _text("problem_id", "audited problem", required=True),
+        _text("suite_hash", "suite that all the programs pass", required=True),
+        _text("sandbox_version", "judge that ran them"),
+        _count("seed", "seed of the inputs"),
+        Column("programs", "VARCHAR[]", "program hashes of the programs, reference solutions included", required=True),
+        Column("solutions", "VARCHAR[]", "program hashes of those that are reference solutions", required=True),
+        _count("inputs", "new inputs that counted", required=True),
+        _count("discarded", "new inputs that did not", required=True),
+        _text("discarded_json", "inputs that did not count, by reason (JSON)"),
+        _count("behaviours", "different behaviours among the programs", required=True),
+        _count("disagreeing", "inputs on which they part", required=True),
+        Column("unstable", "VARCHAR[]", "program hashes of those that answer an input differently each time"),
+        _real("seconds", "wall-clock time (s)"),
+    ),
+)
+AUDIT_FINDINGS = TableSchema(
+    "audit_findings",
+    "new input on which programs part that all passed the suite",
+    (
+        _text("audit_id", "audit that found it", required=True),
+        _text("problem_id", "audited problem", required=True),
+        _text("suite_hash", "suite that all the programs pass", required=True),
+        _count("position", "number of the finding in its audit, from 0", required=True),
+        _text("input", "standard input, or the arguments of the call", required=True),
+        _text("expected", "output or value that is likely right; must never reach a prompt", required=True),
+        _text("basis", "who says so", required=True, choices=("reference", "majority")),
+        _count("groups", "different outputs", required=True),
+        Column("dissenters", "VARCHAR[]", "program hashes of those who say otherwise", required=True),
+        _text("behaviour_json", "verdict of each of them on this input (JSON)"),
+    ),
+)
+SUITE_VERSIONS = TableSchema(
+    "suite_versions",
+    "suite that an older one became when findings of an audit were accepted as tests",
+    (
+        _text("problem_id", "problem it judges", required=True),
+        _text("suite_hash", "the new suite", required=True),
+        _text("parent_suite_hash", "suite that it extends; both stay", required=True),
+        _text(
+            "parent_tests_hash",
+            "identity of the older tests without limits: what is extended in new runs",
+            required=True,
+        ),
+        _count("version", "number of the suite, 1 being the one that the problem came with", required=True),
+        Column("added", 'STRUCT("input" VARCHAR, "output" VARCHAR)[]', "tests that it has besides", required=True),
+        Column("audit_ids", "VARCHAR[]", "audits that found them", required=True),
+    ),
+)
 QUARANTINE = TableSchema(
     "quarantine",
     "batch that every view leaves out",
@@ -368,6 +421,9 @@ TABLES: Final = MappingProxyType(
             TRAIN_STEPS,
             TRAIN_BATCHES,
             EVAL_SAMPLES,
+            AUDITS,
+            AUDIT_FINDINGS,
+            SUITE_VERSIONS,
             QUARANTINE,
         )
     }

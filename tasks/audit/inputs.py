@@ -1,0 +1,306 @@
+"""New inputs of a problem in the shape of its tests: mutated ones, drawn ones, and all where there are few.
+
+Deterministic: the same problem, programs and seed give the same inputs. An input that breaks what the statement says,
+as far as it is understood (statement.py), is not made.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import random
+from collections.abc import Iterator, Sequence
+
+from tasks.audit import domains as at
+from tasks.audit.layout import Block, Document, Layout, Line, Lines, Row, infer, lines_of
+from tasks.audit.statement import Comparison, base, read_statement
+from tasks.audit.written_format import written_layout
+from tasks.problems.identity import parse
+from tasks.problems.problem import Problem
+
+LONGEST_INPUT = 20_000
+"""Characters of the longest test that inputs are made from, and of the longest input made."""
+EXAMPLES = 40
+SMALL, LARGE = 8, 60
+"""Tokens of a row: mostly up to the first, sometimes up to the second."""
+TRIES = 30
+"""Inputs tried in vain, for each one wanted, before there are no more."""
+CONSTANTS = 60
+
+
+class InputMaker:
+    """Makes inputs for one problem in stdin style."""
+
+    def __init__(self, problem: Problem, programs: Sequence[str], seed: int) -> None:
+        self._rng = random.Random(f"{seed} {problem.problem_id} {problem.suite_hash}")
+        self._statement = read_statement(problem.statement)
+        numbers, texts = constants_of(programs)
+        self._texts = list(dict.fromkeys([*self._statement.literals, *texts]))[:CONSTANTS]
+        self._numbers = list(dict.fromkeys(near for number in numbers for near in (number, number - 1, number + 1)))
+        public = [lines_of(test.input) for test in problem.public_tests if len(test.input) < LONGEST_INPUT]
+        hidden = sorted((test.input for test in problem.hidden_tests), key=len)
+        self._examples = public + [lines_of(text) for text in hidden[:EXAMPLES] if len(text) < LONGEST_INPUT]
+        written, names = written_layout(self._statement.format)
+        self._layout, self._documents = layout_of(public, self._examples, written, len(self._examples))
+        if self._layout is not None:
+            unnamed = [f"{at.UNNAMED}{role}" for role in range(self._layout.roles)]
+            self._names = names if self._layout is written else unnamed
+            self._describe(len(public))
+
+    def _describe(self, public: int) -> None:
+        """Find out what every role holds, by the comparisons that the public tests keep."""
+        classes = self._statement.classes
+        guess = at.domains(self._documents, self._names, (), classes, public)
+        values = [at.values_by_name(document, self._names, guess) for document in self._documents]
+        stated = trusted(self._statement.comparisons, values, public, self._names)
+        if not stated:
+            stated = self._statement.comparisons  # of names that nobody can tell: numbers alone are of use
+        self._domains = at.domains(self._documents, self._names, stated, classes, public)
+        self._comparisons = (*stated, *at.learned(self._documents, self._names, guess))
+
+    def make(self, count: int, avoid: Sequence[str]) -> Iterator[str]:
+        """Up to `count` different inputs, none of `avoid`; fewer where there are no more."""
+        seen = {" ".join(text.split()) for text in avoid}
+        left = TRIES * count
+        made = 0
+        for text in self._candidates(count):
+            left -= 1
+            key = " ".join(text.split())
+            if text and key not in seen and len(text) <= LONGEST_INPUT:
+                seen.add(key)
+                made += 1
+                yield text
+            if made == count or left == 0:
+                return
+
+    def _candidates(self, count: int) -> Iterator[str]:
+        if not self._examples:
+            return
+        layout = self._layout
+        while layout is None:
+            yield self._changed_tokens()
+        everything = self._everything(count)
+        documents = everything if everything is not None else itertools.chain(self._corners(), self._endless())
+        for document in documents:
+            if self.valid(document):
+                yield layout.render(document)
+            elif everything is None:
+                yield ""  # counts as a try
+
+    def valid(self, document: Document) -> bool:
+        """Whether a document is within the domains and keeps every comparison that the statement makes."""
+        for tokens, domain in zip(document, self._domains, strict=True):
+            if not all(at.within(token, domain) for token in tokens) or not at.keeps_order(tokens, domain):
+                return False
+        values = at.values_by_name(document, self._names, self._domains)
+        return all(comparison.holds(values) for comparison in self._comparisons)
+
+    # all, corners, drawn, changed
+
+    def _everything(self, count: int) -> Iterator[Document] | None:
+        """Every document, in a random order, where the layout is a few small numbers; None where there are too many."""
+        assert self._layout is not None
+        if not all(isinstance(part, Line) for part in self._layout.parts):
+            return None
+        if any(domain.kind != "whole" for domain in self._domains):
+            return None
+        sizes = [domain.high - domain.low + 1 for domain in self._domains]
+        if math.prod(sizes) > 4 * count:
+            return None
+        spans = [range(domain.low, domain.high + 1) for domain in self._domains]
+        all_of_them = [[[str(number)] for number in numbers] for numbers in itertools.product(*spans)]
+        self._rng.shuffle(all_of_them)
+        return iter(all_of_them)
+
+    def _corners(self) -> Iterator[Document]:
+        """Tests with one number of a line at each value where programs part, or one text replaced by a literal."""
+        assert self._layout is not None
+        start = self._documents[0]
+        for part in self._layout.parts:
+            for role in part.roles if isinstance(part, Line) else ():
+                domain = self._domains[role]
+                if domain.kind == "whole" and not self._layout.counted(role):
+                    for number in at.whole_values(domain, self._numbers)[:40]:
+                        yield self._with(self._rng.choice(self._documents[:4]), role, [str(number)])
+                elif domain.kind == "text":
+                    for text in self._texts:
+                        if len(text.split()) == 1:
+                            yield self._with(start, role, [text])
+
+    def _endless(self) -> Iterator[Document]:
+        while True:
+            yield self._drawn()
+            yield self._changed(self._rng.choice(self._documents))
+            yield self._changed(self._changed(self._rng.choice(self._documents)))
+
+    def _drawn(self) -> Document:
+        """A document of values drawn one after the other, each within what those before leave."""
+        assert self._layout is not None
+        document: Document = [[] for _ in range(self._layout.roles)]
+        most = self._rng.choice((2, 3, SMALL, SMALL, LARGE))
+        for part in self._layout.parts:
+            roles = (part.role,) if isinstance(part, Row) else part.roles
+            length = 1
+            if not isinstance(part, Line):
+                length = self._rng.randint(0, most) if part.count is None else self._length(document, part)
+            for role in roles:
+                document[role] = self._tokens(role, length, document, most)
+        return document
+
+    def _length(self, document: Document, part: Row | Block) -> int:
+        text = document[part.count or 0][0] if part.count is not None else "0"
+        return max(0, int(text) + part.offset) if text.lstrip("-").isdecimal() else 0
+
+    def _tokens(self, role: int, length: int, document: Document, most: int) -> list[str]:
+        """Tokens of one role: alike, from few values, sorted or anyhow."""
+        domain, rng = self._domains[role], self._rng
+        if domain.permutation:
+            return [str(number) for number in rng.sample(range(1, length + 1), length)]
+        known = at.values_by_name(document, self._names, self._domains)
+        known = {name: values for name, values in known.items() if values}
+        low, high = at.bounds_given(self._names[role], domain, self._comparisons, known)
+        assert self._layout is not None
+        if self._layout.counted(role):
+            low, high = max(low, 0), max(low, min(high, most))
+        texts = [self._token(role, low, high, known) for _ in range(length)]
+        way = rng.random()
+        if length > 1 and way < 0.15 and not domain.distinct:
+            texts = [texts[0]] * length
+        elif length > 1 and way < 0.4 and not domain.distinct:
+            texts = rng.choices(texts[: rng.randint(1, 3)], k=length)
+        if length > 1 and domain.kind == "whole" and (domain.ascending or way > 0.85):
+            texts.sort(key=int, reverse=not domain.ascending and way > 0.93)
+        return texts
+
+    def _token(self, role: int, low: int, high: int, known: at.Bounds) -> str:
+        domain, rng = self._domains[role], self._rng
+        if domain.kind == "whole":
+            return str(at.some_whole(domain, low, high, self._numbers, rng))
+        if domain.kind == "real":
+            return rng.choice((*domain.observed, f"{rng.uniform(domain.low, domain.high):.{rng.randint(0, 3)}f}"))
+        least, most = at.bounds_given(f"|{self._names[role]}|", domain, self._comparisons, known)
+        return at.some_text(domain, least if least == most else None, self._texts, rng)
+
+    def _changed(self, document: Document) -> Document:
+        """The document with one change: a token, an order, a number of tokens, two roles exchanged."""
+        assert self._layout is not None
+        rng = self._rng
+        role = rng.randrange(self._layout.roles)
+        tokens = list(document[role])
+        if self._layout.counted(role):
+            return self._resized(document, role)
+        way = rng.random()
+        if len(tokens) > 1 and way < 0.35:
+            rng.shuffle(tokens)
+            if way < 0.15:
+                tokens.sort(key=lambda token: (len(token), token), reverse=way < 0.05)
+            return self._with(document, role, tokens)
+        other = rng.randrange(self._layout.roles)
+        if way < 0.45 and len(document[other]) == len(tokens) and self._domains[other].kind == self._domains[role].kind:
+            return self._with(self._with(document, role, document[other]), other, tokens)
+        if way < 0.55:
+            donor = rng.choice(self._documents)[role]
+            return self._with(document, role, donor) if len(donor) == len(tokens) else document
+        if not tokens:
+            return document
+        known = at.values_by_name(document, self._names, self._domains)
+        low, high = at.bounds_given(self._names[role], self._domains[role], self._comparisons, known)
+        place = rng.randrange(len(tokens))
+        tokens[place] = self._token(role, low, high, known)
+        if way > 0.9 and len(tokens) > 1:
+            tokens[place] = tokens[place - 1]
+        return self._with(document, role, tokens)
+
+    def _resized(self, document: Document, role: int) -> Document:
+        """The document with another number in this role, and as many tokens as it then says where it counts."""
+        assert self._layout is not None
+        domain, rng = self._domains[role], self._rng
+        low = max(0, domain.low)
+        number = rng.choice(
+            (low, low + 1, int(document[role][0]) + 1, rng.randint(low, max(low, min(domain.high, SMALL))))
+        )
+        changed = self._with(document, role, [str(number)])
+        for other, offset in self._layout.counted(role):
+            length = max(0, number + offset)
+            tokens = changed[other][:length]
+            tokens += self._tokens(other, length - len(tokens), changed, SMALL) if len(tokens) < length else []
+            changed = self._with(changed, other, tokens)
+        return changed
+
+    def _with(self, document: Document, role: int, tokens: list[str]) -> Document:
+        return [tokens if place == role else column for place, column in enumerate(document)]
+
+    def _changed_tokens(self) -> str:
+        """A test of no known layout with one number changed a little, within what all tests have, or two exchanged."""
+        rng = self._rng
+        lines = [list(line) for line in rng.choice(self._examples)]
+        places = [(row, column) for row, line in enumerate(lines) for column in range(len(line)) if row > 0]
+        if not places:
+            places = [(0, column) for column in range(len(lines[0]))] if lines else []
+        if not places:
+            return ""
+        row, column = rng.choice(places)
+        token = lines[row][column]
+        other = rng.choice(lines[row])
+        if at.WHOLE.fullmatch(token) and rng.random() < 0.5:
+            pool = [int(one) for line in lines for one in line if at.WHOLE.fullmatch(one)]
+            near = min(max(int(token) + rng.choice((-1, 1)), min(pool)), max(pool))
+            lines[row][column] = str(near)
+        else:
+            lines[row][column], lines[row][lines[row].index(other)] = other, token
+        return "\n".join(" ".join(line) for line in lines) + "\n"
+
+
+def layout_of(
+    public: Sequence[Lines], examples: Sequence[Lines], written: Layout | None, most: int
+) -> tuple[Layout | None, list[Document]]:
+    """The layout of the tests, and the tests of that layout, the public ones first.
+
+    It is the one written in the statement if the public tests have it, else one inferred from them all or from the
+    public ones, which most of the tests must have: generated tests may break it, few show less of it than there is.
+    """
+    tried = [written] if written is not None else []
+    tried += [infer(inputs) for inputs in (examples, public) if inputs]
+    best: tuple[tuple[bool, int, int], Layout, list[Document]] | None = None
+    for layout in tried:
+        if layout is None or any(layout.parse(lines) is None for lines in public):
+            continue
+        documents = [document for lines in examples if (document := layout.parse(lines)) is not None]
+        unexplained = sum(not isinstance(part, Line) and part.count is None for part in layout.parts)
+        rank = layout is not written, unexplained, -len(documents)
+        if documents and (layout is written or 2 * len(documents) >= most) and (best is None or rank < best[0]):
+            best = rank, layout, documents
+    return (None, []) if best is None else (best[1], best[2])
+
+
+def trusted(
+    comparisons: Sequence[Comparison], values: Sequence[at.Bounds], public: int, names: Sequence[str]
+) -> tuple[Comparison, ...]:
+    """The comparisons of known names that the tests keep: others were misread. `public`: the tests that must all do so.
+
+    Without public tests a tenth of the tests may break one, since generated ones do not always keep what is stated.
+    """
+    here = {*filter(None, names)} | {f"|{name}|" for name in names if name} | {"|*|"}
+    judges, most = (values[:public], 0) if public else (values, len(values) // 10)
+    return tuple(
+        one
+        for one in comparisons
+        if here & {base(formula) for formula in (*one.left, *one.right)}
+        and sum(not one.holds(known) for known in judges) <= most
+    )
+
+
+def constants_of(programs: Sequence[str]) -> tuple[list[int], list[str]]:
+    """(numbers, texts) that stand in the programs: what they treat as special."""
+    numbers: dict[int, None] = {}
+    texts: dict[str, None] = {}
+    for program in programs:
+        tree = parse(program)
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 2**64:
+                numbers[node.value] = None
+                numbers[-node.value] = None
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) <= 40:
+                texts[node.value] = None
+    return list(numbers)[:CONSTANTS], list(texts)[:CONSTANTS]
