@@ -23,7 +23,7 @@ from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import finished
-from tasks.run.stored_suites import Packages, problems_of, settings_for
+from tasks.run.stored_suites import Packages, settings_for, stored_problems
 from tasks.sampling.sampler import KnownVerdicts, Row, verdict_row
 from warehouse import Warehouse
 from warehouse.queries import query
@@ -78,9 +78,9 @@ class Backlog:
     """Reason -> problems."""
 
     @property
-    def suites(self) -> list[str]:
-        """Identities of the suites that are audited."""
-        return [group.problem.suite_hash for group in self.groups]
+    def problems(self) -> list[Problem]:
+        """The problems that are audited."""
+        return [group.problem for group in self.groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,8 @@ class Audited:
     @property
     def summary(self) -> str:
         """One line for people."""
-        return (
-            f"{self.problems} problems audited, {self.new} of them now; {self.disagreeing} inputs on which programs part "
-            f"that all passed, {self.survivors} programs likely wrong"
-        )
+        found = f"{self.disagreeing} inputs on which programs part, {self.survivors} programs likely wrong"
+        return f"{self.problems} problems audited, {self.new} of them now; {found}"
 
 
 def look(store: Warehouse, wanted: Wanted) -> Backlog:
@@ -115,18 +113,21 @@ def look(store: Warehouse, wanted: Wanted) -> Backlog:
         "problem_set": wanted.problem_set,
         "batch": None if batch is None else batch.problems_batch,
     }
-    suites = [row["suite_hash"] for row in store.rows(query(__name__, "suites"), asked)]
-    problems = problems_of(store, suites)
-    missing = sorted(set(wanted.problems) - {problem.problem_id for problem in problems.values()})
+    chosen = {row["problem_id"]: row["suite_hash"] for row in store.rows(query(__name__, "suites"), asked)}
+    suites = sorted(set(chosen.values()))
+    stored = sorted(stored_problems(store, suites), key=lambda problem: problem.problem_id)
+    problems = [problem for problem in stored if chosen.get(problem.problem_id) == problem.suite_hash]
+    missing = sorted(set(wanted.problems) - {problem.problem_id for problem in problems})
     if missing:
         raise NothingToAudit(f"no problem {missing[0]!r} that can be judged is in the warehouse")
-    settings = settings_for(store, [problem.packages for problem in problems.values()])
+    settings = settings_for(store, [problem.packages for problem in problems])
     programs = _programs(store, suites)
-    solutions = _solutions(store, [problem.problem_id for problem in problems.values()])
+    solutions = _solutions(store, [problem.problem_id for problem in problems])
     groups: list[Group] = []
     left_out = Counter[str]()
-    for suite, problem in problems.items():
-        group = _group(problem, programs.get(suite, []), solutions.get(problem.problem_id, []))
+    for problem in problems:
+        passed = programs.get((problem.problem_id, problem.suite_hash), [])
+        group = _group(problem, passed, solutions.get(problem.problem_id, []))
         if problem.packages not in settings:
             left_out[f"need {', '.join(problem.packages)}, which no run's sandbox.packages has"] += 1
         elif len(group.programs) + len(group.solutions) < 2:
@@ -149,14 +150,15 @@ def audit(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) -> A
                 new += _audit_one(store, group, backlog.wanted, judge)
                 done += 1
                 tell(done, total, "problems", group.problem.problem_id)
-    rows = results(store, backlog.suites)
+    rows = results(store, backlog.problems)
     survivors = sum(len(row["survivors"]) for row in rows)
     return Audited(total, new, sum(row["disagreeing"] for row in rows), survivors, tuple(rows))
 
 
-def results(store: Warehouse, suites: Sequence[str]) -> list[Row]:
-    """The newest audit of each of these suites: programs, behaviours, disagreeing inputs, survivors."""
-    return store.rows(query(__name__, "newest"), {"suites": list(suites)})
+def results(store: Warehouse, problems: Sequence[Problem]) -> list[Row]:
+    """The newest audit of each of these problems: programs, behaviours, disagreeing inputs, survivors."""
+    asked = {"suites": [one.suite_hash for one in problems], "problems": [one.problem_id for one in problems]}
+    return store.rows(query(__name__, "newest"), asked)
 
 
 def _audit_one(store: Warehouse, group: Group, wanted: Wanted, judge: Judge) -> bool:
@@ -241,12 +243,13 @@ def _group(problem: Problem, programs: Sequence[Candidate], solutions: Sequence[
     return Group(problem, stored, tuple(solutions))
 
 
-def _programs(store: Warehouse, suites: Sequence[str]) -> dict[str, list[Candidate]]:
-    found: dict[str, list[Candidate]] = {}
+def _programs(store: Warehouse, suites: Sequence[str]) -> dict[tuple[str, str], list[Candidate]]:
+    """By problem and suite: the programs that passed it."""
+    found: dict[tuple[str, str], list[Candidate]] = {}
     for row in store.rows(query(__name__, "programs"), {"suites": list(suites), "most": MOST_PROGRAMS}):
         program = extract_program(row["text"])
         one = Candidate(program_hash(program), row["normal_hash"], program)
-        found.setdefault(row["suite_hash"], []).append(one)
+        found.setdefault((row["problem_id"], row["suite_hash"]), []).append(one)
     return found
 
 

@@ -11,18 +11,12 @@ ORDER BY p.problem_id;
 
 -- name: programs
 -- Which different programs passed these suites, those that were written most often first?
-SELECT suite_hash, normal_hash, arg_min(text, arrival) AS text, count(*) AS times
-FROM (
-    SELECT suite_hash, normal_hash, text, arrival FROM trajectories
-    WHERE verdict = 'accepted' AND list_contains($suites, suite_hash)
-    UNION ALL
-    SELECT suite_hash, normal_hash, text, arrival FROM eval_samples
-    WHERE verdict = 'accepted' AND list_contains($suites, suite_hash)
-)
-WHERE normal_hash IS NOT NULL AND text IS NOT NULL
-GROUP BY suite_hash, normal_hash
-QUALIFY row_number() OVER (PARTITION BY suite_hash ORDER BY times DESC, normal_hash) <= $most
-ORDER BY suite_hash, times DESC, normal_hash;
+SELECT problem_id, suite_hash, normal_hash, arg_min(text, arrival) AS text, count(*) AS times
+FROM rejudged
+WHERE verdict = 'accepted' AND list_contains($suites, suite_hash) AND normal_hash IS NOT NULL AND text IS NOT NULL
+GROUP BY problem_id, suite_hash, normal_hash
+QUALIFY row_number() OVER (PARTITION BY problem_id, suite_hash ORDER BY times DESC, normal_hash) <= $most
+ORDER BY problem_id, suite_hash, times DESC, normal_hash;
 
 -- name: solutions
 -- Which Python programs do the problems' sources give?
@@ -37,6 +31,6 @@ SELECT problem_id, suite_hash, audit_id, len(programs) AS programs, len(solution
        coalesce((SELECT list(program_hash ORDER BY disagreements DESC, program_hash) FROM survivors s
                  WHERE s.audit_id = a.audit_id), []) AS survivors
 FROM audits a
-WHERE list_contains($suites, suite_hash)
+WHERE list_contains($suites, suite_hash) AND list_contains($problems, problem_id)
 QUALIFY row_number() OVER (PARTITION BY problem_id, suite_hash ORDER BY arrival DESC) = 1
 ORDER BY disagreeing DESC, problem_id;

@@ -97,6 +97,9 @@ class ProblemsConfig(ProblemFiles):
     """Seed of the generator and of the split: another one trains and evaluates on other problems."""
     max_prompt_tokens: PositiveInt = 512
     """Tokens of the longest prompt; problems with a longer one are left out, counted and reported."""
+    accepted_tests: bool = True
+    """Whether the tests count that `spo audit --accept` added to a problem's own. Without, programs are judged as the
+    source of the problem says, and what passes may be what an audit found wrong."""
 
     @model_validator(mode="after")
     def _miniature_stays_alone(self) -> Self:

@@ -15,13 +15,22 @@ from warehouse.queries import query
 Packages = tuple[str, ...]
 
 
-def problems_of(store: Warehouse, suites: Sequence[str]) -> dict[str, Problem]:
-    """By suite: a problem that is judged by it, where its tests are all there."""
+def stored_problems(store: Warehouse, suites: Sequence[str]) -> list[Problem]:
+    """Every problem that is judged by one of these suites, as it was stored last with each, where its tests are there.
+
+    Problems with the same tests share a suite.
+    """
     asked = {"suites": list(suites)}
     tests = store.rows(query(__name__, "tests"), asked)
     read = problems_from_rows(store.rows(query(__name__, "problems"), asked), tests)
-    found = {problem.suite_hash: problem for problem in read}
-    return {suite: found[suite] for suite in suites if suite in found and found[suite].unjudgeable_reason is None}
+    there = {(row["problem_id"], row["suite_hash"]) for row in tests}
+    return [one for one in read if (one.problem_id, one.suite_hash) in there and one.unjudgeable_reason is None]
+
+
+def problems_of(store: Warehouse, suites: Sequence[str]) -> dict[str, Problem]:
+    """By suite: a problem that is judged by it, where its tests are all there."""
+    found = {problem.suite_hash: problem for problem in stored_problems(store, suites)}
+    return {suite: found[suite] for suite in suites if suite in found}
 
 
 def settings_for(store: Warehouse, wanted: Iterable[Packages]) -> dict[Packages, SandboxConfig]:

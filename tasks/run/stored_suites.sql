@@ -1,7 +1,8 @@
 -- name: problems
--- Which problem says how each of these suites judges?
+-- Which problems are judged by these suites, as they were stored last?
 SELECT * FROM problems WHERE list_contains($suites, suite_hash)
-QUALIFY row_number() OVER (PARTITION BY suite_hash ORDER BY arrival DESC) = 1;
+QUALIFY row_number() OVER (PARTITION BY problem_id, suite_hash ORDER BY arrival DESC) = 1
+ORDER BY arrival;
 
 -- name: tests
 -- What are the tests of these suites?

@@ -35,10 +35,12 @@ GROUP BY problem_id, judged_by;
 -- overwritten: a response that failed still fails, since suites only grow; one that passed is null until it is judged.
 CREATE OR REPLACE VIEW rejudged AS
 WITH responses AS (
-    SELECT 'trajectories' AS found_in, run_id, problem_id, trajectory_id AS response, suite_hash, program_hash, verdict
+    SELECT 'trajectories' AS found_in, run_id, problem_id, trajectory_id AS response, suite_hash, program_hash,
+           normal_hash, verdict, text, arrival
     FROM trajectories
     UNION ALL
-    SELECT 'eval_samples', run_id, problem_id, policy_id || '/' || sample, suite_hash, program_hash, verdict
+    SELECT 'eval_samples', run_id, problem_id, policy_id || '/' || sample, suite_hash, program_hash,
+           normal_hash, verdict, text, arrival
     FROM eval_samples
 ),
 known AS (
@@ -46,7 +48,8 @@ known AS (
 )
 SELECT found_in, run_id, r.problem_id, response, r.program_hash, r.suite_hash AS judged_by, r.verdict AS verdict_then,
        c.suite_hash, c.version,
-       CASE WHEN c.suite_hash = r.suite_hash OR r.verdict <> 'accepted' THEN r.verdict ELSE known.verdict END AS verdict
+       CASE WHEN c.suite_hash = r.suite_hash OR r.verdict <> 'accepted' THEN r.verdict ELSE known.verdict END AS verdict,
+       r.normal_hash, r.text, r.arrival
 FROM responses r
 JOIN counting_suites c ON c.problem_id = r.problem_id AND c.judged_by = r.suite_hash
 LEFT JOIN known ON known.program_hash = r.program_hash AND known.suite_hash = c.suite_hash;
