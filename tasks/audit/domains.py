@@ -15,7 +15,9 @@ Kind = Literal["whole", "real", "text"]
 WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
 REAL = re.compile(r"-?\d+\.\d+")
 LONGEST = 200
-"""Letters of the longest text that is made."""
+"""Letters of the longest text that is made where its length is free."""
+LONGEST_ASKED = 20_000
+"""Letters of the longest text that is made where another number says how many."""
 UNNAMED = "role"
 """How the names begin of roles that the statement's format does not tell."""
 LEARNED_FROM = 4
@@ -134,7 +136,7 @@ def _widened(least: int, most: int, stated: tuple[int | None, int | None], kind:
     """The stated bounds; where nothing is stated, what the tests have, and a little beyond it."""
     low, high = stated
     if kind == "text":
-        return max(0, min(least, 1) if low is None else low), min(LONGEST, max(most + 2, 8) if high is None else high)
+        return max(0, min(least, 1) if low is None else low), (max(most + 2, 8) if high is None else high)
     return (min(least, 0) if low is None else low), (2 * abs(most) + 2 if high is None else high)
 
 
@@ -184,7 +186,7 @@ def keeps_order(tokens: Sequence[str], domain: Domain) -> bool:
 def within(token: str, domain: Domain) -> bool:
     """Whether a token is of the domain's kind and bounds."""
     if domain.kind == "text":
-        return domain.low <= len(token) <= max(domain.high, LONGEST) and spelled(token, domain)
+        return domain.low <= len(token) <= domain.high and spelled(token, domain)
     if domain.kind == "real":
         return bool(WHOLE.fullmatch(token) or REAL.fullmatch(token))
     return bool(WHOLE.fullmatch(token)) and domain.low <= int(token) <= domain.high
@@ -247,6 +249,7 @@ def some_text(domain: Domain, length: int | None, literals: Sequence[str], rng: 
     if length is None:
         short = rng.randint(domain.low, max(domain.low, min(domain.high, domain.low + 6)))
         length = rng.choice([short, len(start), rng.randint(domain.low, max(domain.low, min(domain.high, LONGEST)))])
+    length = min(length, LONGEST_ASKED)
     letters = [similar(start[place % len(start)], domain, rng) for place in range(length)] if start else []
     if way < 0.4 and letters:
         letters = [letters[0], *[letters[-1]] * (length - 1)]

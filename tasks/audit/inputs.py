@@ -93,8 +93,19 @@ class InputMaker:
         for tokens, domain in zip(document, self._domains, strict=True):
             if not all(at.within(token, domain) for token in tokens) or not at.keeps_order(tokens, domain):
                 return False
+        if not self._counts_hold(document):
+            return False
         values = at.values_by_name(document, self._names, self._domains)
         return all(comparison.holds(values) for comparison in self._comparisons)
+
+    def _counts_hold(self, document: Document) -> bool:
+        """Whether every number that says how many tokens another role has says so."""
+        assert self._layout is not None
+        for role, tokens in enumerate(document):
+            for other, offset in self._layout.counted(role):
+                if len(document[other]) != max(0, int(tokens[0]) + offset):
+                    return False
+        return True
 
     # all, corners, drawn, changed
 

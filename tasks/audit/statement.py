@@ -21,10 +21,10 @@ _ATOM = rf"(?:\| ?{_NAME} ?\||\d+{_NAME}|{_NAME}|\d+(?:\.\d+)?)"
 _FORMULA = rf"(?:- ?)?{_ATOM}(?: ?(?:\*\*|[-+*^/]) ?(?:- ?)?{_ATOM})*"
 _TERM = rf"{_FORMULA}(?: ?, ?(?:\.\.\. ?, ?)?{_FORMULA})*"
 _CHAIN = re.compile(rf"{_TERM}(?: *(?:<=|>=|<|>) *{_TERM})+")
-_BETWEEN = re.compile(rf"\b({_NAME})\s+(?:is|are|denotes)\b([^.;\n]{{0,60}}?)between ({_FORMULA}) and ({_FORMULA})")
+_BETWEEN = re.compile(rf"\b({_NAME})\s+(?:is|are|denotes)\b([^.;\n]{{0,90}}?)between ({_FORMULA}) and ({_FORMULA})")
 _ANY_LENGTH = re.compile(rf"length (?:is )?(?:between|from) ({_FORMULA}) (?:and|to) ({_FORMULA})")
 _FIXED_LENGTH = re.compile(rf"\b({_NAME})\s+is an? (?:length-(\d+) string|string of length (?!between)({_FORMULA}))")
-_FORMAT = re.compile(r"format[^\n]*\n+((?:\s*>[^\n]*\n+)+|\s*```[^\n]*\n.*?```|\s*<pre>.*?</pre>)", re.DOTALL)
+_FORMAT = re.compile(r"[Ff]ormat[^\n]*\n+((?:\s*>[^\n]*\n+)+|\s*```[^\n]*\n.*?```|\s*<pre>.*?</pre>)", re.DOTALL)
 _SECTION = re.compile(r"^#* *Constraints:? *$(.*?)^#* *(?:Input|Output)\b[^\n]*$", re.DOTALL | re.MULTILINE)
 _LITERAL = re.compile(r"`([^`\n]{1,40})`")
 _WORDS = (
