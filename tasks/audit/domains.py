@@ -263,6 +263,24 @@ def some_text(domain: Domain, length: int | None, literals: Sequence[str], rng: 
     return "".join(letters)
 
 
+def text_from(texts: Sequence[str], domain: Domain, rng: random.Random) -> str | None:
+    """A part of one of the texts, or all of it, or longer by one letter; None when there are none."""
+    known = [text for text in texts if text]
+    if not known:
+        return None
+    text = rng.choice(known)
+    start, length = rng.randrange(len(text)), rng.randint(1, len(text))
+    ways = [
+        text,
+        text[start : start + length],
+        text[-length:],
+        text[:length],
+        text + text[0],
+        similar(text[0], domain, rng),
+    ]
+    return rng.choice(ways)
+
+
 def similar(letter: str, domain: Domain, rng: random.Random) -> str:
     """A letter of the same class: any that the statement names the class of, else one that a test has."""
     for holds in (str.islower, str.isupper, str.isdigit):

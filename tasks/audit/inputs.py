@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from tasks.audit import domains as at
 from tasks.audit.layout import Block, Document, Layout, Line, Lines, Row, infer, lines_of
-from tasks.audit.statement import Comparison, base, read_statement
+from tasks.audit.statement import Comparison, base, evaluate, read_statement
 from tasks.audit.written_format import written_layout
 from tasks.problems.identity import parse
 from tasks.problems.problem import Problem
@@ -27,6 +27,8 @@ SMALL, LARGE = 8, 60
 TRIES = 30
 """Inputs tried in vain, for each one wanted, before there are no more."""
 CONSTANTS = 60
+FOLDED = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+"""What an expression may hold whose value is a constant of the program: `2**31 - 1`."""
 
 
 class InputMaker:
@@ -81,7 +83,8 @@ class InputMaker:
         while layout is None:
             yield self._changed_tokens()
         everything = self._everything(count)
-        documents = everything if everything is not None else itertools.chain(self._corners(), self._endless())
+        drawn = itertools.chain(self._corners(count), self._endless())
+        documents = everything if everything is not None else drawn
         for document in documents:
             if self.valid(document):
                 yield layout.render(document)
@@ -110,40 +113,75 @@ class InputMaker:
     # all, corners, drawn, changed
 
     def _everything(self, count: int) -> Iterator[Document] | None:
-        """Every document, in a random order, where the layout is a few small numbers; None where there are too many."""
+        """Every document, in a random order, where the layout is a few small roles; None where there are too many."""
         assert self._layout is not None
         if not all(isinstance(part, Line) for part in self._layout.parts):
             return None
-        if any(domain.kind != "whole" for domain in self._domains):
-            return None
-        sizes = [domain.high - domain.low + 1 for domain in self._domains]
-        if math.prod(sizes) > 4 * count:
-            return None
-        spans = [range(domain.low, domain.high + 1) for domain in self._domains]
-        all_of_them = [[[str(number)] for number in numbers] for numbers in itertools.product(*spans)]
+        spans: list[list[str]] = []
+        for domain in self._domains:
+            span = every_value(domain, 4 * count)
+            if span is None or math.prod(map(len, [*spans, span])) > 4 * count:
+                return None
+            spans.append(span)
+        all_of_them = [[[token] for token in tokens] for tokens in itertools.product(*spans)]
         self._rng.shuffle(all_of_them)
         return iter(all_of_them)
 
-    def _corners(self) -> Iterator[Document]:
-        """Tests with one number of a line at each value where programs part, or one text replaced by a literal."""
+    def _corners(self, count: int) -> Iterator[Document]:
+        """Tests with one number or text of a line replaced by a special one, or all numbers of lines by bounds."""
         assert self._layout is not None
-        start = self._documents[0]
-        for part in self._layout.parts:
-            for role in part.roles if isinstance(part, Line) else ():
+        lines = [role for part in self._layout.parts if isinstance(part, Line) for role in part.roles]
+        free = [role for role in lines if not self._layout.counted(role)]
+        yield from self._extremes([role for role in free if self._domains[role].kind == "whole"])
+        most = max(12, count // (2 * max(1, len(free))))
+        for role in free:
+            domain = self._domains[role]
+            if domain.kind == "whole":
+                for number in self._special(domain, most):
+                    yield self._with(self._rng.choice(self._documents[:4]), role, [str(number)])
+            elif domain.kind == "text":
+                for text in self._texts:
+                    if len(text.split()) == 1:
+                        yield self._with(self._documents[0], role, [text])
+
+    def _special(self, domain: at.Domain, most: int) -> list[int]:
+        """Bounds and small numbers, then constants of the programs, then some of the values at which programs part."""
+        first = at.whole_values(domain, ())[:10]
+        constants = [number for number in self._numbers if domain.low <= number <= domain.high]
+        others = at.whole_values(domain, ())[10:]
+        rest = self._rng.sample(others, min(len(others), most))
+        return list(dict.fromkeys([*first, *constants[:most], *rest]))
+
+    def _extremes(self, roles: Sequence[int]) -> Iterator[Document]:
+        """A test with each of these numbers at its lower or upper bound, in all ways where there are few."""
+        for ends in itertools.islice(itertools.product((False, True), repeat=min(len(roles), 6)), 32):
+            document = self._documents[0]
+            for role, upper in zip(roles, ends, strict=False):
                 domain = self._domains[role]
-                if domain.kind == "whole" and not self._layout.counted(role):
-                    for number in at.whole_values(domain, self._numbers)[:40]:
-                        yield self._with(self._rng.choice(self._documents[:4]), role, [str(number)])
-                elif domain.kind == "text":
-                    for text in self._texts:
-                        if len(text.split()) == 1:
-                            yield self._with(start, role, [text])
+                document = self._with(document, role, [str(domain.high if upper else domain.low)])
+            yield document
 
     def _endless(self) -> Iterator[Document]:
         while True:
             yield self._drawn()
             yield self._changed(self._rng.choice(self._documents))
             yield self._changed(self._changed(self._rng.choice(self._documents)))
+            yield self._of_few_values()
+
+    def _of_few_values(self) -> Document:
+        """A test whose lines hold two or three different numbers, bounds among them."""
+        assert self._layout is not None
+        rng, document = self._rng, self._rng.choice(self._documents)
+        for part in self._layout.parts:
+            roles = [role for role in part.roles if not self._layout.counted(role)] if isinstance(part, Line) else []
+            whole = [role for role in roles if self._domains[role].kind == "whole"]
+            if len(whole) < 2:
+                continue
+            low, high = self._domains[whole[0]].low, self._domains[whole[0]].high
+            pool = [rng.choice((low, high, rng.randint(low, high))) for _ in range(rng.choice((1, 2, 2, 3)))]
+            for role in whole:
+                document = self._with(document, role, [str(rng.choice(pool))])
+        return document
 
     def _drawn(self) -> Document:
         """A document of values drawn one after the other, each within what those before leave."""
@@ -175,6 +213,9 @@ class InputMaker:
         if self._layout.counted(role):
             low, high = max(low, 0), max(low, min(high, most))
         texts = [self._token(role, low, high, known) for _ in range(length)]
+        if domain.kind == "text" and rng.random() < 0.3:
+            others = [token for other, tokens in enumerate(document) if other != role for token in tokens]
+            texts = [at.text_from(others, domain, rng) or text for text in texts]
         way = rng.random()
         if length > 1 and way < 0.15 and not domain.distinct:
             texts = [texts[0]] * length
@@ -219,6 +260,9 @@ class InputMaker:
         low, high = at.bounds_given(self._names[role], self._domains[role], self._comparisons, known)
         place = rng.randrange(len(tokens))
         tokens[place] = self._token(role, low, high, known)
+        if self._domains[role].kind == "text" and rng.random() < 0.3:
+            others = [token for column in document for token in column]
+            tokens[place] = at.text_from(others, self._domains[role], rng) or tokens[place]
         if way > 0.9 and len(tokens) > 1:
             tokens[place] = tokens[place - 1]
         return self._with(document, role, tokens)
@@ -285,6 +329,18 @@ def layout_of(
     return (None, []) if best is None else (best[1], best[2])
 
 
+def every_value(domain: at.Domain, most: int) -> list[str] | None:
+    """Every token of a domain; None where there are more than `most`, or nobody knows them all."""
+    if domain.kind == "whole" and domain.high - domain.low < most:
+        return [str(number) for number in range(domain.low, domain.high + 1)]
+    named = [letter for letter in domain.letters if letter in domain.classes]
+    letters = sorted({*domain.letters, *(domain.classes if named else "")})
+    if domain.kind == "text" and domain.low == domain.high and len(letters) ** domain.low <= most:
+        words = map("".join, itertools.product(letters, repeat=domain.low))
+        return [word for word in words if at.spelled(word, domain)]
+    return None
+
+
 def trusted(
     comparisons: Sequence[Comparison], values: Sequence[at.Bounds], public: int, names: Sequence[str]
 ) -> tuple[Comparison, ...]:
@@ -314,4 +370,7 @@ def constants_of(programs: Sequence[str]) -> tuple[list[int], list[str]]:
                 numbers[-node.value] = None
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) <= 40:
                 texts[node.value] = None
+            elif isinstance(node, ast.BinOp) and all(isinstance(part, FOLDED) for part in ast.walk(node)):
+                for number in evaluate(ast.unparse(node), {}) or ():
+                    numbers |= dict.fromkeys((number, -number)) if abs(number) < 2**64 else {}
     return list(numbers)[:CONSTANTS], list(texts)[:CONSTANTS]

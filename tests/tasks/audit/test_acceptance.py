@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,9 +127,10 @@ def test_accepted_tests_hold_for_the_same_tests_under_other_limits(audited: Shel
     assert suite_versions.extended(changed, added) == [changed]
 
 
-def test_new_runs_take_the_tests_in_and_say_so_unless_the_recipe_does_not_want_them(with_models: Lab) -> None:
-    lab = with_models
-    first = lab.start("first")
+def test_new_runs_take_the_tests_in_and_say_so_unless_the_recipe_does_not_want_them(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    quick: dict[str, Any] = {"reference": {"pretrain": {"steps": 2}}}
+    first = lab.start("first", quick)
     before = lab.run(first, "prepare")["prepare"].manifest
     assert before.suite_versions == {}
     shelf = Shelf(lab.location)
@@ -142,9 +144,9 @@ def test_new_runs_take_the_tests_in_and_say_so_unless_the_recipe_does_not_want_t
         }
         store.append("audit/a", tables, run_id="audit")
         assert accept(store, None).suites == 1
-    second = lab.run(lab.start("second"), "prepare")["prepare"]
+    second = lab.run(lab.start("second", quick), "prepare")["prepare"]
     assert not second.skipped
     assert second.manifest.suite_versions == {row["problem_id"]: 2}
     assert "1 with tests that audits added" in second.manifest.summary
-    third = lab.run(lab.start("third", {"problems": {"accepted_tests": False}}), "prepare")["prepare"].manifest
+    third = lab.run(lab.start("third", quick | {"problems": {"accepted_tests": False}}), "prepare")["prepare"].manifest
     assert (third.suite_versions, third.problems_batch) == ({}, before.problems_batch)
