@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +28,9 @@ MOST_LEARNED = 24
 MANY = 64
 """Tokens that make a role long enough to learn its order from."""
 
+Bounds = Mapping[str, Sequence[int]]
+"""By name: the numbers that an input has so far."""
+
 
 @dataclass(frozen=True, slots=True)
 class Domain:
@@ -44,6 +48,8 @@ class Domain:
     distinct: bool = False
     ascending: bool = False
     permutation: bool = False
+    anagrams: bool = False
+    """Whether all texts are the same letters in another order."""
     spelled_like: tuple[str, ...] = ()
     """Texts whose first letter, and whose others, are of classes that all texts have."""
 
@@ -57,10 +63,11 @@ def domains(
     """
     found = [_domain(documents, role, names[role], comparisons, classes) for role in range(len(documents[0]))]
     sure = documents[:public] if public > 1 else documents
-    return [
-        replace(one, spelled_like=tuple(dict.fromkeys(token for document in sure for token in document[role])))
-        for role, one in enumerate(found)
-    ]
+    for role, one in enumerate(found):
+        texts = tuple(dict.fromkeys(token for document in sure for token in document[role]))
+        same = len(texts) > 2 and len(texts[0]) > 3 and len({"".join(sorted(text)) for text in texts}) == 1
+        found[role] = replace(one, spelled_like=texts, anagrams=one.kind == "text" and same)
+    return found
 
 
 def _domain(
@@ -196,6 +203,8 @@ def spelled(text: str, domain: Domain) -> bool:
     """Whether a text is spelled like those of the tests: its first letter like their first, the others like theirs."""
     if not text or not domain.spelled_like:
         return True
+    if domain.anagrams:
+        return sorted(text) == sorted(domain.spelled_like[0])
     first = {letter_class(token[0], domain) for token in domain.spelled_like if token}
     rest = {letter_class(letter, domain) for token in domain.spelled_like for letter in token[1:]} or first
     return letter_class(text[0], domain) in first and all(letter_class(letter, domain) in rest for letter in text[1:])
@@ -242,6 +251,8 @@ def some_whole(domain: Domain, low: int, high: int, constants: Sequence[int], rn
 def some_text(domain: Domain, length: int | None, literals: Sequence[str], rng: random.Random) -> str:
     """A text of that length, else of the domain's: a test's own changed, one letter repeated, letters drawn."""
     way = rng.random()
+    if domain.anagrams:
+        return "".join(rng.sample(domain.spelled_like[0], len(domain.spelled_like[0])))
     usable = [text for text in literals if len(text.split()) == 1 and within(text, domain)]
     if length is None and usable and way < 0.25:
         return rng.choice(usable)
@@ -290,9 +301,6 @@ def similar(letter: str, domain: Domain, rng: random.Random) -> str:
     return rng.choice([one for one in domain.letters if not one.isalnum()] or [letter])
 
 
-Bounds = Mapping[str, Sequence[int]]
-
-
 def bounds_given(name: str, domain: Domain, comparisons: Sequence[Comparison], known: Bounds) -> tuple[int, int]:
     """The domain's bounds as the values chosen so far narrow them: `A_i <= N` once N is known."""
     low, high = domain.low, domain.high
@@ -305,3 +313,41 @@ def bounds_given(name: str, domain: Domain, comparisons: Sequence[Comparison], k
             found = [value for formula in one.left for value in evaluate(formula, known) or ()]
             low = max([low, *(value + strict for value in found)])
     return low, max(low, high)
+
+
+def lengths(names: Sequence[str], comparisons: Sequence[Comparison]) -> list[tuple[int, int]]:
+    """(role of a number, role of a text) where the statement says that the one is the other's length."""
+    sides = {(base(a), base(b)) for one in comparisons for a in one.left for b in one.right}
+    equal = {(a, b) for a, b in sides if (b, a) in sides and b.startswith("|")}
+    return [
+        (names.index(a), names.index(b.strip("|"))) for a, b in sorted(equal) if a in names and b.strip("|") in names
+    ]
+
+
+def trusted(
+    comparisons: Sequence[Comparison], values: Sequence[Bounds], public: int, names: Sequence[str]
+) -> tuple[Comparison, ...]:
+    """The comparisons of known names that the tests keep: others were misread. `public`: the tests that must all do so.
+
+    Without public tests a tenth of the tests may break one, since generated ones do not always keep what is stated.
+    """
+    here = {*filter(None, names)} | {f"|{name}|" for name in names if name} | {"|*|"}
+    judges, most = (values[:public], 0) if public else (values, len(values) // 10)
+    return tuple(
+        one
+        for one in comparisons
+        if here & {base(formula) for formula in (*one.left, *one.right)}
+        and sum(not one.holds(known) for known in judges) <= most
+    )
+
+
+def every_value(domain: Domain, most: int) -> list[str] | None:
+    """Every token of a domain; None where there are more than `most`, or nobody knows them all."""
+    if domain.kind == "whole" and domain.high - domain.low < most:
+        return [str(number) for number in range(domain.low, domain.high + 1)]
+    named = [letter for letter in domain.letters if letter in domain.classes]
+    letters = sorted({*domain.letters, *(domain.classes if named else "")})
+    if domain.kind == "text" and domain.low == domain.high and len(letters) ** domain.low <= most:
+        words = map("".join, itertools.product(letters, repeat=domain.low))
+        return [word for word in words if spelled(word, domain)]
+    return None

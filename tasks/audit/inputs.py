@@ -13,8 +13,8 @@ import random
 from collections.abc import Iterator, Sequence
 
 from tasks.audit import domains as at
-from tasks.audit.layout import Block, Document, Layout, Line, Lines, Row, infer, lines_of
-from tasks.audit.statement import Comparison, base, evaluate, read_statement
+from tasks.audit.layout import Block, Document, Line, Row, layout_of, lines_of
+from tasks.audit.statement import evaluate, read_statement
 from tasks.audit.written_format import written_layout
 from tasks.problems.identity import parse
 from tasks.problems.problem import Problem
@@ -22,7 +22,7 @@ from tasks.problems.problem import Problem
 LONGEST_INPUT = 20_000
 """Characters of the longest test that inputs are made from, and of the longest input made."""
 EXAMPLES = 40
-SMALL, LARGE = 8, 60
+SMALL, LARGE, HUGE = 8, 60, 3000
 """Tokens of a row: mostly up to the first, sometimes up to the second."""
 TRIES = 30
 """Inputs tried in vain, for each one wanted, before there are no more."""
@@ -55,11 +55,12 @@ class InputMaker:
         classes = self._statement.classes
         guess = at.domains(self._documents, self._names, (), classes, public)
         values = [at.values_by_name(document, self._names, guess) for document in self._documents]
-        stated = trusted(self._statement.comparisons, values, public, self._names)
+        stated = at.trusted(self._statement.comparisons, values, public, self._names)
         if not stated:
             stated = self._statement.comparisons  # of names that nobody can tell: numbers alone are of use
         self._domains = at.domains(self._documents, self._names, stated, classes, public)
         self._comparisons = (*stated, *at.learned(self._documents, self._names, guess))
+        self._lengths = at.lengths(self._names, stated)
 
     def make(self, count: int, avoid: Sequence[str]) -> Iterator[str]:
         """Up to `count` different inputs, none of `avoid`; fewer where there are no more."""
@@ -119,7 +120,7 @@ class InputMaker:
             return None
         spans: list[list[str]] = []
         for domain in self._domains:
-            span = every_value(domain, 4 * count)
+            span = at.every_value(domain, 4 * count)
             if span is None or math.prod(map(len, [*spans, span])) > 4 * count:
                 return None
             spans.append(span)
@@ -167,6 +168,24 @@ class InputMaker:
             yield self._changed(self._rng.choice(self._documents))
             yield self._changed(self._changed(self._rng.choice(self._documents)))
             yield self._of_few_values()
+            yield self._echo()
+
+    def _echo(self) -> Document:
+        """A test in which one text of a line is made from another, and numbers that are their lengths are so still."""
+        assert self._layout is not None
+        rng, document = self._rng, self._rng.choice(self._documents)
+        lines = [role for part in self._layout.parts if isinstance(part, Line) for role in part.roles]
+        texts = [role for role in lines if self._domains[role].kind == "text"]
+        if len(texts) < 2:
+            return self._changed(document)
+        first, second = rng.sample(texts, 2)
+        a, b = document[first][0], document[second][0]
+        document = self._with(
+            document, second, [rng.choice((a, a + b, b + a, a + b + a, a + a, a[::-1], a[:-1], a[1:]))]
+        )
+        for number, text in self._lengths:
+            document = self._with(document, number, [str(len(document[text][0]))])
+        return document
 
     def _of_few_values(self) -> Document:
         """A test whose lines hold two or three different numbers, bounds among them."""
@@ -187,7 +206,7 @@ class InputMaker:
         """A document of values drawn one after the other, each within what those before leave."""
         assert self._layout is not None
         document: Document = [[] for _ in range(self._layout.roles)]
-        most = self._rng.choice((2, 3, SMALL, SMALL, LARGE))
+        most = self._rng.choice((2, 3, 3, SMALL, SMALL, SMALL, SMALL, LARGE, LARGE, HUGE))
         for part in self._layout.parts:
             roles = (part.role,) if isinstance(part, Row) else part.roles
             length = 1
@@ -219,6 +238,8 @@ class InputMaker:
         way = rng.random()
         if length > 1 and way < 0.15 and not domain.distinct:
             texts = [texts[0]] * length
+        elif length > 1 and way < 0.22 and domain.kind == "whole" and low + length - 1 <= high:
+            texts = [str(low + place) for place in range(length)]
         elif length > 1 and way < 0.4 and not domain.distinct:
             texts = rng.choices(texts[: rng.randint(1, 3)], k=length)
         if length > 1 and domain.kind == "whole" and (domain.ascending or way > 0.85):
@@ -305,57 +326,6 @@ class InputMaker:
         else:
             lines[row][column], lines[row][lines[row].index(other)] = other, token
         return "\n".join(" ".join(line) for line in lines) + "\n"
-
-
-def layout_of(
-    public: Sequence[Lines], examples: Sequence[Lines], written: Layout | None, most: int
-) -> tuple[Layout | None, list[Document]]:
-    """The layout of the tests, and the tests of that layout, the public ones first.
-
-    It is the one written in the statement if the public tests have it, else one inferred from them all or from the
-    public ones, which most of the tests must have: generated tests may break it, few show less of it than there is.
-    """
-    tried = [written] if written is not None else []
-    tried += [infer(inputs) for inputs in (examples, public) if inputs]
-    best: tuple[tuple[bool, int, int], Layout, list[Document]] | None = None
-    for layout in tried:
-        if layout is None or any(layout.parse(lines) is None for lines in public):
-            continue
-        documents = [document for lines in examples if (document := layout.parse(lines)) is not None]
-        unexplained = sum(not isinstance(part, Line) and part.count is None for part in layout.parts)
-        rank = layout is not written, unexplained, -len(documents)
-        if documents and (layout is written or 2 * len(documents) >= most) and (best is None or rank < best[0]):
-            best = rank, layout, documents
-    return (None, []) if best is None else (best[1], best[2])
-
-
-def every_value(domain: at.Domain, most: int) -> list[str] | None:
-    """Every token of a domain; None where there are more than `most`, or nobody knows them all."""
-    if domain.kind == "whole" and domain.high - domain.low < most:
-        return [str(number) for number in range(domain.low, domain.high + 1)]
-    named = [letter for letter in domain.letters if letter in domain.classes]
-    letters = sorted({*domain.letters, *(domain.classes if named else "")})
-    if domain.kind == "text" and domain.low == domain.high and len(letters) ** domain.low <= most:
-        words = map("".join, itertools.product(letters, repeat=domain.low))
-        return [word for word in words if at.spelled(word, domain)]
-    return None
-
-
-def trusted(
-    comparisons: Sequence[Comparison], values: Sequence[at.Bounds], public: int, names: Sequence[str]
-) -> tuple[Comparison, ...]:
-    """The comparisons of known names that the tests keep: others were misread. `public`: the tests that must all do so.
-
-    Without public tests a tenth of the tests may break one, since generated ones do not always keep what is stated.
-    """
-    here = {*filter(None, names)} | {f"|{name}|" for name in names if name} | {"|*|"}
-    judges, most = (values[:public], 0) if public else (values, len(values) // 10)
-    return tuple(
-        one
-        for one in comparisons
-        if here & {base(formula) for formula in (*one.left, *one.right)}
-        and sum(not one.holds(known) for known in judges) <= most
-    )
 
 
 def constants_of(programs: Sequence[str]) -> tuple[list[int], list[str]]:

@@ -109,6 +109,28 @@ def infer(inputs: Sequence[Lines]) -> Layout | None:
     return Inference(inputs).run()
 
 
+def layout_of(
+    public: Sequence[Lines], examples: Sequence[Lines], written: Layout | None, most: int
+) -> tuple[Layout | None, list[Document]]:
+    """The layout of the tests, and the tests of that layout, the public ones first.
+
+    It is the one written in the statement if the public tests have it, else one inferred from them all or from the
+    public ones, which most of the tests must have: generated tests may break it, few show less of it than there is.
+    """
+    tried = [written] if written is not None else []
+    tried += [infer(inputs) for inputs in (examples, public) if inputs]
+    best: tuple[tuple[bool, int, int], Layout, list[Document]] | None = None
+    for layout in tried:
+        if layout is None or any(layout.parse(lines) is None for lines in public):
+            continue
+        documents = [document for lines in examples if (document := layout.parse(lines)) is not None]
+        unexplained = sum(not isinstance(part, Line) and part.count is None for part in layout.parts)
+        rank = layout is not written, unexplained, -len(documents)
+        if documents and (layout is written or 2 * len(documents) >= most) and (best is None or rank < best[0]):
+            best = rank, layout, documents
+    return (None, []) if best is None else (best[1], best[2])
+
+
 def lines_of(text: str) -> Lines:
     """The tokens of each line; empty lines at the end do not count."""
     return [line.split() for line in text.rstrip().split("\n")] if text.strip() else []
