@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect import flow
 from prefect.context import get_run_context
@@ -12,6 +12,9 @@ from prefect.states import Completed
 from flows.progress import Log, ProgressTable, Publisher
 from flows.server.liveness import kept_running
 from flows.settings import warehouse_location
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun
 
 LINE = "audit"
 
@@ -36,7 +39,7 @@ def audit(
     from tasks.audit.audits import audit as run_audit
     from warehouse import Warehouse
 
-    this = get_run_context().flow_run  # type: ignore[union-attr]
+    this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
     board = ProgressTable([LINE], Publisher(this.id, LINE), Log())
 
     def tell(*told: Any) -> None:
