@@ -297,7 +297,7 @@ def similar(letter: str, domain: Domain, rng: random.Random) -> str:
     for holds in (str.islower, str.isupper, str.isdigit):
         if holds(letter):
             pool = [one for one in domain.classes if holds(one)] or [one for one in domain.letters if holds(one)]
-            return rng.choice(pool)
+            return rng.choice(pool or [letter])
     return rng.choice([one for one in domain.letters if not one.isalnum()] or [letter])
 
 

@@ -124,6 +124,29 @@ def test_texts_are_spelled_like_the_tests() -> None:
     assert all(text[0].isupper() and text[1:].strip().islower() for text in texts if len(text) > 2)
 
 
+def test_texts_are_made_of_one_another_and_numbers_stay_their_lengths() -> None:
+    statement = """Constraints
+
+- $1 \\leq N \\leq M \\leq 20$
+- $S$ is a string of length $N$ consisting of lowercase English letters.
+- $T$ is a string of length $M$ consisting of lowercase English letters.
+
+Input
+
+Format:
+
+> $N$ $M$
+>
+> $S$
+>
+> $T$
+"""
+    texts = made(problem(statement, "2 4\nab\nabcd\n", "1 1\nx\ny\n", "1 2\nq\nqr\n"), 300)
+    found = [text.split() for text in texts]
+    assert all((int(n), int(m)) == (len(s), len(t)) and len(s) <= len(t) for n, m, s, t in found)
+    assert any(s != t and t.startswith(s) and t.endswith(s) for _, _, s, t in found)
+
+
 def test_inputs_without_a_known_layout_keep_their_lines_and_numbers_in_bounds() -> None:
     texts = made(problem("Lists.", "2\n1 5\n2 5 5\n", "1\n3 9 9 9\n", "2\n0\n1 7\n"), 20)
     assert texts
