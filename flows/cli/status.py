@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli import watch
+from flows.cli import under_way, watch
 from flows.retries import new_run, settled
 from flows.server import embedded
 from flows.settings import RECIPES, api_url, home, warehouse_location
@@ -62,12 +62,12 @@ def _show_server(console: Console) -> dict[str, dict[str, watch.StageRow]]:
         return {}
     worker = "worker running" if alive["worker"] else "no embedded worker"
     console.print(f"Server     {api_url().removesuffix('/api')} answers; {worker}", highlight=False)
-    under_way = watch.active()
-    for run in under_way:
+    going = under_way.active()
+    for run in going:
         console.print(watch.render(run.lines, f"{run.run_id or run.name}: {run.state.lower()}, flow run {run.name}"))
-    if not under_way:
+    if not going:
         console.print("Under way  nothing", highlight=False)
-    return {run.run_id: {line.stage: line for line in run.lines} for run in under_way if run.run_id}
+    return {run.run_id: {line.stage: line for line in run.lines} for run in going if run.run_id}
 
 
 def _not_usable() -> str:

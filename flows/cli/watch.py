@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,8 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.progress import ARTIFACT_KEY, StageRow, describe
-from flows.server.embedded import environment
+from flows.server.embedded import use_server
 from flows.server.liveness import GRACE_S, taken_for_dead
+from flows.settings import api_url
 from tasks.run.durations import duration
 
 POLL_S = 1.0
@@ -27,25 +26,31 @@ FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
 MARKS = {"waiting": "·", "running": "▶", "retrying": "↻", "done": "✓", "skipped": "=", "failed": "✗", "cancelled": "■"}
 
 
+class NotDeployed(Exception):
+    """The server answers and does not know the flow."""
+
+
 class ServerGone(Exception):
     """The Prefect server does not answer any more."""
 
 
 def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
-    """Flow run id of `deployment` started with `parameters`. Raises what Prefect says of bad parameters."""
+    """Flow run id of `deployment` started with `parameters`.
+
+    Raises NotDeployed when the server does not have it, and what Prefect says of bad parameters.
+    """
     use_server()
     from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
 
     with get_client(sync_client=True) as client:
-        target = client.read_deployment_by_name(deployment)
+        try:
+            target = client.read_deployment_by_name(deployment)
+        except ObjectNotFound as error:
+            raise NotDeployed(
+                f"the Prefect server at {api_url()} has no deployment {deployment!r}; `spo up` deploys to it"
+            ) from error
         return client.create_flow_run_from_deployment(target.id, parameters=dict(parameters)).id
-
-
-def use_server() -> None:
-    """Let Prefect, which reads its settings when it is imported, use the same server and folder as everything else."""
-    settings = {name: value for name, value in environment().items() if name.startswith("PREFECT_")}
-    Path(settings["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
-    os.environ.update(settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,40 +133,6 @@ def _table_of(client: Any, flow_run_id: UUID) -> Any:
     )
     found = client.read_artifacts(artifact_filter=wanted)
     return max(found, key=lambda artifact: str(artifact.created), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Active:
-    """A flow run that has not ended."""
-
-    run_id: str
-    """Run of the pipeline that it works on; empty before its first stage, and for studies."""
-    name: str
-    state: str
-    lines: list[StageRow]
-
-
-def active() -> list[Active]:
-    """The flow runs of this project that wait or run, oldest first."""
-    use_server()
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterState
-    from prefect.client.schemas.filters import FlowRunFilterStateType as StateTypes
-    from prefect.client.schemas.objects import StateType
-
-    going = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
-    with get_client(sync_client=True) as client:
-        found = client.read_flow_runs(
-            flow_filter=FlowFilter(name=FlowFilterName(any_=["spo"])),
-            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=StateTypes(any_=going))),
-        )
-        runs: list[Active] = []
-        for run in sorted(found, key=lambda run: str(run.created)):
-            table = _table_of(client, run.id)
-            lines = [] if table is None else [StageRow(**line) for line in json.loads(table.data)]
-            title = "" if table is None else table.description or ""
-            runs.append(Active(title.removeprefix("run "), run.name, run.state_name or "", lines))
-        return runs
 
 
 def render(lines: list[StageRow], title: str) -> Table:

@@ -160,6 +160,13 @@ def environment() -> dict[str, str]:
     }
 
 
+def use_server() -> None:
+    """Let Prefect, which reads its settings when it is imported, use the same server and folder as everything else."""
+    settings = {name: value for name, value in environment().items() if name.startswith("PREFECT_")}
+    Path(settings["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+    os.environ.update(settings)
+
+
 def _start_server(say: Say, *, worker: dict[str, Any] | None) -> dict[str, Any]:
     """The state with a new server, once it answers; it is written from the server's first moment."""
     with socket.socket() as probe:

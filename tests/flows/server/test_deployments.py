@@ -18,9 +18,12 @@ def test_a_killed_pipeline_says_how_to_go_on_and_does_so_to_its_result(server: S
     command = [sys.executable, "-m", "flows.cli", "run", MICRO]
     with subprocess.Popen(command, cwd=PROJECT, env=server.environment, stdout=PIPE, stderr=STDOUT, text=True) as run:
         server.wait_for("SELECT count(*) FROM reference_counts")
+        under_way = server.spo("status").stdout
         server.kill(of=server.value("SELECT message FROM run_events WHERE kind = 'created'"))
         said, _ = run.communicate(timeout=300)
     assert run.returncode == 1, said
+    assert "micro-1: running, flow run micro-1" in under_way
+    assert "Under way  nothing" in server.spo("status").stdout
     assert "micro-1 ended as CRASHED" in said
     assert "spo resume micro-1" in said
     assert server.value("SELECT count(*) FROM stages WHERE stage = 'q0' AND status = 'completed'") == 0
@@ -34,6 +37,15 @@ def test_a_killed_pipeline_says_how_to_go_on_and_does_so_to_its_result(server: S
     assert {"micro", "full-pipeline"} <= set(run["tags"])
     assert run["state"]["message"].startswith("micro-1: pass@")
     assert sorted(artifact["key"] for artifact in server.artifacts(run["id"])) == ["spo-result", "spo-stages"]
+
+
+def test_continuing_what_is_done_shows_the_result_and_starts_nothing(server: Server) -> None:
+    before = len(server.flow_runs("micro-1"))
+    result = server.spo("resume", "micro-1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "every stage of micro-1 is done" in result.stdout
+    assert "pass@10" in result.stdout
+    assert len(server.flow_runs("micro-1")) == before
 
 
 @pytest.mark.timeout(900)
@@ -54,6 +66,12 @@ def test_a_run_like_another_is_a_new_one_with_its_settings(server: Server) -> No
     configs = "SELECT count(DISTINCT config_json) FROM runs WHERE run_id IN ('micro-1', 'micro-2')"
     assert server.value("SELECT count(DISTINCT run_id) FROM runs") == 2
     assert server.value(configs) == 1
+
+
+def test_a_server_without_the_deployment_is_named_with_the_way_on(server: Server) -> None:
+    command = [sys.executable, "-c", "from flows.cli import watch; watch.submit('spo/absent', {})"]
+    result = subprocess.run(command, cwd=PROJECT, env=server.environment, capture_output=True, text=True, check=False)
+    assert f"the Prefect server at {server.api} has no deployment 'spo/absent'; `spo up` deploys to it" in result.stderr
 
 
 def test_a_wrong_field_is_refused_at_submission_by_name(server: Server) -> None:

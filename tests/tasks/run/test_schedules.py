@@ -20,6 +20,7 @@ from typing import Any, Literal
 import pytest
 
 from tasks.run.stage_names import STAGE_NAMES
+from tasks.train import supervisor
 from tasks.train.shared import child
 from tests.tasks.conftest import Lab
 from tests.tasks.forked_training import KILL, ForkedProcess
@@ -232,6 +233,7 @@ def test_whatever_befalls_two_runs_what_is_recorded_of_them_is_true(
 ) -> None:
     schedule, lab = Schedule.drawn(seed), copied()
     monkeypatch.setattr(child, "start_process", ForkedProcess)
+    monkeypatch.setattr(supervisor, "get_ready", lambda: None)
     names = follow(schedule, lab, monkeypatch)
     for run in names:
         assert_true(lab, run)
