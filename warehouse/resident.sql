@@ -11,10 +11,8 @@ CREATE TABLE resident.pi_0 (policy_id VARCHAR);
 CREATE VIEW resident.responses AS
 SELECT * FROM resident.narrow
 WHERE snapshot_id <= getvariable('shown_snapshot')
-  AND NOT EXISTS (
-      FROM resident.left_out
-      WHERE bad_batch_id = narrow.batch_id
-        AND (left_out.snapshot_id <= getvariable('shown_snapshot') OR NOT superseded)
+  AND batch_id NOT IN (
+      SELECT bad_batch_id FROM resident.left_out WHERE snapshot_id <= getvariable('shown_snapshot') OR NOT superseded
   );
 
 -- name: trajectories
