@@ -73,7 +73,7 @@ def balance(objective: ObjectiveConfig, chance: float, passing: float) -> float:
 
 
 def trajectories_needed(objective: ObjectiveConfig, chance: float) -> float:
-    """Trajectories of pi_0 that say as much as one under slopes of mean 0: (1 over the squared signal to noise) * S(1-S).
+    """Trajectories of pi_0 that say as much as one does under slopes of mean 0: the inverse of the squared ratios.
 
     The signal of a batch is the covariance of slope and score, in proportion to (g_fail - g_success) S (1 - S); its
     noise is in proportion to the root of E[g^2]. Slopes of mean 0 have the best ratio there is, S (1 - S).

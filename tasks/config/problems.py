@@ -94,8 +94,8 @@ class ProblemsConfig(ProblemFiles):
     """Number of evaluation problems, disjoint from the training problems; 0 where nothing is to be evaluated. Few
     problems make wide intervals around pass@k. Sets in `evaluation_sets` take its place."""
     depth: Depth = None
-    """Filters and maps of every problem of the wide miniature vocabulary (docs/problems.md): the more, the seldomer pi_0
-    solves it. None: the small vocabulary, with at most one of each."""
+    """Filters and maps of every problem of the wide miniature vocabulary (docs/problems.md): the more, the less often
+    pi_0 solves it. None: the small vocabulary, with at most one of each."""
     seed: Seed = 0
     """Seed of the generator and of the split: another one trains and evaluates on other problems."""
     max_prompt_tokens: PositiveInt = 512

@@ -91,7 +91,7 @@ def test_difficulty_follows_the_strata() -> None:
 
 
 def test_the_small_vocabulary_is_what_warehouses_hold_of_it() -> None:
-    """Identities of problems, tests, training pairs and the reference policy: never another task under the same name."""
+    """Identities of problems, training pairs and the reference policy: never another task under the same name."""
     assert fingerprint(generate(48, 64, 0)) == "8cca55f1bf08e291b026b18f"
     assert fingerprint(generate(12, 10, 7)) == "259dcd0da38631405f1339a9"
     pairs = json.dumps(list(islice(corpus(Random(5), 0.4), 500)))

@@ -1,4 +1,4 @@
-"""The wide vocabulary: enough problems, no near twins across the split, tests that separate, success that can be placed."""
+"""The wide vocabulary: enough problems, no near twins across the split, and tests that separate."""
 
 from __future__ import annotations
 
