@@ -3,9 +3,9 @@
     python -m benchmarks.placing --home FOLDER [--recipe regime] [--problems 100] [--samples 100] [--set FIELD=JSON ...]
 
 First the probability that pi_0 gives to the problems' own solutions, which is exact, takes seconds, and is less than S
-by what else is right. Then, unless `--samples` is 0, so many samples of each of the first training problems at temperature
-1, as Q0 draws them, and the recipe's evaluation samples of as many evaluation problems. `FOLDER` keeps the policy and
-Q0's samples.
+by what else is right. Then, unless `--samples` is 0, so many samples of each of the first training problems at
+temperature 1, as Q0 draws them, and the recipe's evaluation samples of as many evaluation problems. `FOLDER` keeps the
+policy and Q0's samples.
 """
 
 from __future__ import annotations
