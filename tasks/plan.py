@@ -95,13 +95,14 @@ def plan(store: Warehouse | None, config: RunConfig, home: Path, *, run_id: str 
     )
     run_dir = run_folder(home, run_id) if run_id else None
     planned: list[PlannedStage] = []
+    earlier = {} if store is None else earlier_executions(store, config)
     for name, stage in STAGES.items():
         known = None if context is None else _finished(stage, context)
         if known is not None:
             manifests[name] = known
             planned.append(PlannedStage(name, True, Amount(0, "", known.summary), 0.0))
             continue
-        executions = [] if store is None else earlier_executions(store, name, config)
+        executions = earlier.get(name, [])
         amount = stage.amount(Outlook(config, context if "prepare" in manifests else None, run_dir, executions))
         planned.append(PlannedStage(name, False, amount, *_predict(stage, executions, amount.units)))
     return planned
@@ -127,11 +128,11 @@ def _predict(stage: Stage[Any], executions: Sequence[Execution], units: int) -> 
     return units * cost, f"{each} each, as in {len(costs)} earlier"
 
 
-def earlier_executions(store: Warehouse, stage: StageName, config: RunConfig) -> list[Execution]:
-    """The newest executions of a stage with this reference policy and engine, those of the same recipe first."""
-    rows = store.rows(COSTS, [stage, config.reference.model, config.engine.kind, config.recipe])
-    found: list[Execution] = []
-    for row in rows:
+def earlier_executions(store: Warehouse, config: RunConfig) -> dict[StageName, list[Execution]]:
+    """By stage the newest executions with this reference policy and engine, those of the same recipe first."""
+    found: dict[StageName, list[Execution]] = {name: [] for name in STAGES}
+    for row in store.rows(COSTS, [config.reference.model, config.engine.kind, config.recipe, list(STAGES)]):
         with suppress(ConfigError):  # of a version whose configuration was another one
-            found.append(Execution(row["seconds"], int(row["rows"]), validate(json.loads(row["config_json"]))))
+            execution = Execution(row["seconds"], int(row["rows"]), validate(json.loads(row["config_json"])))
+            found[row["stage"]].append(execution)
     return found

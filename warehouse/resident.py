@@ -1,7 +1,7 @@
 """The few small columns of every response that pages group and search by, kept in memory beside the lake.
 
 Token ids and texts are nearly all of the warehouse's bytes, and Parquet is read in groups of rows: finding one
-problem's responses among millions takes seconds. These columns take about 45 bytes a response in memory and are
+problem's responses among millions takes seconds. These columns take about 50 bytes a response in memory and are
 searched in milliseconds. Only what became visible since is read again. What they find is then read from the lake by
 `created_at`, by which its row groups can be skipped.
 

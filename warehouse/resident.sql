@@ -4,17 +4,15 @@ ATTACH ':memory:' AS resident (COMPRESS);
 CREATE TABLE resident.narrow (
     arrival BIGINT, snapshot_id BIGINT, created_at TIMESTAMPTZ, batch_id VARCHAR, run_id VARCHAR, origin VARCHAR,
     problem_id VARCHAR, source VARCHAR, author VARCHAR, policy VARCHAR, step BIGINT, temperature DOUBLE,
-    response UBIGINT, program UBIGINT, reward DOUBLE, verdict VARCHAR, tokens BIGINT
+    response UBIGINT, program UBIGINT, solution UBIGINT, reward DOUBLE, verdict VARCHAR, tokens BIGINT
 );
 CREATE TABLE resident.left_out (bad_batch_id VARCHAR, superseded BOOLEAN, snapshot_id BIGINT);
 CREATE TABLE resident.pi_0 (policy_id VARCHAR);
 CREATE VIEW resident.responses AS
 SELECT * FROM resident.narrow
 WHERE snapshot_id <= getvariable('shown_snapshot')
-  AND NOT EXISTS (
-      FROM resident.left_out
-      WHERE bad_batch_id = narrow.batch_id
-        AND (left_out.snapshot_id <= getvariable('shown_snapshot') OR NOT superseded)
+  AND batch_id NOT IN (
+      SELECT bad_batch_id FROM resident.left_out WHERE snapshot_id <= getvariable('shown_snapshot') OR NOT superseded
   );
 
 -- name: trajectories
@@ -23,7 +21,8 @@ INSERT INTO resident.narrow
 SELECT rowid, snapshot_id, created_at, batch_id, run_id, 'trajectories', problem_id, source,
        CASE source WHEN 'reference' THEN 'pi_0' WHEN 'pivotal_rollout' THEN 'pi_0' WHEN 'human' THEN 'person'
                    WHEN 'other_model' THEN 'other model' ELSE 'training' END,
-       policy_start, step, temperature, hash(trajectory_id), hash(normal_hash), reward, verdict,
+       policy_start, step, temperature, hash(trajectory_id), hash(normal_hash),
+       CASE WHEN normal_hash IS NOT NULL THEN hash(problem_id, normal_hash) END, reward, verdict,
        len(token_ids) - coalesce(prefix_tokens, 0)
 FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 
@@ -32,7 +31,8 @@ FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 INSERT INTO resident.narrow
 SELECT rowid, snapshot_id, created_at, batch_id, run_id, 'eval_samples', problem_id, 'evaluation', 'evaluation',
        policy_id, step, NULL, hash(policy_id || '/' || problem_id || '/' || sample || '/' || coalesce(seed, 0)),
-       hash(normal_hash), reward, verdict, len(token_ids)
+       hash(normal_hash), CASE WHEN normal_hash IS NOT NULL THEN hash(problem_id, normal_hash) END, reward, verdict,
+       len(token_ids)
 FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 
 -- name: quarantine

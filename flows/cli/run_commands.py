@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from flows.cli.watch import Look
     from tasks.config import RunConfig
+    from warehouse import Warehouse
 
 Stage = StrEnum("Stage", list(STAGE_NAMES))
 Settings = Annotated[list[str], typer.Option("--set", "-s", help="Override, e.g. train.steps=40.")]
@@ -75,12 +76,23 @@ def resume(
         run_id = run_id or runs.latest(store)
         runs.load_config(store, run_id)
         refuse(store, run_id, forced, pin)
-    _check_warehouse()
-    _start_server()
-    parameters: dict[str, Any] = {"run": run_id, "pin": pin, "force": forced if only is None else bool(forced)}
-    _watch(f"spo/{only or 'full-pipeline'}", parameters, run_id)
+        done = not forced and pin is None and _all_done(store, run_id)
+    if done:
+        console.print(f"every stage of {run_id} is done; to do one again: spo resume {run_id} --from evaluate")
+    else:
+        _check_warehouse()
+        _start_server()
+        parameters: dict[str, Any] = {"run": run_id, "pin": pin, "force": forced if only is None else bool(forced)}
+        _watch(f"spo/{only or 'full-pipeline'}", parameters, run_id)
     if summary and only is None:
         _summary(run_id)
+
+
+def _all_done(store: Warehouse, run_id: str) -> bool:
+    """Whether every stage stands; with a server on another machine that is for the worker there to see."""
+    from tasks import plan
+
+    return not server_elsewhere() and all(stage.state == "fresh" for stage in plan.statuses(store, run_id, home()))
 
 
 def status(

@@ -37,6 +37,8 @@ SELECTION = query(__name__, "selection")
 OTHER_PROMPTS = query(__name__, "retokenized")
 PYTHON = {"python", "python3", "py"}
 PROBLEMS_PER_BATCH = 16
+SAMPLES_PER_BATCH = 256
+"""Of pi_0, at least that many are drawn in one go where problems get few each: an engine's batch wants to be full."""
 PROBLEMS_PER_SELECTION = 256
 FROM_RUNS = {"online", "pivotal_rollout"}
 """Sources that grow with every run; a run's corpus takes those of other runs alone."""
@@ -187,7 +189,7 @@ def _units(context: Context, prompts: PromptSet) -> dict[str, list[Assignment]]:
     drawn, most, label = drawn_for_corpus(context, prompts), context.config.corpus.reference_samples, _label(context)
     missing = {p: most - drawn[p] for p in prompts.prompts if drawn[p] < most}
     found: dict[str, list[Assignment]] = {}
-    for ids in in_shards(sorted(missing), PROBLEMS_PER_BATCH):
+    for ids in in_shards(sorted(missing), max(PROBLEMS_PER_BATCH, SAMPLES_PER_BATCH // max(1, most))):
         asked = [prompts.assignment(p, missing[p], "corpus", label, drawn[p]) for p in ids]
         work = [(a.prompt_id, a.problem.suite_hash, drawn[p], a.n) for p, a in zip(ids, asked, strict=True)]
         unit = digest(prompts_suites_start_samples=work)

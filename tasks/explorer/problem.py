@@ -25,6 +25,8 @@ AT_STEP = query(__name__, "at_step")
 RUNS = query(__name__, "runs")
 
 A_PAGE = 10
+GIVEN = frozenset({"pi_0", "person", "other model"})
+"""Whose programs training begins with."""
 AUTHORS = ("all", "found", "pi_0", "training", "evaluation", "person", "other model")
 VERDICT_KINDS = ("all", "correct", "wrong")
 ORDERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
@@ -79,11 +81,16 @@ def the_problem(look: Look) -> dict[str, Any]:
     return found
 
 
+def found_by_training(row: Mapping[str, Any]) -> bool:
+    """Whether training found this correct program itself: nobody whom it could have imitated wrote it."""
+    return bool(row["correct"]) and "training" in row["authors"] and not GIVEN & {*row["authors"]}
+
+
 def _matches(row: Mapping[str, Any], author: str, verdict: str) -> bool:
     if verdict != "all" and row["correct"] != (verdict == "correct"):
         return False
     if author == "found":
-        return bool(row["correct"]) and "training" in row["authors"] and "pi_0" not in row["authors"]
+        return found_by_training(row)
     return author == "all" or author in row["authors"]
 
 
@@ -106,7 +113,8 @@ def with_texts(look: Look, problem: Mapping[str, Any], programs: Sequence[dict[s
         text = texts.get(row["program"])
         if text is not None:
             shown = source(extract_program(text["text"] or ""), whole=whole)
-            found.append({**row, **text, "source": shown, "judged": said.get(text["program_hash"])})
+            new = "authors" in row and found_by_training(row)
+            found.append({**row, **text, "source": shown, "judged": said.get(text["program_hash"]), "found": new})
     return found
 
 

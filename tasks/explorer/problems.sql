@@ -11,13 +11,14 @@ answers AS (
     FROM resident.responses GROUP BY problem_id
 ),
 programs AS (
-    SELECT problem_id, program, bool_or(reward = 0) AS correct,
-           bool_or(author = 'pi_0') AS by_pi_0, bool_or(author = 'training' AND reward = 0) AS by_training
-    FROM resident.responses WHERE program IS NOT NULL GROUP BY ALL
+    SELECT any_value(problem_id) AS problem_id, bool_or(reward = 0) AS correct,
+           bool_or(author IN ('pi_0', 'person', 'other model')) AS given,
+           bool_or(author = 'training' AND reward = 0) AS by_training
+    FROM resident.responses WHERE solution IS NOT NULL GROUP BY solution
 ),
 found AS (
     SELECT problem_id, count(*) AS programs, count(*) FILTER (correct) AS correct,
-           count(*) FILTER (by_training AND NOT by_pi_0) AS found_by_training
+           count(*) FILTER (by_training AND NOT given) AS found_by_training
     FROM programs GROUP BY problem_id
 ),
 counted AS (

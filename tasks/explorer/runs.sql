@@ -35,15 +35,17 @@ SELECT recipe, count(*) AS runs FROM runs GROUP BY recipe ORDER BY recipe;
 -- name: totals
 -- How much is in the warehouse: responses, different programs, problems, and programs that only training found?
 WITH programs AS (
-    SELECT problem_id, program, bool_or(reward = 0) AS correct,
-           bool_or(author = 'pi_0') AS by_pi_0, bool_or(author = 'training' AND reward = 0) AS by_training
+    SELECT solution, bool_or(reward = 0) AS correct,
+           bool_or(author IN ('pi_0', 'person', 'other model')) AS given,
+           bool_or(author = 'training' AND reward = 0) AS by_training
     FROM resident.responses
-    WHERE program IS NOT NULL
-    GROUP BY ALL
+    WHERE solution IS NOT NULL
+    GROUP BY solution
 )
 SELECT (SELECT count(*) FROM resident.responses) AS responses, count(*) AS programs,
-       count(DISTINCT problem_id) AS problems, count(*) FILTER (correct) AS correct,
-       count(*) FILTER (by_training AND NOT by_pi_0) AS found_by_training
+       (SELECT count(DISTINCT problem_id) FROM resident.responses WHERE solution IS NOT NULL) AS problems,
+       count(*) FILTER (correct) AS correct,
+       count(*) FILTER (by_training AND NOT given) AS found_by_training
 FROM programs;
 
 -- name: configurations

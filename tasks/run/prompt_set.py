@@ -57,8 +57,11 @@ class PromptSet:
 def load(context: Context, split: Split) -> PromptSet:
     """The judgeable problems of `split`. Raises StageInputMissing when the run has not been prepared."""
     manifest = context.manifest(PrepareManifest)
+    batches = (manifest.problems_batch, manifest.prompts_batch, split)
+    if batches not in context.kept:
+        context.kept[batches] = read_prompts(context.warehouse, *batches)
     return PromptSet(
-        read_prompts(context.warehouse, manifest.problems_batch, manifest.prompts_batch, split),
+        context.kept[batches],
         manifest.policy_id,
         manifest.reference,
         manifest.template_id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -70,6 +70,8 @@ class Context:
     """Who does the units of a stage's work: this process, or several tasks on several machines."""
     manifests: Mapping[StageName, Manifest] = field(default_factory=dict[StageName, Manifest])
     """Manifests to use instead of what the run's own stages left: those of a run that is only planned."""
+    kept: dict[Hashable, Any] = field(default_factory=dict[Hashable, Any], compare=False, repr=False)
+    """What was read for this context already and several ask for: batches of the warehouse, by what names them."""
 
     @property
     def run_dir(self) -> Path:

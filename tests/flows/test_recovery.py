@@ -99,8 +99,7 @@ def test_a_killed_flow_is_continued_by_its_stage_by_the_pipeline_and_by_a_retry(
     rows = "SELECT (SELECT count(*) FROM trajectories) + (SELECT count(*) FROM eval_samples) \
         + (SELECT count(*) FROM verdicts) + (SELECT count(*) FROM train_batches) + (SELECT count(*) FROM token_values)"
     before = server.value(rows)
-    again = server.spo("resume", run)
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert server.wait(server.submit("full-pipeline", run=run)) == "COMPLETED"
     newest = f"SELECT string_agg(stage, ' ' ORDER BY created_at) FROM (FROM stages WHERE run_id = '{run}' \
         AND status = 'skipped' ORDER BY created_at DESC LIMIT 7)"
     assert server.value(newest) == STAGES

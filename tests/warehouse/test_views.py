@@ -167,7 +167,7 @@ def test_source_mix_and_staleness_follow_the_batches(lake: Warehouse) -> None:
     assert [tuple(row.values()) for row in stale] == [(11, 6.0, 11), (12, 2.0, 2)]
 
 
-def test_new_solutions_are_those_the_reference_never_produced(lake: Warehouse) -> None:
+def test_new_solutions_are_those_that_nobody_wrote_before_training(lake: Warehouse) -> None:
     (row,) = lake.rows("SELECT problem_id, normal_hash, times, first_run, trajectory_id, text FROM new_solutions")
     assert (row["normal_hash"], row["times"], row["first_run"]) == ("new", 2, "second")
 

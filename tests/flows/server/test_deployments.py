@@ -39,6 +39,15 @@ def test_a_killed_pipeline_says_how_to_go_on_and_does_so_to_its_result(server: S
     assert sorted(artifact["key"] for artifact in server.artifacts(run["id"])) == ["spo-result", "spo-stages"]
 
 
+def test_continuing_what_is_done_shows_the_result_and_starts_nothing(server: Server) -> None:
+    before = len(server.flow_runs("micro-1"))
+    result = server.spo("resume", "micro-1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "every stage of micro-1 is done" in result.stdout
+    assert "pass@10" in result.stdout
+    assert len(server.flow_runs("micro-1")) == before
+
+
 @pytest.mark.timeout(900)
 def test_a_stage_runs_alone_and_is_skipped_when_it_is_done(server: Server) -> None:
     before = server.value("SELECT count(*) FROM trajectories")

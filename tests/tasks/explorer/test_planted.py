@@ -32,7 +32,7 @@ def response(number: int, program: str, source: str, *, passed: bool = True, ste
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    """Of training's programs pi_0 never wrote `new` (twice) and `late`; `wrong` is wrong, `known` is pi_0's too."""
+    """Training found `new` (twice) and `late`; `wrong` is wrong, `known` is pi_0's too, and `hers` a person's."""
     folder = tmp_path_factory.mktemp("planted")
     with Warehouse.open(folder / "warehouse") as store:
         problem = {"problem_id": "p", "split": "train", "title": "Planted", "suite_hash": "s"}
@@ -42,7 +42,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
         rows += [response(4, "new", "online", step=1), response(5, "wrong", "online", passed=False, step=1)]
         store.append("b", {"trajectories": rows}, run_id="one")
         rows = [response(6, "new", "online", step=2), response(7, "late", "online", step=2)]
-        store.append("c", {"trajectories": [*rows, response(8, "hers", "human")]}, run_id="two")
+        rows += [response(8, "hers", "human"), response(9, "hers", "online", step=2)]
+        store.append("c", {"trajectories": rows}, run_id="two")
         with Readers.open(folder / "warehouse") as readers:
             readers.fill()
             yield Pages(Explorer(readers, folder, asked_s=300), store)
@@ -61,7 +62,7 @@ def programs(page: str) -> list[str]:
         ({"by": "pi_0"}, ["known", "searched"]),
         ({"by": "person"}, ["hers"]),
         ({"verdict": "wrong"}, ["wrong"]),
-        ({"by": "training", "verdict": "correct"}, ["known", "searched", "new", "late"]),
+        ({"by": "training", "verdict": "correct"}, ["known", "searched", "new", "late", "hers"]),
     ],
 )
 def test_programs_are_filtered_by_who_wrote_them(planted: Pages, filters: dict[str, str], expected: list[str]) -> None:
@@ -89,7 +90,7 @@ def test_each_step_says_what_was_new_in_it(planted: Pages) -> None:
     assert "<dt>never written before</dt><dd>2</dd>" in first
     assert "<dt>never written before</dt><dd>1</dd>" in second
     assert "<dt>samples</dt><dd>4</dd>" in first
-    assert sorted(programs(second)) == ["late", "new"]
+    assert sorted(programs(second)) == ["hers", "late", "new"]
 
 
 def test_who_was_first_is_told(planted: Pages) -> None:
