@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from random import Random
 
 import pytest
 
+from sandbox import TestCase
 from tasks.problems.decontamination import overlaps
 from tasks.problems.miniature import corpus, generate, wide, write
 from tasks.problems.miniature.composition import FILTER_OF, MAP_OF, REDUCTION_OF, SOURCE_OF, Composition, confused_with
@@ -159,9 +161,5 @@ _PRINTED = {"integers": "all", "words": "words_all"}
 
 def _asking(text: str, expected: str) -> Problem:
     """A problem with this one test."""
-    from dataclasses import replace
-
-    from sandbox import TestCase
-
     (problem,) = generate(1, 0, 0, 1)
     return replace(problem, public_tests=(), hidden_tests=(TestCase(text, expected),))
