@@ -19,7 +19,6 @@ from flows.progress import Log, NestedProgress, ProgressTable, Publisher
 from flows.settings import home, warehouse_location
 from flows.study_config import Study, load, origin
 from tasks import config as configuration
-from tasks.config import InvalidConfig
 from tasks.run.stage_names import STAGE_NAMES
 
 
@@ -35,9 +34,7 @@ def study(
     folder: where relative paths in its recipes and overrides start; the worker's own folder without it.
     """
     definition = load(study)
-    chosen = list(arms or definition.arms)
-    if unknown := [arm for arm in chosen if arm not in definition.arms]:
-        raise InvalidConfig(f"study {study!r} has no arm {unknown[0]!r}; it has {', '.join(definition.arms)}")
+    chosen = definition.chosen(arms)
     work = [(arm, seed) for seed in definition.seed_numbers(seeds) for arm in chosen]
     lines = [f"{arm} {seed}" for arm, seed in work]
     board = ProgressTable([*lines, "compare"], Publisher(get_run_context().flow_run.id, f"study {study}"), Log())  # type: ignore[union-attr]

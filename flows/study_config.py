@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ class Study(Section):
                 if name not in self.arms:
                     raise ValueError(f"group {group.title!r} names the arm {name!r}; there are {', '.join(self.arms)}")
         return self
+
+    def chosen(self, arms: Sequence[str] | None) -> list[str]:
+        """The arms asked for, by default all. Raises InvalidConfig when there is no such arm."""
+        if unknown := [arm for arm in arms or () if arm not in self.arms]:
+            raise InvalidConfig(f"the study has no arm {unknown[0]!r}; it has {', '.join(self.arms)}")
+        return list(arms or self.arms)
 
     def seed_numbers(self, seeds: int | None) -> range:
         """The seeds of every arm: `seeds` of them instead of the study's own number."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from flows.settings import home
+from flows.settings import home, server_elsewhere
+
+if TYPE_CHECKING:
+    from flows.study_config import Study
 
 console = Console()
 
@@ -31,11 +35,13 @@ def study(
     from flows.study_config import load
 
     definition = load(name)
+    arms = definition.chosen(arm)
+    _check(definition, arms)
     if not embedded.usable():
         embedded.up(console.print)
     shown = Path(name).absolute() if name.endswith(".toml") else name
     parameters = {"study": str(shown), "seeds": seeds, "arms": arm or None, "folder": str(Path.cwd())}
-    runs = len(arm or definition.arms) * (seeds or definition.seeds)
+    runs = len(arms) * (seeds or definition.seeds)
     console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
     state = watch.watch(watch.submit("spo/study", parameters), console).state
     folder = home() / "studies" / Path(name).stem
@@ -44,6 +50,26 @@ def study(
         console.print(f"Page       {folder / 'report.html'}", highlight=False, soft_wrap=True)
     if state != "COMPLETED":
         raise StudyFailed(f"the study ended as {state}; `spo study {name}` continues it; logs: {home() / 'logs'}")
+
+
+def _check(definition: Study, arms: Sequence[str]) -> None:
+    """Raise NotReady, with every fault and the arms that have it, unless a run of every arm could begin.
+
+    Not with a server on another machine: the worker's files may be there.
+    """
+    from tasks import config as configuration
+    from tasks import preflight
+
+    if server_elsewhere():
+        return
+    found: dict[str, list[str]] = {}
+    for arm in arms:
+        config = configuration.absolute(definition.config(arm, definition.first_seed), Path.cwd())
+        for message in preflight.faults(config, home()):
+            found.setdefault(message, []).append(arm)
+    if found:
+        listed = "\n".join(f"  {', '.join(named)}: {message}" for message, named in found.items())
+        raise preflight.NotReady(f"these arms could not begin, so nothing was started:\n{listed}")
 
 
 def _show(found: dict[str, Any]) -> None:

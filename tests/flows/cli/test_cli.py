@@ -18,6 +18,7 @@ from flows import settings
 from flows.settings import RECIPES, recipe_names
 from tasks import config
 from tasks.run import provenance, runs
+from tests.tasks.conftest import MICRO
 from warehouse import Warehouse
 
 
@@ -292,3 +293,31 @@ def test_what_would_change_the_data_of_a_run_that_trains_is_refused_before_anyth
         assert words in result.stderr
         assert "Traceback" not in result.stderr
         assert not (home / "logs").exists()
+
+
+def test_a_study_is_looked_at_before_anything_is_started(tmp_path: Path) -> None:
+    path = tmp_path / "rates.toml"
+    path.write_text(
+        f"""
+        title = "Rates"
+        [arms.good]
+        recipe = "{MICRO}"
+        label = "good"
+        [arms.bad]
+        recipe = "{MICRO}"
+        label = "bad"
+        overrides = {{ corpus = {{ files = ["absent.jsonl"] }} }}
+        [[groups]]
+        title = "Rates"
+        arms = ["good", "bad"]
+        """,
+        encoding="utf-8",
+    )
+    refused = spo(tmp_path / "home", "study", str(path))
+    assert refused.returncode == 1
+    assert "nothing was started" in refused.stderr
+    assert re.search(r"bad: .*absent\.jsonl", refused.stderr)
+    assert "good" not in refused.stderr
+    unknown = spo(tmp_path / "home", "study", str(path), "--arm", "godo")
+    assert "the study has no arm 'godo'; it has good, bad" in unknown.stderr
+    assert not (tmp_path / "home" / "prefect").exists()
