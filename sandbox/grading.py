@@ -134,10 +134,12 @@ class Grader:
 
     def _result(self, suite: Suite, index: int, report: RunReport) -> TestResult:
         verdict, detail = outcome(report, suite.limits)
-        if verdict is Verdict.accepted:
+        kept = report.out if suite.keep_outputs and verdict is Verdict.accepted else b""
+        if verdict is Verdict.accepted and not suite.keep_outputs:
             detail = self._compare(suite, index, report.out)
             verdict = Verdict.wrong_answer if detail else Verdict.accepted
-        return TestResult(index, verdict, report.cpu_s, report.wall_s, report.memory_bytes, printable(detail))
+        used = report.cpu_s, report.wall_s, report.memory_bytes
+        return TestResult(index, verdict, *used, printable(detail), kept)
 
     def _compare(self, suite: Suite, index: int, output: bytes) -> str:
         test = suite.tests[index]
@@ -198,7 +200,10 @@ def refusal(suite: Suite, special: Container[str], memory_bytes: int | None = No
     """Why a judge with these special checkers and so much memory per runner cannot judge by it; empty if it can."""
     if not suite.tests:
         return "it has no tests"
-    if suite.checker.kind == "special" and suite.style == "stdin" and suite.checker.name not in special:
+    if suite.keep_outputs and suite.style == "function":
+        return "only what programs print can be kept, and it is in function style"
+    compared = suite.style == "stdin" and not suite.keep_outputs
+    if suite.checker.kind == "special" and compared and suite.checker.name not in special:
         return f"it needs the special checker {suite.checker.name!r}, which the judge was not given"
     if memory_bytes is not None and suite.limits.memory_bytes + RUNNER_MEMORY > memory_bytes:
         wanted, there = suite.limits.memory_bytes >> 20, memory_bytes >> 20

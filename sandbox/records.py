@@ -85,6 +85,8 @@ class Suite:
     """Function style: trusted code run before the asserts (imports, helper functions of the tests)."""
     every_test: bool = False
     """Run the tests after a failure too, whatever the judge does: their number counts."""
+    keep_outputs: bool = False
+    """Compare nothing (stdin style): who ends well is accepted, and `TestResult.output` is what was printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class TestResult:
     wall_s: float = 0.0
     memory_bytes: int = 0
     detail: str = ""
+    output: bytes = b""
+    """What it printed, where the suite keeps outputs and the program ended well."""
 
 
 @dataclass(frozen=True, slots=True)

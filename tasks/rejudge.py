@@ -8,19 +8,18 @@ Killed at any moment, it goes on where it was: what has been judged is known, wh
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import sandbox
-from sandbox import Judge, Judgement, Submission, Suite, Verdict, installed_packages
-from tasks.config import ConfigError, SandboxConfig, validate
-from tasks.problems.problem import Problem, problems_from_rows
+from sandbox import Judge, Judgement, Submission, Suite, Verdict
+from tasks.config import SandboxConfig
+from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, program_hash
 from tasks.run.identity import digest
 from tasks.run.judged_again import rejudged_batch
+from tasks.run.stored_suites import problems_of, settings_for
 from tasks.sampling.reference_counts import reference_counts
 from tasks.sampling.sampler import Judged, KnownVerdicts, Row, outcome, verdict_row
 from warehouse import Warehouse
@@ -101,8 +100,8 @@ def look(store: Warehouse, verdicts: Iterable[str] = ()) -> Backlog:
     """Every response with one of the affected verdicts, or with one of `verdicts`, that could be judged again."""
     wanted = sorted({*map(str, AFFECTED), *verdicts})
     rows = store.rows(query(__name__, "suspects"), {"verdicts": wanted})
-    problems = _problems(store, sorted({row["suite_hash"] for row in rows}))
-    settings = _settings(store, {problem.packages for problem in problems.values()})
+    problems = problems_of(store, sorted({row["suite_hash"] for row in rows}))
+    settings = settings_for(store, [problem.packages for problem in problems.values()])
     suspects: list[Suspect] = []
     left_out = Counter[str]()
     for row in rows:
@@ -148,29 +147,6 @@ def _suspect(row: Row) -> Suspect:
     key = program_hash(program), row["suite_hash"]
     batches = tuple(row["batches"])
     return Suspect(row["text"], row["suite_hash"], row["verdict"], program, key, row["responses"], batches)
-
-
-def _problems(store: Warehouse, suites: Sequence[str]) -> dict[str, Problem]:
-    """By suite: a problem that is judged by it, where its tests are all there."""
-    asked = {"suites": list(suites)}
-    tests = store.rows(query(__name__, "tests"), asked)
-    read = problems_from_rows(store.rows(query(__name__, "problems"), asked), tests)
-    found = {problem.suite_hash: problem for problem in read}
-    return {suite: found[suite] for suite in suites if suite in found and found[suite].unjudgeable_reason is None}
-
-
-def _settings(store: Warehouse, packages: set[tuple[str, ...]]) -> dict[tuple[str, ...], SandboxConfig]:
-    """By the packages: the sandbox of the newest run in which programs find just these."""
-    found: dict[tuple[str, ...], SandboxConfig] = {(): SandboxConfig()} if () in packages else {}
-    seen: set[tuple[str, ...]] = set()
-    for row in store.rows(query(__name__, "settings")):
-        with suppress(ConfigError):  # of a version whose configuration was another one
-            config = validate(json.loads(row["config_json"])).sandbox
-            offered = installed_packages(config.packages)
-            if offered in packages and offered not in seen:
-                found[offered] = config
-                seen.add(offered)
-    return found
 
 
 def _judge(store: Warehouse, backlog: Backlog, tell: Told) -> None:

@@ -20,20 +20,6 @@ WHERE text IS NOT NULL AND suite_hash IS NOT NULL
 GROUP BY ALL
 ORDER BY ALL;
 
--- name: problems
--- Which problem says how each of these suites judges?
-SELECT * FROM problems WHERE list_contains($suites, suite_hash)
-QUALIFY row_number() OVER (PARTITION BY suite_hash ORDER BY arrival DESC) = 1;
-
--- name: tests
--- What are the tests of these suites?
-SELECT * FROM tests WHERE list_contains($suites, suite_hash)
-QUALIFY row_number() OVER (PARTITION BY problem_id, suite_hash, position ORDER BY arrival DESC) = 1;
-
--- name: settings
--- How were runs configured, the newest first?
-SELECT config_json FROM runs ORDER BY arrival DESC;
-
 -- name: contents
 -- What does a batch hold in one of its tables?
 SELECT * FROM {table} WHERE batch_id = ? ORDER BY arrival;

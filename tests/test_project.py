@@ -81,4 +81,5 @@ def test_every_deployment_of_the_readme_exists() -> None:
         "report",
         "study",
         "rejudge",
+        "audit",
     }

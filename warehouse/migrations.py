@@ -8,10 +8,20 @@ from typing import Final
 import duckdb
 
 from warehouse import lake
-from warehouse.schema import SCHEMA_VERSION
+from warehouse.schema import SCHEMA_VERSION, TABLES
 
 Step = Callable[[duckdb.DuckDBPyConnection], None]
-STEPS: Final[dict[int, Step]] = {}
+
+
+def _audits(connection: duckdb.DuckDBPyConnection) -> None:
+    """Version 2: what audits found, and which suites came of it."""
+    for name in ("audits", "audit_findings", "suite_versions"):
+        connection.execute(lake.create_table(TABLES[name]))
+        for statement in lake.comments(TABLES[name]):
+            connection.execute(statement)
+
+
+STEPS: Final[dict[int, Step]] = {1: _audits}
 """`STEPS[n]` brings the tables of version n to version n + 1; it must be harmless when run twice."""
 
 

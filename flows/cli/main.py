@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli import (
+    audit_command,
     clean_command,
     eval_command,
     import_command,
@@ -56,6 +57,7 @@ app.command()(clean_command.clean)
 app.command()(warehouse_commands.compact)
 app.command()(warehouse_commands.upgrade)
 app.command()(rejudge_command.rejudge)
+app.command()(audit_command.audit)
 app.command()(warehouse_commands.verify)
 app.command()(warehouse_commands.quarantine)
 app.command()(warehouse_commands.export)

@@ -25,6 +25,8 @@ PositiveFraction = Annotated[float, Field(gt=0, le=1)]
 Temperature = Annotated[float, Field(ge=0, le=10)]
 Factor = Annotated[float, Field(gt=0, le=1000)]
 """A weight or a scale."""
+Depth = Annotated[int | None, Field(ge=1, le=6, exclude_if=lambda depth: depth is None)]
+"""Filters and maps of a composition. Not dumped while it is None: what was identified before it came stays the same."""
 
 
 class ConfigError(Exception):

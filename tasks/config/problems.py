@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from tasks.config.base import Count, PositiveInt, Section, Seed
+from tasks.config.base import Count, Depth, PositiveInt, Section, Seed
 
 Day: TypeAlias = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 BUILT_IN = ("miniature", "basics")
@@ -93,15 +93,23 @@ class ProblemsConfig(ProblemFiles):
     evaluation: Count = 32
     """Number of evaluation problems, disjoint from the training problems; 0 where nothing is to be evaluated. Few
     problems make wide intervals around pass@k. Sets in `evaluation_sets` take its place."""
+    depth: Depth = None
+    """Filters and maps of every problem of the wide miniature vocabulary (docs/problems.md): the more, the less often
+    pi_0 solves it. None: the small vocabulary, with at most one of each."""
     seed: Seed = 0
     """Seed of the generator and of the split: another one trains and evaluates on other problems."""
     max_prompt_tokens: PositiveInt = 512
     """Tokens of the longest prompt; problems with a longer one are left out, counted and reported."""
+    accepted_tests: bool = True
+    """Whether the tests count that `spo audit --accept` added to a problem's own. Without, programs are judged as the
+    source of the problem says, and what passes may be what an audit found wrong."""
 
     @model_validator(mode="after")
     def _miniature_stays_alone(self) -> Self:
         if self.source == "miniature" and self.evaluation_sets:
             raise ValueError("source 'miniature' makes its own evaluation problems; leave evaluation_sets out")
+        if self.source != "miniature":
+            self.refuse_ignored("depth", reason=f"source {self.source!r} is not generated")
         if any(one.source == "miniature" for one in self.evaluation_sets):
             raise ValueError("an evaluation set is read from files or the hub, not 'miniature'")
         if self.evaluation_sets:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from tasks.config.base import Fraction, Parallel, PositiveFraction, PositiveInt, Section, Seed
+from tasks.config.base import Depth, Fraction, Parallel, PositiveFraction, PositiveInt, Section, Seed
 
 NAMED_MODELS = ("miniature", "smollm")
 """What `reference.model` may say besides folders and names on the hub."""
@@ -32,6 +32,9 @@ class PretrainConfig(Section):
     """Attention heads of a layer."""
     vocabulary: Annotated[int, Field(ge=260, le=1_000_000)] = 512
     """Tokens of the tokenizer that is trained for it: at least 260, for 256 bytes and 4 marks."""
+    depth: Depth = None
+    """Most filters and maps of the compositions that it is taught, of the wide vocabulary; at least `problems.depth`.
+    None: the small vocabulary, whose problems it is then for."""
     mistake_rate: Fraction = 0.65
     """Probability that a systematically confused operation is written wrongly. 0 leaves nothing to learn, 1 no success
     to learn from."""

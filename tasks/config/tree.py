@@ -93,6 +93,18 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _policy_knows_the_vocabulary(self) -> RunConfig:
+        if self.problems.source != "miniature" or self.reference.model != "miniature":
+            return self
+        asked, taught = self.problems.depth, self.reference.pretrain.depth
+        if (asked is None) != (taught is None) or (asked or 0) > (taught or 0):
+            raise ValueError(
+                f"problems.depth {asked} does not go with reference.pretrain.depth {taught}: set both, the second as "
+                f"large at least, for the wide vocabulary, or neither for the small one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _corpus_is_there(self) -> RunConfig:
         """What learns from the corpus has one."""
         if self.corpus.sources:

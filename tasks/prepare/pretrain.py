@@ -19,8 +19,8 @@ from typing import Any
 
 from tasks.config import PretrainConfig
 from tasks.engines.checkpoint import make_once
-from tasks.problems.miniature import corpus
-from tasks.problems.miniature.composition import all_compositions
+from tasks.problems.miniature import corpus, wide
+from tasks.problems.miniature.small import all_compositions
 from tasks.problems.prompt import MINIATURE_TOKEN
 
 CODE_VERSION = "2"
@@ -61,10 +61,10 @@ def miniature_policy(config: PretrainConfig, cache: Path, progress: PretrainProg
 
 def fingerprint(config: PretrainConfig) -> str:
     """Identity of the policy that `config` gives: settings, code version and a sample of the training pairs."""
-    sample = corpus(Random(0), config.mistake_rate)
+    sample = corpus(Random(0), config.mistake_rate, config.depth)
     pairs = [next(sample) for _ in range(200)]
-    compositions = [composition.statement for composition in all_compositions()]
-    text = json.dumps([CODE_VERSION, CHAT_TEMPLATE, config.model_dump(), pairs, compositions], sort_keys=True)
+    known = wide.phrases() if config.depth else [composition.statement for composition in all_compositions()]
+    text = json.dumps([CODE_VERSION, CHAT_TEMPLATE, config.model_dump(), pairs, known], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -93,7 +93,7 @@ def train_tokenizer(config: PretrainConfig) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    pairs = corpus(Random(f"tokenizer {config.seed}"), 0.0)
+    pairs = corpus(Random(f"tokenizer {config.seed}"), 0.0, config.depth)
     bpe.train_from_iterator((text for _ in range(4000) for text in next(pairs)), trainer)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=bpe, eos_token=END_TOKEN, pad_token=PAD_TOKEN, additional_special_tokens=special[1:3]
@@ -146,7 +146,7 @@ def _batches(config: PretrainConfig, tokenizer: Any) -> Iterator[tuple[Any, Any]
     Sequences are sorted by length within a pool of batches, to pad less; the batches of a pool come in random order.
     """
     random = Random(f"pretrain {config.seed}")
-    pairs = corpus(random, config.mistake_rate)
+    pairs = corpus(random, config.mistake_rate, config.depth)
     size = config.sequences_per_step
     while True:
         pool = [next(pairs) for _ in range(size * _POOL_BATCHES)]

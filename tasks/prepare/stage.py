@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from tasks.problems.decontamination import Overlap, decontaminate
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import Template, template_for
 from tasks.problems.sources import Objection, ReadReport, read
+from tasks.problems.suite_versions import Added, added_tests, extended, version_row
 from tasks.run.errors import StageError
 from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.sampler import KnownVerdicts, Row
+from warehouse.queries import query
 
 JUDGED_AT_ONCE = 256
 """Problems whose own solutions are judged between two commits."""
@@ -37,18 +40,24 @@ def inputs(context: Context) -> dict[str, Any]:
     report = read(context.config.problems)
     extent = {"every_test": True} if _fractional(context.config) else {}
     judged = {} if context.config.problems.source == "miniature" else {"solutions_judged_by": VERSION}
-    return {"problems": fingerprint([*report.problems, *report.unjudgeable]), **extent, **judged}
+    added = _added(context)
+    versions = [extended(problem, added)[-1] for problem in report.problems]
+    grown = [new for new, old in zip(versions, report.problems, strict=True) if new is not old]
+    accepted = {"accepted_tests": fingerprint(grown)} if grown else {}
+    return {"problems": fingerprint([*report.problems, *report.unjudgeable]), **extent, **judged, **accepted}
 
 
 def body(context: Context) -> PrepareManifest:
     """Ingest, resolve, encode every prompt once."""
-    config = context.config
+    config, added = context.config, _added(context)
     folder = reference_folder(context)
     tokenizer = checkpoint.load_tokenizer(folder)
     template = template_for(config.reference, tokenizer)
     report = read(config.problems, _too_long(template, tokenizer, config))
     left_out = dict(report.left_out)
     kept, prompts = _encode(report, template, tokenizer, config)
+    chains = {problem.problem_id: extended(problem, added) for problem in kept}
+    kept = [chains[problem.problem_id][-1] for problem in kept]
     pairs: list[Overlap] = []
     if config.problems.source not in BUILT_IN or config.problems.evaluation_sets:  # theirs are disjoint by construction
         kept, prompts, pairs = _decontaminated(kept, prompts, report, left_out)
@@ -57,6 +66,8 @@ def body(context: Context) -> PrepareManifest:
     store = context.warehouse
     batch = _problems_batch(kept, report)
     store.append(batch, problems_module.rows([*kept, *report.unjudgeable]), run_id=context.run_id)
+    grown = {problem.problem_id: chains[problem.problem_id] for problem in kept if len(chains[problem.problem_id]) > 1}
+    _append_versions(context, grown.values())
     policy = checkpoint.policy_id(folder)
     tokenizer_hash = checkpoint.tokenizer_hash(folder)
     prompt_batch = f"prompts/{fingerprint(kept)}/{template.template_id}/{tokenizer_hash}"
@@ -81,11 +92,29 @@ def body(context: Context) -> PrepareManifest:
         template_id=template.template_id,
         left_out=left_out,
         overlaps=tuple(pairs),
+        suite_versions={name: len(chain) for name, chain in grown.items()},
         rows=len(kept),
         summary=f"{train} training and {len(kept) - train} evaluation problems"
         + (f", {gone} left out" if gone else "")
+        + (f", {len(grown)} with tests that audits added" if grown else "")
         + f"; reference policy {policy[:8]}, {parameters / 1e6:.2f} M parameters",
     )
+
+
+def _added(context: Context) -> Added:
+    """What audits added to problems' tests, as far as the run reads; nothing when the recipe does not want it."""
+    if not context.config.problems.accepted_tests:
+        return {}
+    return added_tests(context.warehouse.rows(query(__name__, "suite_versions"), {"pin": context.pin}))
+
+
+def _append_versions(context: Context, chains: Iterable[Sequence[Problem]]) -> None:
+    """Say which suite each of these suites extends: with a recipe's limits they may be new ones."""
+    for chain in chains:
+        for number, (old, new) in enumerate(pairwise(chain), start=2):
+            row = version_row(old, new, number, ())
+            batch = f"suite/{new.problem_id}/{new.suite_hash}"
+            context.warehouse.append(batch, {"suite_versions": [row]}, run_id=context.run_id)
 
 
 def amount(outlook: Outlook) -> Amount:

@@ -71,7 +71,8 @@ def read(config: ProblemsConfig, objection: Objection = no_objection) -> ReadRep
     Raises InvalidProblem (names file, line and field) or TooFewCompositions.
     """
     if config.source == "miniature":
-        return ReadReport(tuple(miniature.generate(config.train, config.evaluation, config.seed)), (), {})
+        made = miniature.generate(config.train, config.evaluation, config.seed, config.depth)
+        return ReadReport(tuple(made), (), {})
     if not config.evaluation_sets:
         return _split_up(read_set(config), config, objection)
     train = _chosen(_as(_part(config, "train"), "train"), config.train, config.seed, objection)

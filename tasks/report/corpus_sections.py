@@ -30,7 +30,7 @@ VERDICTS = query(__name__, "verdicts")
 def sections(context: Context) -> list[ReportSection]:
     """The report's parts about training prompts, corpus and decontamination."""
     prompts = prompt_set.load(context, "train")
-    found = [training_prompts(context, prompts), corpus(context, prompts), left_out(context)]
+    found = [training_prompts(context, prompts), corpus(context, prompts), suites(context), left_out(context)]
     return [section for section in found if section is not None]
 
 
@@ -196,6 +196,19 @@ def disagreements(context: Context, prompts: PromptSet) -> tuple[list[dict[str, 
                 detail = str(judged["detail"] or "").strip()[-120:]
                 found.append({"problem": problem_id, "said": said, "judged": judged["verdict"], "detail": detail})
     return sorted(found, key=lambda row: (row["said"], row["judged"], row["problem"])), compared
+
+
+def suites(context: Context) -> ReportSection:
+    """By which tests the run's programs were judged: those that the problems came with, or more that audits found."""
+    manifest = context.manifest(PrepareManifest)
+    rows = [{"problem": name, "version": version} for name, version in sorted(manifest.suite_versions.items())]
+    others = manifest.rows - len(rows)
+    text = f"{others} problems are judged by the tests that they came with"
+    if rows:
+        table = ReportTable("Problems with tests of audits", ("problem", "version"), rows[:MOST_ROWS], _shown(rows))
+        return ReportSection("Suites", f"{text}, {len(rows)} by more that audits found.", tables=[table])
+    wanted = context.config.problems.accepted_tests
+    return ReportSection("Suites", text + ("." if wanted else "; tests that audits added were not wanted."))
 
 
 def left_out(context: Context) -> ReportSection | None:

@@ -49,6 +49,8 @@ class PrepareManifest(Manifest):
     """Reason -> problems that cannot be used for it: `{"prompt longer than 512 tokens": 3}`."""
     overlaps: tuple[Overlap, ...] = ()
     """Training problems that are evaluation problems in other words."""
+    suite_versions: dict[str, int] = {}
+    """Problem -> version of its suite, of those to which tests were added that audits found: `{"miniature/a.b": 2}`."""
 
 
 class Q0Manifest(Manifest):

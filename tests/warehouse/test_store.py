@@ -11,6 +11,7 @@ import warehouse
 from tests.fork_server import process_of
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import (
+    SCHEMA_VERSION,
     InvalidRows,
     NewerSchema,
     StorageLost,
@@ -301,3 +302,15 @@ def test_a_snapshot_that_never_was_is_refused_with_those_there_are(folder: str, 
     with pytest.raises(UnknownSnapshot, match=message):
         export(folder, tmp_path / "out", "trajectories", snapshot=snapshot)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_warehouse_of_version_1_gets_the_tables_of_audits(folder: str) -> None:
+    added = ("audits", "audit_findings", "suite_versions")
+    with Warehouse.open(folder) as store:
+        for table in added:
+            store.connection.execute(f"DROP VIEW {table}")
+            store.connection.execute(f"DROP TABLE stored.{table}")
+        store.ledger.put("schema_version", "1")
+    with Warehouse.open(folder) as store:
+        assert [store.value(f"SELECT count(*) FROM {table}") for table in added] == [0, 0, 0]
+        assert store.ledger.get("schema_version") == str(SCHEMA_VERSION)

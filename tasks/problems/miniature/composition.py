@@ -2,107 +2,90 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
+from typing import Any
 
-from tasks.problems.miniature.operations import (
-    FILTER_OF,
-    FILTERS,
-    MAP_OF,
-    MAPS,
-    REDUCTION_OF,
-    REDUCTIONS,
-    SOURCE_OF,
-    SOURCES,
-)
+from tasks.problems.miniature import operations as small
+from tasks.problems.miniature import wide_operations as wide
 
-_EVALUATION_SHARE = 4
-"""One composition of this many is kept for evaluation."""
+SOURCE_OF = {source.name: source for source in (*small.SOURCES, *wide.SOURCES)}
+FILTER_OF = {operation.name: operation for operation in (*small.FILTERS, *wide.FILTERS)}
+MAP_OF = {operation.name: operation for operation in (*small.MAPS, *wide.MAPS)}
+STEP_OF = FILTER_OF | MAP_OF
+REDUCTION_OF = {reduction.name: reduction for reduction in (*small.REDUCTIONS, *wide.REDUCTIONS)}
+NOTHING = "-"
+"""Stands where there is no operation."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Composition:
-    """Names of the operations, `-` where there is none; at least a filter or a map is there."""
+    """Names of the operations; `steps` are filters and maps in their order, `-` where there is none."""
 
     source: str
-    filter: str
-    map: str
+    steps: tuple[str, ...]
     reduction: str
+
+    @classmethod
+    def of(cls, key: str) -> Composition:
+        """The composition whose `key` this is."""
+        source, *steps, reduction = key.split(".")
+        return cls(source, tuple(steps), reduction)
 
     @property
     def key(self) -> str:
         """The composition as one word."""
-        return f"{self.source}.{self.filter}.{self.map}.{self.reduction}"
+        return ".".join([self.source, *self.steps, self.reduction])
 
     @property
-    def for_evaluation(self) -> bool:
-        """Whether this composition belongs to evaluation: a fixed property, so that no seed can mix the splits."""
-        digest = hashlib.sha256(self.key.encode()).digest()
-        return digest[0] % _EVALUATION_SHARE == 0
+    def present(self) -> list[str]:
+        """Names of the steps that are there."""
+        return [name for name in self.steps if name != NOTHING]
 
     @property
     def statement(self) -> str:
         """The task in plain English."""
-        parts = [SOURCE_OF[self.source].phrase]
-        if self.filter != "-":
-            parts.append(FILTER_OF[self.filter].phrase)
-        if self.map != "-":
-            parts.append(MAP_OF[self.map].phrase)
-        return " ".join([*parts, REDUCTION_OF[self.reduction].phrase])
+        steps = [STEP_OF[name].phrase for name in self.present]
+        return " ".join([SOURCE_OF[self.source].phrase, *steps, REDUCTION_OF[self.reduction].phrase])
 
     @property
     def confusable(self) -> int:
         """How many of the operations have one that they are confused with."""
         return sum(len(choices) > 1 for choices in self._choices())
 
-    def output(self, text: str) -> str | None:
-        """What a correct program prints for the input `text`; None where the task has no answer (nothing is left)."""
-        values = SOURCE_OF[self.source].read(text)
-        if self.filter != "-":
-            values = [value for value in values if FILTER_OF[self.filter].apply(value)]
-        if self.map != "-":
-            values = [MAP_OF[self.map].apply(value) for value in values]
+    def answer(self, values: Sequence[Any]) -> str | None:
+        """What a correct program prints of the source's values; None where nothing is left of them, so no answer."""
+        for name in self.present:
+            if name in FILTER_OF:
+                values = [value for value in values if FILTER_OF[name].apply(value)]
+            else:
+                values = [MAP_OF[name].apply(value) for value in values]
         return REDUCTION_OF[self.reduction].apply(values) if values else None
 
     def rivals(self) -> list[Composition]:
-        """Every composition that mistakes turn this one into, and those that leave out its filter or map."""
-        confused = {Composition(self.source, *names) for names in product(*self._choices())}
+        """Every composition that mistakes turn this one into, and those that leave out one of its steps."""
+        confused = {Composition(self.source, names[:-1], names[-1]) for names in product(*self._choices())}
         shortened = {
-            Composition(self.source, "-", self.map, self.reduction),
-            Composition(self.source, self.filter, "-", self.reduction),
+            Composition(self.source, (*self.steps[:place], NOTHING, *self.steps[place + 1 :]), self.reduction)
+            for place in range(len(self.steps))
         }
         return sorted((confused | shortened) - {self})
 
-    def confused(self, mistakes: tuple[bool, bool, bool]) -> Composition:
-        """The composition with the operations (filter, map, reduction) marked in `mistakes` swapped where possible."""
+    def confused(self, mistakes: Sequence[bool]) -> Composition:
+        """The composition with the operations (steps, then reduction) marked in `mistakes` swapped where possible."""
         names = [choices[-1] if wrong else choices[0] for choices, wrong in zip(self._choices(), mistakes, strict=True)]
-        return Composition(self.source, *names)
+        return Composition(self.source, tuple(names[:-1]), names[-1])
 
-    def _choices(self) -> tuple[tuple[str, ...], ...]:
-        return (
-            _with_confusion(self.filter, FILTER_OF[self.filter].confused_with if self.filter != "-" else None),
-            _with_confusion(self.map, MAP_OF[self.map].confused_with if self.map != "-" else None),
-            _with_confusion(self.reduction, REDUCTION_OF[self.reduction].confused_with),
-        )
+    def _choices(self) -> list[tuple[str, ...]]:
+        steps = [_with_confusion(name, confused_with(name)) for name in self.steps]
+        return [*steps, _with_confusion(self.reduction, confused_with(self.reduction))]
 
 
-@cache
-def all_compositions() -> tuple[Composition, ...]:
-    """Every composition of the vocabulary, in a fixed order; some are trivial (see generate.py)."""
-    return tuple(_combinations())
-
-
-def _combinations() -> Iterator[Composition]:
-    for source in SOURCES:
-        filters = ["-", *(f.name for f in FILTERS if f.kind == source.kind)]
-        maps = ["-", *(m.name for m in MAPS if m.kind == source.kind)]
-        reductions = [r.name for r in REDUCTIONS if r.kind == source.kind]
-        for filter_, map_, reduction in product(filters, maps, reductions):
-            if (filter_, map_) != ("-", "-"):
-                yield Composition(source.name, filter_, map_, reduction)
+def confused_with(name: str) -> str | None:
+    """The operation that this step or reduction is confused with, if any."""
+    found = STEP_OF.get(name) or REDUCTION_OF.get(name)
+    return found.confused_with if found else None
 
 
 def _with_confusion(name: str, other: str | None) -> tuple[str, ...]:

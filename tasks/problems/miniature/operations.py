@@ -1,4 +1,4 @@
-"""The vocabulary of miniature problems: sources, filters, maps and reductions.
+"""The small vocabulary of miniature problems: sources, filters, maps and reductions.
 
 Each operation knows its English sentence, its Python text in one or more spellings, its meaning, and the operation it
 is confused with, if any. `x` is one value, `a` the list of values.
@@ -52,7 +52,7 @@ class Reduction:
     fold: tuple[str, str, str] | None = None
 
 
-def _draw_integers(random: Random) -> str:
+def draw_integers(random: Random) -> str:
     return " ".join(str(random.randint(-12, 15)) for _ in range(random.randint(3, 9)))
 
 
@@ -77,7 +77,7 @@ SOURCES = (
         "Read integers.",
         "map(int, input().split())",
         lambda text: [int(token) for token in text.split()],
-        _draw_integers,
+        draw_integers,
     ),
     Source(
         "range",
@@ -140,7 +140,7 @@ MAPS = (
 )
 
 
-def _spaced(values: Sequence[Any]) -> str:
+def spaced(values: Sequence[Any]) -> str:
     return " ".join(str(value) for value in values)
 
 
@@ -174,26 +174,21 @@ REDUCTIONS = (
     ),
     Reduction("largest", "integers", "Print the largest.", ("print(max(a))",), lambda a: str(max(a))),
     Reduction("smallest", "integers", "Print the smallest.", ("print(min(a))",), lambda a: str(min(a)), "largest"),
-    Reduction("sorted", "integers", "Print them sorted.", ("print(*sorted(a))",), lambda a: _spaced(sorted(a))),
-    Reduction("backwards", "integers", "Print them backwards.", ("print(*a[::-1])",), lambda a: _spaced(a[::-1]),
+    Reduction("sorted", "integers", "Print them sorted.", ("print(*sorted(a))",), lambda a: spaced(sorted(a))),
+    Reduction("backwards", "integers", "Print them backwards.", ("print(*a[::-1])",), lambda a: spaced(a[::-1]),
               "all"),
-    Reduction("all", "integers", "Print them.", ("print(*a)",), _spaced),
+    Reduction("all", "integers", "Print them.", ("print(*a)",), spaced),
     Reduction("spread", "integers", "Print the range.", ("print(max(a) - min(a))",), lambda a: str(max(a) - min(a))),
     Reduction("tail", "integers", "Print the last.", ("print(a[-1])",), lambda a: str(a[-1]), "head"),
     Reduction("head", "integers", "Print the first.", ("print(a[0])",), lambda a: str(a[0])),
-    Reduction("words_all", "words", "Print them.", ("print(*a)",), _spaced),
+    Reduction("words_all", "words", "Print them.", ("print(*a)",), spaced),
     Reduction("dashes", "words", "Print them with dashes.", ('print("-".join(a))',), lambda a: "-".join(a)),
     Reduction("commas", "words", "Print them with commas.", ('print(",".join(a))',), lambda a: ",".join(a), "dashes"),
     Reduction("words_count", "words", "Print how many.", ("print(len(a))",), lambda a: str(len(a)), None,
               ("t = 0", "t += 1", "print(t)")),
-    Reduction("words_sorted", "words", "Print them sorted.", ("print(*sorted(a))",), lambda a: _spaced(sorted(a))),
-    Reduction("words_backwards", "words", "Print them backwards.", ("print(*a[::-1])",), lambda a: _spaced(a[::-1]),
+    Reduction("words_sorted", "words", "Print them sorted.", ("print(*sorted(a))",), lambda a: spaced(sorted(a))),
+    Reduction("words_backwards", "words", "Print them backwards.", ("print(*a[::-1])",), lambda a: spaced(a[::-1]),
               "words_all"),
     Reduction("words_head", "words", "Print the first.", ("print(a[0])",), lambda a: str(a[0])),
     Reduction("words_tail", "words", "Print the last.", ("print(a[-1])",), lambda a: str(a[-1]), "words_head"),
 )  # fmt: skip
-
-SOURCE_OF = {source.name: source for source in SOURCES}
-FILTER_OF = {operation.name: operation for operation in FILTERS}
-MAP_OF = {operation.name: operation for operation in MAPS}
-REDUCTION_OF = {reduction.name: reduction for reduction in REDUCTIONS}

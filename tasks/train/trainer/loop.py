@@ -15,7 +15,7 @@ from tasks.train.shared import atomic, published_weights
 from tasks.train.shared.errors import GuardTripped, Interrupted, ReferenceDrift
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.process import ReportLine
-from tasks.train.trainer import guards, reference_refresh
+from tasks.train.trainer import guards, movement, reference_refresh
 from tasks.train.trainer.algorithm import Update
 from tasks.train.trainer.metrics import Figures, peak_memory_mb, summarize
 from tasks.train.trainer.session import RankZeroState, Session, open_session
@@ -59,7 +59,8 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     waited = time.monotonic() - began
     if checked or step % job.train.guards.canary_interval == 0:
         check(session, batch, stored)
-    update = session.algorithm.update(engine, session.reference, batch, stored, step)
+    with movement.measured(session, batch, step) as moved:
+        update = session.algorithm.update(engine, session.reference, batch, stored, step)
     session.step = step
     seconds = time.monotonic() - began
     publish_s = 0.0
@@ -68,7 +69,11 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     figures: Figures = {}
     if session.rank_zero is not None:
         figures = record(
-            session, session.rank_zero, batch, update, {"seconds": seconds, "wait_s": waited, "publish_s": publish_s}
+            session,
+            session.rank_zero,
+            batch,
+            update,
+            moved | {"seconds": seconds, "wait_s": waited, "publish_s": publish_s},
         )
     if reference_refresh.renew(session):
         session.publish(step)

@@ -178,17 +178,20 @@ class Session:
             advice = f"to go on without them: `spo quarantine {batches}`, then resume; or {advice}"
         return type(error).over(error.trajectory_ids, f"{error}. In step {self.step + 1}; {state}; {advice}")
 
+    def scored(self, examples: Sequence[Example]) -> list[Tensor]:
+        """log pi_theta of each example's response tokens (T, float32), by the pass of training itself. Collective."""
+        with torch.no_grad():
+            logp_N = self.engine.forward(lay_out(examples, self.policy.layout).to(self.engine.device))[0]
+        return list(logp_N.float().split([len(example.response_ids) for example in examples]))
+
     def _scored_canaries(self) -> list[published_weights.Canary]:
         """The canaries by the pass that training itself takes. Collective."""
         few: list[Example] = self.engine.share([] if self.rank_zero is None else self.rank_zero.canaries)
         if not few:
             return []
-        with torch.no_grad():
-            logp_N = self.engine.forward(lay_out(few, self.policy.layout).to(self.engine.device))[0]
-        pieces = logp_N.float().split([len(example.response_ids) for example in few])
         return [
             published_weights.Canary(e.prompt_ids, e.response_ids, tuple(p.tolist()))
-            for e, p in zip(few, pieces, strict=True)
+            for e, p in zip(few, self.scored(few), strict=True)
         ]
 
     def _policy_row(self, published: published_weights.Published) -> dict[str, Any]:

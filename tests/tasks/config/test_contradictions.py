@@ -99,6 +99,9 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any]]] = [
 CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
     ("path would be ignored: source 'miniature'", {"problems": {"path": "problems.jsonl"}}),
     ("hub_split would be ignored: source 'miniature'", {"problems": {"hub_split": "test"}}),
+    ("problems.depth 2 does not go with reference.pretrain.depth None", {"problems": {"depth": 2}}),
+    ("problems.depth 3 does not go with", {"problems": {"depth": 3}, "reference": {"pretrain": {"depth": 2}}}),
+    ("depth would be ignored: source 'basics'", {"problems": {"source": "basics", "depth": 2}}),
     ("hub_revision would be ignored", {"problems": FILE["problems"] | {"hub_revision": "abc"}}),
     ("source 'miniature'", {"problems": FILE["problems"] | {"evaluation_sets": [{"path": "test.jsonl"}]}}),
     (
@@ -219,6 +222,7 @@ POSSIBLE: list[dict[str, Any]] = [
     {"train": {"hosts": ["one slots=8", "two slots=8"], "processes": 8, "rendezvous_port": 1234}},
     {"train": {"lora": {"modules": ["q_proj"]}, "zero_stage": 2}},
     {"sandbox": {"cpu_limit_s": None, "memory_limit_mb": 256}},
+    {"problems": {"depth": 2}, "reference": {"pretrain": {"depth": 3}}},
     {"shards": {"runner": "ray", "address": "auto", "gpus": 0.5}},
     online({"kind": "grpo", "clip_high": 0.28}, ratio_clip=0.1),
     online({"kind": "asymre"}, behaviour={}),
@@ -240,6 +244,11 @@ def test_what_is_read_is_taken(tree: dict[str, Any]) -> None:
 def test_every_arm_of_every_shipped_study_is_possible(name: str) -> None:
     study = study_config.load(name)
     assert {study.config(arm, seed=1).seed for arm in study.arms} == {1}
+
+
+def test_a_depth_that_is_not_given_leaves_no_trace_in_what_identifies_a_run() -> None:
+    dumped = config.validate({}).model_dump(mode="json")
+    assert "depth" not in {*dumped["problems"], *dumped["reference"]["pretrain"]}
 
 
 def test_null_takes_a_recipes_value_back(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tasks.problems.dedup import near_duplicates, program_tokens, shingles, similarity
-from tasks.problems.miniature.composition import all_compositions
+from tasks.problems.miniature.small import all_compositions
 from tasks.problems.miniature.writer import write
 from tasks.problems.programs import normal_hash
 

@@ -1,16 +1,22 @@
 """The embedded task: problems that separate right from wrong, and splits that cannot mix."""
 
 import contextlib
+import hashlib
 import io
+import json
 from itertools import islice
 from random import Random
 
 import pytest
 
+from tasks.config import PretrainConfig
+from tasks.prepare import pretrain
+from tasks.prepare.stage import fingerprint
 from tasks.problems.miniature import corpus, generate, write
-from tasks.problems.miniature.composition import Composition, all_compositions
-from tasks.problems.miniature.generate import HIDDEN_TESTS, PUBLIC_TESTS, STRATA, TooFewCompositions, build
+from tasks.problems.miniature.composition import Composition
+from tasks.problems.miniature.generate import HIDDEN_TESTS, PUBLIC_TESTS, TooFewCompositions, build
 from tasks.problems.miniature.operations import FILTERS, MAPS, REDUCTIONS
+from tasks.problems.miniature.small import STRATA, all_compositions, for_evaluation
 from tasks.problems.miniature.writer import STYLES
 from tasks.problems.problem import Problem
 from tasks.problems.programs import normal_hash
@@ -47,7 +53,7 @@ def test_hidden_tests_fail_every_confused_program_in_every_style(problems: list[
     undetected = [
         (problem.problem_id, rival.key, style)
         for problem in problems
-        for rival in Composition(*problem.title.split(".")).rivals()
+        for rival in Composition.of(problem.title).rivals()
         for style in STYLES
         if passes(write(rival, style), problem, hidden_only=True)
     ]
@@ -80,8 +86,17 @@ def test_same_seed_gives_the_same_problems_and_another_seed_others() -> None:
 
 def test_difficulty_follows_the_strata() -> None:
     problems = [p for p in generate(32, 1, 0) if p.split == "train"]
-    levels = [min(Composition(*p.title.split(".")).confusable, 2) for p in problems]
+    levels = [min(Composition.of(p.title).confusable, 2) for p in problems]
     assert levels == list(STRATA) * 2
+
+
+def test_the_small_vocabulary_is_what_warehouses_hold_of_it() -> None:
+    """Identities of problems, training pairs and the reference policy: never another task under the same name."""
+    assert fingerprint(generate(48, 64, 0)) == "8cca55f1bf08e291b026b18f"
+    assert fingerprint(generate(12, 10, 7)) == "259dcd0da38631405f1339a9"
+    pairs = json.dumps(list(islice(corpus(Random(5), 0.4), 500)))
+    assert hashlib.sha256(pairs.encode()).hexdigest()[:16] == "71fb13ea895c7d90"
+    assert pretrain.fingerprint(PretrainConfig()) == "5fba35018e9f0e6b"
 
 
 def test_too_many_problems_are_refused_with_the_number_there_is() -> None:
@@ -90,9 +105,9 @@ def test_too_many_problems_are_refused_with_the_number_there_is() -> None:
 
 
 def test_mistakes_are_systematic() -> None:
-    composition = Composition("line", "even", "square", "smallest")
-    assert composition.confused((True, False, False)) == Composition("line", "odd", "square", "smallest")
-    assert composition.confused((True, True, True)) == Composition("line", "odd", "double", "largest")
+    composition = Composition.of("line.even.square.smallest")
+    assert composition.confused((True, False, False)) == Composition.of("line.odd.square.smallest")
+    assert composition.confused((True, True, True)) == Composition.of("line.odd.double.largest")
     assert composition.confusable == 3
 
 
@@ -106,7 +121,7 @@ def test_confusions_lead_to_operations_of_the_same_kind_that_are_not_confused_th
 
 
 def test_corpus_never_shows_an_evaluation_statement() -> None:
-    kept = {composition.statement for composition in all_compositions() if composition.for_evaluation}
+    kept = {composition.statement for composition in all_compositions() if for_evaluation(composition)}
     seen = {statement for statement, _ in islice(corpus(Random(0), 0.5), 4000)}
     assert not seen & kept
 
@@ -124,4 +139,4 @@ def test_corpus_without_mistakes_is_correct_python() -> None:
 
 
 def test_composition_whose_tests_cannot_separate_a_rival_makes_no_problem() -> None:
-    assert build(Composition("range", "positive", "-", "sum"), "train") is None
+    assert build(Composition.of("range.positive.-.sum"), "train") is None

@@ -21,7 +21,7 @@ from tests.tasks.train.trainer_process import start
 from warehouse import Warehouse
 
 PPO_FIGURES = ("policy_loss", "value_loss", "explained_variance", "value", "kl", "kl_behaviour", "clip_fraction")
-FIGURES = ("loss", "grad_norm", "y_T", "entropy", *PPO_FIGURES)
+FIGURES = ("loss", "grad_norm", "y_T", "y_T_change", "entropy", *PPO_FIGURES)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,15 @@ def assert_close(left: dict[str, Any], right: dict[str, Any]) -> None:
         assert value == pytest.approx(right["figures"][key], rel=2e-3), key
     for name, tensor in left["weights"].items():
         assert torch.allclose(tensor, right["weights"][name], atol=2e-4), name
+
+
+def test_the_first_step_says_how_far_it_moved_the_policy(
+    uninterrupted: dict[str, Any], stocked: Path, reference: Path, tmp_path: Path
+) -> None:
+    changes = {step: value for (step, name), value in uninterrupted["figures"].items() if name == "y_T_change"}
+    assert changes.keys() == {1}
+    still = outcome(run(job_in(stocked, reference, tmp_path, optimizer={"learning_rate": 1e-12, "warmup_steps": 1})))
+    assert still["figures"][1, "y_T_change"] < 1e-4 < 1e-2 < changes[1]
 
 
 def test_every_online_trajectory_is_trained_exactly_once(uninterrupted: dict[str, Any]) -> None:

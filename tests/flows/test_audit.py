@@ -1,0 +1,43 @@
+"""`spo audit` names what survived weak tests, accepts what it found, and is done the second time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.flows.conftest import Server
+from tests.tasks.audit.conftest import ALSO_RIGHT, PROBLEM, RIGHT, WRONG, Shelf
+
+
+def test_a_survivor_is_found_accepted_as_a_test_and_told_no_more(tmp_path: Path) -> None:
+    at_home = Server(tmp_path / "home")
+    nothing = at_home.spo("audit")
+    assert "there is nothing to audit" in nothing.stdout, nothing.stderr
+    Shelf(str(at_home.home / "warehouse")).put(PROBLEM, [WRONG, ALSO_RIGHT], [RIGHT])
+    refused = at_home.spo("audit", "nobody/knows")
+    assert refused.returncode == 1
+    assert "no problem 'nobody/knows'" in refused.stderr
+    try:
+        done = at_home.spo("audit", "--inputs", "30")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert PROBLEM.problem_id in done.stdout
+        assert "1 problems audited, 1 of them now" in done.stdout
+        again = at_home.spo("audit", "--inputs", "30", "--json")
+        (row,) = map(json.loads, again.stdout.splitlines())
+        assert (row["programs"], row["disagreeing"], len(row["survivors"])) == (3, 1, 1)
+        assert at_home.value("SELECT count(*) FROM audits") == 1
+        accepted = at_home.spo("audit", "--accept", "--all")
+        assert "1 tests added to 1 suites" in accepted.stdout, accepted.stdout + accepted.stderr
+        assert "on 1 problems all programs agree" in at_home.spo("audit", "--inputs", "30").stdout
+    finally:
+        assert at_home.spo("down").returncode == 0
+    by_now = "SELECT count(*) FROM rejudged WHERE verdict_then = 'accepted' AND verdict = 'wrong_answer'"
+    assert at_home.value(by_now) == 1
+
+
+def test_accepting_needs_names_or_all(tmp_path: Path) -> None:
+    at_home = Server(tmp_path / "home")
+    for arguments in (["--accept"], ["--accept", "--all", "x"], ["--all"], ["--accept", "x", "--run", "y"]):
+        result = at_home.spo("audit", *arguments)
+        assert result.returncode == 2, result.stdout + result.stderr
+        assert "--all" in result.stderr

@@ -1,0 +1,154 @@
+"""Programs that passed the same weak tests are told apart, and likely wrong ones named, once and for all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sandbox import Judge
+from tasks.audit import audits
+from tasks.audit.audits import Audited, NothingToAudit, Wanted, audit, look
+from tasks.audit.examination import NO_MAJORITY, REFERENCES_DIFFER, REFERENCES_FAIL, Candidate, Examination, examine
+from tasks.problems.problem import Problem
+from tasks.problems.programs import normal_hash, program_hash
+from tests.tasks.audit.conftest import ALSO_RIGHT, CRASHES, LOOPS, PROBLEM, RIGHT, UNSTABLE, WRONG, Shelf
+
+
+def audited(shelf: Shelf, **wanted: Any) -> Audited:
+    with shelf.store() as store:
+        return audit(store, look(store, Wanted(**{"inputs": 30} | wanted)))
+
+
+def examined(judge: Judge, *programs: str, solutions: tuple[str, ...] = (), problem: Problem = PROBLEM) -> Examination:
+    members = [Candidate(program_hash(p), normal_hash(p), p, p in solutions) for p in (*solutions, *programs)]
+    return examine(problem, members, judge, inputs=30, seed=0)
+
+
+def test_two_programs_that_differ_for_zero_alone_are_told_apart(shelf: Shelf) -> None:
+    problem = shelf.put(PROBLEM, [WRONG], [RIGHT])
+    found = audited(shelf)
+    assert (found.problems, found.new, found.disagreeing, found.survivors) == (1, 1, 1, 1)
+    with shelf.store() as store:
+        (row,) = store.rows("FROM survivors")
+        assert (row["program_hash"], row["input"], row["expected"]) == (program_hash(WRONG), "0\n", "0\n")
+        assert (row["suite_hash"], row["is_solution"], row["basis"]) == (problem.suite_hash, False, "reference")
+        (row,) = store.rows("FROM audits")
+        assert (row["behaviours"], row["disagreeing"], len(row["programs"]), len(row["solutions"])) == (2, 1, 2, 1)
+
+
+def test_crashes_and_endless_loops_are_disagreements_that_say_what_happened(judge: Judge) -> None:
+    found = examined(judge, CRASHES, LOOPS, solutions=(RIGHT,))
+    (finding,) = found.findings
+    assert finding.input == "0\n"
+    assert finding.behaviour == {program_hash(CRASHES): "runtime_error", program_hash(LOOPS): "time_limit"}
+    assert found.behaviours == 3
+
+
+def test_a_program_that_loops_everywhere_is_given_up_after_a_few_inputs(judge: Judge) -> None:
+    spins = "n = int(input())\nwhile n not in (1, 3, 7):\n    pass\nprint(10 // n)"
+    found = examined(judge, spins, solutions=(RIGHT,))
+    assert set(found.survivors) == {program_hash(spins)}
+    assert found.inputs == 18, "all of 0 to 20 but the three tests"
+
+
+def test_a_program_that_answers_anew_each_time_is_called_unstable_and_no_survivor(judge: Judge) -> None:
+    found = examined(judge, UNSTABLE, WRONG, solutions=(RIGHT,))
+    assert found.unstable == (program_hash(UNSTABLE),)
+    assert set(found.survivors) == {program_hash(WRONG)}
+
+
+def test_right_programs_that_are_written_differently_are_no_survivors(judge: Judge) -> None:
+    found = examined(judge, ALSO_RIGHT, solutions=(RIGHT,))
+    assert (found.inputs, found.findings, found.behaviours) == (18, (), 1)
+
+
+def test_inputs_on_which_a_solution_fails_or_solutions_differ_say_nothing(judge: Judge) -> None:
+    assert examined(judge, WRONG, solutions=(CRASHES, RIGHT)).discarded == {REFERENCES_FAIL: 1}
+    found = examined(judge, ALSO_RIGHT, solutions=(RIGHT, WRONG))
+    assert (found.discarded, found.findings) == ({REFERENCES_DIFFER: 1}, ())
+
+
+def test_without_solutions_more_than_half_of_the_programs_say_what_is_right(judge: Judge) -> None:
+    found = examined(judge, RIGHT, ALSO_RIGHT, WRONG)
+    assert [finding.basis for finding in found.findings] == ["majority"]
+    assert set(found.survivors) == {program_hash(WRONG)}
+    assert examined(judge, RIGHT, WRONG).discarded == {NO_MAJORITY: 1}
+
+
+def test_functions_are_audited_by_their_values(judge: Judge) -> None:
+    problem = replace(
+        PROBLEM, style="function", entry_point="share", public_tests=(),
+        hidden_tests=(PROBLEM.tests[0].__class__("assert share(3, [1, 2]) == 1"),),
+    )  # fmt: skip
+    right = "def share(n, items):\n    return sum(items) // n if n else 0"
+    wrong = "def share(n, items):\n    return sum(items) // max(n, 1)"
+    found = examined(judge, wrong, solutions=(right,), problem=problem)
+    assert set(found.survivors) == {program_hash(wrong)}
+    assert all(finding.input.startswith("(0, ") and finding.expected == "0" for finding in found.findings)
+
+
+def test_an_empty_warehouse_has_nothing_to_audit(shelf: Shelf) -> None:
+    assert audited(shelf) == Audited(0, 0, 0, 0, ())
+    with pytest.raises(NothingToAudit, match="no problem 'hand/divide'"):
+        audited(shelf, problems=("hand/divide",))
+    with pytest.raises(NothingToAudit, match="run 'nobody' has no problems"):
+        audited(shelf, run="nobody")
+
+
+def test_a_problem_with_one_program_is_left_out_with_the_reason(shelf: Shelf) -> None:
+    shelf.put(PROBLEM, [RIGHT, "# the same\n" + RIGHT])
+    with shelf.store() as store:
+        assert look(store, Wanted()).left_out == {"have less than two different programs": 1}
+
+
+def test_a_second_run_repeats_nothing(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf.put(PROBLEM, [WRONG], [RIGHT])
+    first = audited(shelf)
+    with shelf.store() as store:
+        snapshot = store.snapshot()
+    monkeypatch.setattr(audits, "examine", lambda *_, **__: pytest.fail("it was audited before"))
+    second = audited(shelf)
+    assert (second.new, second.rows) == (0, first.rows)
+    with shelf.store() as store:
+        assert store.snapshot() == snapshot
+
+
+def test_killed_in_between_it_goes_on_with_the_problems_that_are_left(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"hand/{number}" for number in range(3)]
+    for name in names:
+        shelf.put(replace(PROBLEM, problem_id=name), [WRONG], [RIGHT])
+    calls: list[str] = []
+
+    def dying(problem: Problem, *arguments: Any, **named: Any) -> Examination:
+        calls.append(problem.problem_id)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return examine(problem, *arguments, **named)
+
+    monkeypatch.setattr(audits, "examine", dying)
+    with pytest.raises(KeyboardInterrupt):
+        audited(shelf)
+    assert audited(shelf).new == 2
+    assert calls == [names[0], names[1], names[1], names[2]]
+    with shelf.store() as store:
+        assert store.value("SELECT count(*) FROM audits") == 3
+        assert store.value("SELECT count(*) FROM audit_findings") == 3
+
+
+def test_other_inputs_or_programs_are_another_audit(shelf: Shelf) -> None:
+    shelf.put(PROBLEM, [WRONG], [RIGHT])
+    assert [audited(shelf, seed=seed).new for seed in (0, 1, 1)] == [1, 1, 0]
+
+
+def test_a_solution_that_fails_the_tests_takes_no_part_and_its_verdict_is_kept(shelf: Shelf) -> None:
+    shelf.put(PROBLEM, [WRONG, ALSO_RIGHT], [RIGHT, "print(5)"])
+    assert audited(shelf).survivors == 1
+    with shelf.store() as store:
+        assert store.value("SELECT len(programs) FROM audits") == 3
+        assert store.value("SELECT verdict FROM verdicts WHERE program_hash = ?", [program_hash("print(5)")]) == (
+            "wrong_answer"
+        )
