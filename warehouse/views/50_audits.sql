@@ -7,11 +7,11 @@ WITH newest AS (
     )
 ),
 parted AS (
-    SELECT audit_id, unnest(dissenters) AS program_hash, basis, position, input, expected FROM audit_findings
+    SELECT audit_id, unnest(dissenters) AS program_hash, basis, position, input FROM audit_findings
 )
 SELECT problem_id, suite_hash, program_hash, any_value(list_contains(solutions, program_hash)) AS is_solution,
        count(DISTINCT position) AS disagreements, any_value(inputs) AS inputs, min(basis) AS basis,
-       arg_min(input, position) AS input, arg_min(expected, position) AS expected, audit_id
+       arg_min(input, position) AS input, audit_id
 FROM newest JOIN parted USING (audit_id, program_hash)
 GROUP BY problem_id, suite_hash, program_hash, audit_id;
 
@@ -31,8 +31,7 @@ SELECT problem_id, judged_by, arg_max(suite_hash, version) AS suite_hash, max(ve
 FROM chain
 GROUP BY problem_id, judged_by;
 
--- What is the verdict on each response by the suite that counts now, beside the one that it was given? Nothing is
--- overwritten: a response that failed still fails, since suites only grow; one that passed is null until it is judged.
+-- What is the verdict on each response by the suite that counts now, null until it is judged by it, beside the one given?
 CREATE OR REPLACE VIEW rejudged AS
 WITH responses AS (
     SELECT 'trajectories' AS found_in, run_id, problem_id, trajectory_id AS response, suite_hash, program_hash,

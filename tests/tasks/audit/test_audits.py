@@ -32,7 +32,7 @@ def test_two_programs_that_differ_for_zero_alone_are_told_apart(shelf: Shelf) ->
     assert (found.problems, found.new, found.disagreeing, found.survivors) == (1, 1, 1, 1)
     with shelf.store() as store:
         (row,) = store.rows("FROM survivors")
-        assert (row["program_hash"], row["input"], row["expected"]) == (program_hash(WRONG), "0\n", "0\n")
+        assert (row["program_hash"], row["input"]) == (program_hash(WRONG), "0\n")
         assert (row["suite_hash"], row["is_solution"], row["basis"]) == (problem.suite_hash, False, "reference")
         (row,) = store.rows("FROM audits")
         assert (row["behaviours"], row["disagreeing"], len(row["programs"]), len(row["solutions"])) == (2, 1, 2, 1)
