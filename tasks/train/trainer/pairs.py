@@ -11,17 +11,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.config import PairsConfig
-from tasks.scoring.example import Example
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import NothingToTrainOn
 from tasks.train.shared.job import TrainJob
-from tasks.train.trainer.examples import Examples
-from tasks.train.trainer.groups import named
 from warehouse import Warehouse
 from warehouse.queries import query
+
+if TYPE_CHECKING:
+    from tasks.scoring.example import Example
+    from tasks.train.trainer.examples import Examples
 
 SELECTION = query(__name__, "selection")
 THERE = query(__name__, "there")
@@ -68,6 +69,8 @@ class Pairs:
 
     def fetch(self, examples: Examples, names: Sequence[str]) -> list[Example]:
         """The examples of these pairs, every success before its failure."""
+        from tasks.train.trainer.groups import named
+
         ids = [identity for name in names for identity in (name, self.failures[name])]
         found = examples.fetch(sorted(set(ids)), "pairs")
         return [one for name in names for one in named([found[name], found[self.failures[name]]])]
