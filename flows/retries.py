@@ -28,9 +28,10 @@ def condition(retries: int, tell: Callable[[float, str], None]) -> Callable[[Any
 
 def may_pass(error: object) -> bool:
     """Whether what failed with `error` could succeed if it were tried again unchanged."""
+    from tasks.engines.protocol import EngineDied
     from warehouse import StorageFull, StorageLost, WarehouseBusy, WarehouseError
 
-    if isinstance(error, (WarehouseBusy, StorageLost, StorageFull)):
+    if isinstance(error, (WarehouseBusy, StorageLost, StorageFull, EngineDied)):
         return True
     return not isinstance(error, (WarehouseError, *_permanent(), *BUGS))
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 from sandbox import InvalidSuite, Judge, SandboxError, SandboxUnavailable, Submission, Suite, TestCase, Verdict
 from tasks.config import NAMED_MODELS, ProblemFiles, ReferenceConfig, RunConfig
 from tasks.corpus import files
-from tasks.engines import checkpoint, inspection, packaged_models
+from tasks.engines import checkpoint, inspection, interpreter, packaged_models
 from tasks.engines.protocol import EngineError
 from tasks.prepare import reference_solutions
 from tasks.prepare.stage import limited
@@ -256,8 +255,8 @@ def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Fa
 
 
 def _look_at_engine(config: RunConfig, found: _Faults) -> None:
-    if config.engine.kind == "vllm" and find_spec("vllm") is None:
-        found.add("engine.kind is 'vllm', which is not installed: `pip install spo-pipeline[vllm]`, or another kind")
+    if config.engine.kind == "vllm" and (fault := interpreter.vllm_fault(config.engine.python)):
+        found.add(f"engine.kind is 'vllm': {fault}")
 
 
 def _judge(config: RunConfig, problems: list[Problem], found: _Faults) -> None:

@@ -14,7 +14,9 @@ from flows.server import embedded
 from flows.settings import api_url, home, port, warehouse_location, warehouse_shown
 
 PACKAGES = ("spo-pipeline", "torch", "transformers", "deepspeed", "prefect", "duckdb", "pyarrow")
-OPTIONAL = ("vllm", "ray", "docker")
+OPTIONAL = ("ray", "docker")
+VLLM_PYTHON = Path(".venv-vllm/bin/python")
+"""Where scripts/install_vllm.sh makes an environment for vLLM, seen from the project's folder."""
 LOW_DISK_BYTES = 5 << 30
 
 Finding = tuple[bool, str]
@@ -76,6 +78,17 @@ def _models() -> Finding:
     return True, "\n".join(lines)
 
 
+def _engines() -> Finding:
+    from tasks.engines.interpreter import vllm_version
+
+    embedded_one = "transformers: in the process that samples; beside GPUs in one process for each (engine.processes)"
+    if not VLLM_PYTHON.exists():
+        return True, f"{embedded_one}\nvLLM: no {VLLM_PYTHON} (optional): scripts/install_vllm.sh makes it"
+    works, said = vllm_version(VLLM_PYTHON.absolute())
+    found = f"{said}; to use it: engine.kind=vllm engine.python={VLLM_PYTHON}"
+    return works, f"{embedded_one}\nvLLM: {found if works else f'cannot be imported by {VLLM_PYTHON}: {said}'}"
+
+
 def _disk() -> Finding:
     folder = next(path for path in (home(), *home().parents) if path.exists())
     free = shutil.disk_usage(folder).free
@@ -115,6 +128,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "gpu": _gpu,
     "sandbox": _sandbox,
     "models": _models,
+    "engines": _engines,
     "disk": _disk,
     "server": _server,
     "warehouse": _warehouse,

@@ -116,6 +116,7 @@ def absolute_paths(config: RunConfig, folder: Path) -> dict[str, Any]:
     problems, corpus = config.problems, config.corpus
     found: dict[str, tuple[Any, Any]] = {
         "reference.model": (config.reference.model, _model(config.reference.model, folder)),
+        "engine.python": (config.engine.python, _from(folder, config.engine.python)),
         "problems.path": (problems.path, _from(folder, problems.path)),
         "problems.evaluation_sets": (
             [_own(one) for one in problems.evaluation_sets],

@@ -156,11 +156,26 @@ class EngineConfig(Section):
     from call to call while its weights stay. 0 keeps none; what does not fit is computed again."""
     threads: Parallel = 1
     """CPU threads of one engine process; every rollout worker has an engine of its own."""
+    processes: Annotated[int | None, Field(ge=0, le=4096, exclude_if=lambda given: given is None)] = None
+    """Engine processes that whoever samples spreads its requests over: each stage, each rollout worker, the evaluator.
+    None: one for each GPU it sees (for each `tensor_parallel_size` of them), on a machine without one for vLLM and none
+    otherwise. 0: the engine runs in the asking process. Samples do not depend on it."""
+    python: Annotated[str | None, Field(exclude_if=lambda given: given is None)] = None
+    """Interpreter of the engine processes, such as `.venv-vllm/bin/python`, which `scripts/install_vllm.sh` makes: vLLM and
+    Prefect cannot share an environment. None: the interpreter that asks."""
     max_response_tokens: PositiveInt = 96
     """Length limit of a response, in tokens; a response cut off here is a failure. Soft values belong to one limit:
     another one samples Q0 anew."""
     vllm: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Further arguments of `vllm.LLM`, e.g. `gpu_memory_utilization`, `tensor_parallel_size`, `max_model_len`."""
+
+    @model_validator(mode="after")
+    def _processes_are_own(self) -> EngineConfig:
+        if self.processes == 0 and self.kind == "vllm":
+            raise ValueError("processes 0: vLLM runs in a process of its own; leave processes out or raise it")
+        if self.processes == 0 and self.python is not None:
+            raise ValueError("python would be ignored: processes is 0, which samples in the asking process")
+        return self
 
     @model_validator(mode="after")
     def _options_are_read(self) -> EngineConfig:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tasks.config import EngineConfig
 from tasks.engines.protocol import (
     Completion,
+    EngineDied,
     EngineDrift,
     EngineError,
     InvalidRequest,
@@ -18,6 +19,7 @@ from tasks.engines.protocol import (
 
 __all__ = [
     "Completion",
+    "EngineDied",
     "EngineDrift",
     "EngineError",
     "InvalidRequest",
@@ -26,14 +28,27 @@ __all__ = [
     "SamplingEngine",
     "UnsupportedArchitecture",
     "open_engine",
+    "open_here",
 ]
 
 
 def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> SamplingEngine:
-    """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`.
+    """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`, where `config` says.
 
-    On a CPU it computes with `config.threads` threads. Raises EngineError (MissingModel, UnsupportedArchitecture).
+    That is in this process or in processes of its own (`tasks.engines.devices.engine_processes`). On a CPU each computes
+    with `config.threads` threads. Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied).
     """
+    from tasks.engines.devices import engine_processes, visible_gpus
+
+    if places := engine_processes(config, visible_gpus(of_torch=config.python is None)):
+        from tasks.engines.process_engine import ProcessEngine
+
+        return ProcessEngine(config, checkpoint, dtype=dtype, places=places)
+    return open_here(config, checkpoint, dtype=dtype)
+
+
+def open_here(config: EngineConfig, checkpoint: Path, *, dtype: str) -> SamplingEngine:
+    """The same in this process, whatever `config` says of processes."""
     if config.kind == "scripted":
         from tasks.engines.scripted_engine import ScriptedEngine
 

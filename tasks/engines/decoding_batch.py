@@ -47,10 +47,10 @@ class Prompt:
     samples: tuple[Sample, ...]
 
 
-def distinct_prompts(requests: Sequence[Request]) -> list[Prompt]:
-    """The requests' distinct prompts in order of first appearance, with their samples."""
+def distinct_prompts(requests: Sequence[Request], first: int = 0) -> list[Prompt]:
+    """The requests' distinct prompts in order of first appearance, with their samples; numbers count from `first`."""
     samples: dict[tuple[int, ...], list[Sample]] = {}
-    for number, request in enumerate(requests):
+    for number, request in enumerate(requests, start=first):
         wanted = samples.setdefault(tuple(request.prompt_ids), [])
         for index in range(request.n):
             seed = sample_seed(request.seed, index)

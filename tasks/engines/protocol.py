@@ -7,11 +7,12 @@ EngineError
     UnsupportedArchitecture this engine cannot run this model correctly
     InvalidRequest          a request that no engine can serve
     EngineDrift             the engine's weights do not compute what they should
+    EngineDied              the process of the engine has ended; another one may work
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -39,6 +40,10 @@ class InvalidRequest(EngineError, ValueError):
 
 class EngineDrift(EngineError):
     """The engine's log-probabilities differ from the expected ones by more than float noise."""
+
+
+class EngineDied(EngineError):
+    """The process of the engine has ended; another one may work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +89,18 @@ class SamplingEngine(Protocol):
     """Recorded with every trajectory."""
     logprob_kind: Literal["raw", "processed"]
     """`raw`: before temperature and top-p; `processed`: of the distribution that was sampled."""
+    rolling: bool
+    """Whether it takes further requests while it decodes; otherwise it finishes what it has read first."""
     policy_id: str
     """Fingerprint of the weights loaded now."""
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        """The requests' responses, each as soon as it is finished; order is not defined."""
+    def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
+        """The requests' responses, each as soon as it is finished; order is not defined.
+
+        `requests` is read when there is room. None in it says that there is no request for now: it is read again once
+        something has finished. The call ends when nothing is under way and `requests` has none, for now or at all.
+        `Completion.request` counts the requests as they were read, without the Nones.
+        """
         ...
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
@@ -111,12 +123,44 @@ class SamplingEngine(Protocol):
         ...
 
 
-def check_requests(requests: Sequence[Request]) -> None:
+class RequestReader:
+    """Reads the requests of a call of `sample` and checks them, all at once where they are a sequence."""
+
+    def __init__(self, requests: Iterable[Request | None]) -> None:
+        """Raises InvalidRequest."""
+        if isinstance(requests, Sequence):
+            check_requests(requests)
+        self._source = iter(requests)
+        self.read = 0
+        """Requests read so far: the number of the next one."""
+
+    def take(self, most: int | None = None) -> list[Request]:
+        """The next requests up to a None, of at most `most` samples where they have one each; empty: none for now.
+
+        Raises InvalidRequest.
+        """
+        taken: list[Request] = []
+        samples = 0
+        while most is None or samples < most:
+            request = next(self._source, None)
+            if request is None:
+                break
+            problem = _problem(request)
+            if problem:
+                raise InvalidRequest(f"request {self.read}: {problem}")
+            taken.append(request)
+            self.read += 1
+            samples += request.n
+        return taken
+
+
+def check_requests(requests: Iterable[Request | None]) -> None:
     """Raise InvalidRequest naming the first request that cannot be served."""
-    for number, request in enumerate(requests):
+    whole = [request for request in requests if request is not None]
+    for number, request in enumerate(whole):
         problem = _problem(request)
         if problem:
-            raise InvalidRequest(f"request {number} of {len(requests)}: {problem}")
+            raise InvalidRequest(f"request {number} of {len(whole)}: {problem}")
 
 
 def _problem(request: Request) -> str | None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from tasks.engines import checkpoint as checkpoints
-from tasks.engines.protocol import Completion, EngineError, Request, ScoredSequence, check_requests
+from tasks.engines.protocol import Completion, EngineError, Request, RequestReader, ScoredSequence
 from tasks.engines.randomness import sample_seed, stream_key, uniforms
 
 Responses = Sequence[tuple[int, ...]]
@@ -31,6 +31,7 @@ class ScriptedEngine:
 
     name = "scripted"
     logprob_kind: Literal["raw", "processed"] = "raw"
+    rolling = True
 
     def __init__(
         self,
@@ -64,10 +65,11 @@ class ScriptedEngine:
         programs = [tokenizer.encode(text, add_special_tokens=False) for text in DRY_RUN_PROGRAMS]
         return cls([(*ids, stop_ids[0]) for ids in programs], policy_id=policy, stop_ids=stop_ids)
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         """The requests' responses in order."""
-        check_requests(requests)
-        for number, request in enumerate(requests):
+        reader = RequestReader(requests)
+        while taken := reader.take(1):
+            number, request = reader.read - 1, taken[0]
             responses = self._responses(request.prompt_ids)
             for index in range(request.n):
                 seed = sample_seed(request.seed, index)

@@ -7,7 +7,7 @@ finished rows leave at once and waiting ones take their places. Memory is bounde
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,9 +26,9 @@ from tasks.engines.protocol import (
     Completion,
     EngineError,
     Request,
+    RequestReader,
     ScoredSequence,
     UnsupportedArchitecture,
-    check_requests,
 )
 from tasks.engines.shared_prefix import SharedPrefixCache
 from tasks.engines.stop_text import StopText
@@ -45,6 +45,7 @@ class TransformersEngine:
 
     name = "transformers"
     logprob_kind: Literal["raw", "processed"] = "raw"
+    rolling = False
 
     def __init__(
         self,
@@ -87,12 +88,12 @@ class TransformersEngine:
         self._model = None
         self._store.clear()
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        """The requests' responses, each as soon as it is finished."""
-        check_requests(requests)
-        prompts = distinct_prompts(requests)
-        if prompts:
-            stop_test = self._stop_test(requests)
+    def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
+        """The requests' responses, each as soon as it is finished; those up to a None are decoded together."""
+        reader = RequestReader(requests)
+        while taken := reader.take():
+            prompts = distinct_prompts(taken, first=reader.read - len(taken))
+            stop_test = self._stop_test(taken)
             model = self._loaded()
             yield from _Decoding(model, self._store, prompts, self._max_batch, self._stop_ids, stop_test).run()
 

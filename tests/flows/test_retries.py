@@ -10,7 +10,7 @@ from flows.pipeline import ways_on
 from flows.retries import RETRY_DELAYS_S, condition, may_pass
 from sandbox import InvalidSuite, RunnerLost
 from tasks.config import InvalidConfig
-from tasks.engines import MissingModel
+from tasks.engines import EngineDied, MissingModel
 from tasks.problems.prompt import UnknownTemplate
 from tasks.problems.records import InvalidProblem
 from tasks.q0.stage import NoUsablePrompt
@@ -30,7 +30,9 @@ def test_what_waiting_does_not_mend_is_not_tried_again(kind: type[Exception]) ->
     assert not may_pass(kind("why"))
 
 
-@pytest.mark.parametrize("kind", [OSError, WarehouseBusy, StorageLost, ProcessDied, RunnerLost, ConnectionError])
+@pytest.mark.parametrize(
+    "kind", [OSError, WarehouseBusy, StorageLost, ProcessDied, RunnerLost, ConnectionError, EngineDied]
+)
 def test_faults_of_the_world_are_tried_again(kind: type[Exception]) -> None:
     assert may_pass(kind("why"))
 

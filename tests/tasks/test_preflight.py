@@ -189,14 +189,18 @@ def test_room_on_the_disk_is_looked_for_where_the_run_will_write(
 
 
 def test_an_engine_and_walls_that_are_not_here_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.preflight.find_spec", lambda _: None)
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+    bare.chmod(0o755)
 
     def refuse(**_: Any) -> None:
         raise SandboxUnavailable("seccomp is missing")
 
     monkeypatch.setattr("tasks.preflight.Judge", refuse)
-    engine, walls = faults(run(engine={"kind": "vllm"}), tmp_path)
-    assert "vllm" in engine
+    engine, walls = faults(run(engine={"kind": "vllm", "python": str(bare)}), tmp_path)
+    assert f"vLLM is not installed for the interpreter {bare}; scripts/install_vllm.sh makes" in engine
+    engine, _ = faults(run(engine={"kind": "vllm", "python": str(tmp_path / "gone")}), tmp_path)
+    assert f"engine.python {tmp_path}/gone cannot be started" in engine
     assert walls == "seccomp is missing; look at `spo doctor`"
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tasks.engines.protocol import EngineDied
 from tasks.train.shared.errors import STOPPED, Interrupted
 
 ReportLine = Callable[[dict[str, Any]], None]
@@ -21,7 +22,10 @@ ReportLine = Callable[[dict[str, Any]], None]
 def run_process(
     body: Callable[[ReportLine], None], *, refusals: tuple[type[Exception], ...], status: int, **also: Any
 ) -> int:
-    """Run `body` and return the exit status. An error of the classes `refusals` is reported, `also` with it."""
+    """Run `body` and return the exit status. An error of the classes `refusals` is reported, `also` with it.
+
+    An engine whose process has died is a crash: another one may work.
+    """
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
 
@@ -33,6 +37,8 @@ def run_process(
     except Interrupted as stop:
         print(stop, file=sys.stderr)
         return STOPPED
+    except EngineDied:
+        raise
     except refusals as error:
         report({"error": str(error), "kind": type(error).__name__, **also})
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

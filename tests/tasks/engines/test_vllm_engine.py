@@ -114,3 +114,35 @@ def test_an_abandoned_call_leaves_no_request_behind(engine: VllmEngine, folders:
     engine.refresh(folders[0])
     canary = canary_sequence(folders[0])
     assert check_drift(engine.score([canary])[0], transformers_scores(folders[0], canary), 1e-4) >= 0
+
+
+def test_requests_that_come_later_take_the_rows_that_get_free(folders: tuple[Path, Path], engine: VllmEngine) -> None:
+    wanted = [Request(PROMPT, 1, seed=number, max_tokens=6) for number in range(100)]
+    under_way = 0
+    most = 0
+
+    def asked() -> Iterator[Request | None]:
+        nonlocal under_way, most
+        for number, request in enumerate(wanted):
+            under_way += 1
+            most = max(most, under_way)
+            yield request
+            if number % 10 == 9:
+                yield None
+
+    found: dict[int, tuple[int, ...]] = {}
+    for item in engine.sample(asked()):
+        found[item.request] = item.token_ids
+        under_way -= 1
+    assert found == {item.request: item.token_ids for item in engine.sample(wanted)}
+    assert most <= 32 + 1
+
+
+def test_sequences_are_scored_while_samples_are_drawn(engine: VllmEngine, folders: tuple[Path, Path]) -> None:
+    canary = canary_sequence(folders[0])
+    alone = {(item.request, item.index): item.token_ids for item in engine.sample(REQUESTS)}
+    call = engine.sample(REQUESTS)
+    found = [next(call)]
+    assert engine.score([canary])[0] == pytest.approx(transformers_scores(folders[0], canary), abs=1e-4)
+    found += list(call)
+    assert {(item.request, item.index): item.token_ids for item in found} == alone

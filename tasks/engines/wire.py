@@ -1,0 +1,139 @@
+"""How an engine process and whoever started it speak: frames over a socket, a JSON header and arrays of numbers.
+
+A frame is its mark, the lengths of header and body, the header as JSON, the body as little-endian numbers. The header's
+"arrays" says kind and length of each array in the body. Nothing in a frame is ever executed: no pickle.
+Floats travel as float64, so that what arrives is what was sent, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.engines.protocol import Completion, EngineError, Request, ScoredSequence
+
+VERSION = 1
+"""Raised when a frame means something else than before; both sides must agree."""
+_HEAD = struct.Struct("<4sIQ")
+_MARK = b"SPOE"
+_KINDS = {"i": np.dtype("<i4"), "f": np.dtype("<f8")}
+
+Array = NDArray[Any]
+Frame = tuple[dict[str, Any], list[Array]]
+"""Header and arrays."""
+
+
+class Garbled(EngineError):
+    """What arrived is no frame: something else writes into the socket, or the other side is of another version."""
+
+
+def send(connection: socket.socket, header: dict[str, Any], arrays: Sequence[Array] = ()) -> None:
+    """Write one frame. Raises OSError when the other side is gone."""
+    parts = [np.ascontiguousarray(array, _KINDS[_kind(array)]) for array in arrays]
+    head = json.dumps(header | {"arrays": [[_kind(part), len(part)] for part in parts]}).encode()
+    body = b"".join(part.tobytes() for part in parts)
+    connection.sendall(_HEAD.pack(_MARK, len(head), len(body)) + head + body)
+
+
+def receive(connection: socket.socket) -> Frame | None:
+    """The next frame; None when the other side has closed. Raises Garbled."""
+    head = _exactly(connection, _HEAD.size)
+    if head is None:
+        return None
+    mark, header_length, body_length = _HEAD.unpack(head)
+    if mark != _MARK:
+        raise Garbled(f"a frame begins with {mark!r}: something else writes into the engine process's socket")
+    text, body = _exactly(connection, header_length), _exactly(connection, body_length)
+    if text is None or body is None:
+        return None
+    header: dict[str, Any] = json.loads(text)
+    arrays: list[Array] = []
+    at = 0
+    for kind, length in header.pop("arrays"):
+        arrays.append(np.frombuffer(body, _KINDS[kind], length, at))
+        at += length * _KINDS[kind].itemsize
+    return header, arrays
+
+
+def requests_out(requests: Sequence[Request]) -> tuple[list[list[Any]], list[Array]]:
+    """Requests as a list for the header and arrays: their prompts."""
+    settings = [[r.n, r.seed, r.temperature, r.top_p, r.max_tokens, r.stop_text] for r in requests]
+    return settings, _joined([r.prompt_ids for r in requests], np.int32)
+
+
+def requests_in(settings: Iterable[Sequence[Any]], arrays: Sequence[Array]) -> list[Request]:
+    """What `requests_out` has made."""
+    prompts = [tuple(ids) for ids in _parted(arrays)]
+    return [Request(prompt, *each) for prompt, each in zip(prompts, settings, strict=True)]
+
+
+def completion_out(completion: Completion, request: int) -> tuple[dict[str, Any], list[Array]]:
+    """A completion of request number `request`."""
+    header = {"is": "completion", "request": request, "index": completion.index, "seed": completion.seed}
+    header["finish_reason"] = completion.finish_reason
+    return header, [np.asarray(completion.token_ids, np.int32), np.asarray(completion.logprobs, np.float64)]
+
+
+def completion_in(header: dict[str, Any], arrays: Sequence[Array]) -> Completion:
+    """What `completion_out` has made."""
+    ids, logprobs = (array.tolist() for array in arrays)
+    reason: Literal["stop", "length"] = header["finish_reason"]
+    return Completion(header["request"], header["index"], tuple(ids), tuple(logprobs), reason, header["seed"])
+
+
+def sequences_out(sequences: Sequence[ScoredSequence]) -> list[Array]:
+    """Prompts and responses."""
+    return [*_joined([p for p, _ in sequences], np.int32), *_joined([r for _, r in sequences], np.int32)]
+
+
+def sequences_in(arrays: Sequence[Array]) -> list[ScoredSequence]:
+    """What `sequences_out` has made."""
+    return list(zip(_parted(arrays[:2]), _parted(arrays[2:]), strict=True))
+
+
+def lists_out(lists: Sequence[Sequence[float]]) -> list[Array]:
+    """Lists of floats."""
+    return _joined(lists, np.float64)
+
+
+def lists_in(arrays: Sequence[Array]) -> list[list[float]]:
+    """What `lists_out` has made."""
+    return _parted(arrays)
+
+
+def _joined(lists: Sequence[Sequence[Any]], kind: type[np.generic]) -> list[Array]:
+    """The lists' lengths, and all their numbers one after the other."""
+    lengths = np.asarray([len(each) for each in lists], np.int32)
+    return [lengths, np.asarray([number for each in lists for number in each], kind)]
+
+
+def _parted(arrays: Sequence[Array]) -> list[list[Any]]:
+    lengths, numbers = arrays
+    ends = np.cumsum(lengths).tolist()
+    flat = numbers.tolist()
+    return [flat[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
+
+
+def _kind(array: Array) -> str:
+    return "f" if array.dtype.kind == "f" else "i"
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes | None:
+    """So many bytes; None when the other side closes before."""
+    found = bytearray(length)
+    view, got = memoryview(found), 0
+    while got < length:
+        try:
+            count = connection.recv_into(view[got:])
+        except ConnectionError:
+            return None
+        if not count:
+            return None
+        got += count
+    return bytes(found)
