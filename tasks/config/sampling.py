@@ -161,8 +161,8 @@ class EngineConfig(Section):
     None: one for each GPU it sees (for each `tensor_parallel_size` of them), on a machine without one for vLLM and none
     otherwise. 0: the engine runs in the asking process. Samples do not depend on it."""
     python: Annotated[str | None, Field(exclude_if=lambda given: given is None)] = None
-    """Interpreter of the engine processes, such as `.venv-vllm/bin/python`, which `scripts/install_vllm.sh` makes: vLLM and
-    Prefect cannot share an environment. None: the interpreter that asks."""
+    """Interpreter of the engine processes, such as `.venv-vllm/bin/python`, which `scripts/install_vllm.sh` makes: vLLM
+    and Prefect cannot share an environment. None: the interpreter that asks."""
     max_response_tokens: PositiveInt = 96
     """Length limit of a response, in tokens; a response cut off here is a failure. Soft values belong to one limit:
     another one samples Q0 anew."""

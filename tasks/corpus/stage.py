@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -172,13 +172,18 @@ def sample_reference(context: Context, prompts: PromptSet) -> tuple[int, list[st
     units = _units(context, prompts)
     there = context.warehouse.committed_under(_prefix(context, prompts)) if units else set[str]()
     todo = {batch: asked for batch, asked in units.items() if batch not in there}
-    total, done = sum(a.n for asked in todo.values() for a in asked), 0
+    total, done, stored = sum(a.n for asked in todo.values() for a in asked), 0, 0
+
+    def progress(sampled: int) -> None:
+        context.progress(sampled, total, "samples", f"shard {stored + 1} of {len(todo)}, of pi_0")
+
     if todo:
         with open_sampler(context, prompts.reference, context.config.corpus.behaviour) as sampler:
-            for number, (batch, asked) in enumerate(todo.items(), start=1):
-                progress = _progress(context, done, total, "samples", f"shard {number} of {len(todo)}, of pi_0")
-                judged = scored(sampler.run(asked, source="reference", step=0, progress=progress))
+            found = sampler.roll(todo.values(), source="reference", step=lambda: 0, progress=progress)
+            for batch, judged in zip(todo, found, strict=True):
+                judged = scored(judged)
                 done += len(judged)
+                stored += 1
                 rows = {"reference_counts": rows_of_counts(context, prompts, judged), **tables(judged)}
                 context.warehouse.append(batch, rows, run_id=context.run_id)
     return done, list(units)
@@ -334,10 +339,6 @@ def _parameters(context: Context, prompts: PromptSet, problem_ids: Sequence[str]
         "pin": context.pin,
         "until": counts_filter(context, prompts).until,
     }
-
-
-def _progress(context: Context, start: int, total: int, unit: str, note: str) -> Callable[[int, int], None]:
-    return lambda done, _: context.progress(start + done, total, unit, note)
 
 
 STAGE = Stage(

@@ -35,8 +35,8 @@ __all__ = [
 def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> SamplingEngine:
     """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`, where `config` says.
 
-    That is in this process or in processes of its own (`tasks.engines.devices.engine_processes`). On a CPU each computes
-    with `config.threads` threads. Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied).
+    That is in this process or in processes of its own (`tasks.engines.devices.engine_processes`). On a CPU each
+    computes with `config.threads` threads. Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied).
     """
     from tasks.engines.devices import engine_processes, visible_gpus
 

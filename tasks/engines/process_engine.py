@@ -1,9 +1,9 @@
 """Engines in child processes behind the Protocol: one or several, to which the requests of a call are spread.
 
 A sample is decided by its prompt, seed and index alone, so it does not matter which engine draws it. Engines that
-decode to the end what they have read (transformers) get pieces, whose bounds depend on the requests alone: then not even
-the float noise of a log-probability depends on how many engines there are. Engines that take requests while they decode
-(vLLM) get a few at a time, as many as they have room for.
+decode to the end what they have read (transformers) get pieces, whose bounds depend on the requests alone: then not
+even the float noise of a log-probability depends on how many engines there are. Engines that take requests while they
+decode (vLLM) get a few at a time, as many as they have room for.
 """
 
 from __future__ import annotations

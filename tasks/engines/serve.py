@@ -1,11 +1,11 @@
-"""`python -m tasks.engines.serve FD`: one engine in a process of its own, driven over the socket FD (tasks/engines/wire.py).
+"""`python -m tasks.engines.serve FD`: one engine in a process of its own, driven over the socket FD (wire.py).
 
 It knows engines and their configuration, and nothing of Prefect, the warehouse or training, so that it can run under an
 interpreter that has only what its engine needs. It ends when whoever started it does, whatever it is doing: a thread
 notices that the socket has closed. While samples are drawn it answers other questions between two completions.
 
-From its starter: `open` (first), `sample`, `more`, `end`, `score`, `entropies`, `refresh`, `close`, each with the number
-of its call. To it: `completion`, `answer`, `error`, with the number of the call they belong to.
+From its starter: `open` (first), `sample`, `more`, `end`, `score`, `entropies`, `refresh`, `close`, each with the
+number of its call. To it: `completion`, `answer`, `error`, with the number of the call they belong to.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ draw the same shards with the same seeds, so that it does not matter who did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -97,17 +98,18 @@ def sample_missing(
     if work and sampler.engine.policy_id != candidate.policy_id:
         sampler.engine.refresh(candidate.folder)
     done, label, first = 0, label_of(context), drawn(context, prompts, candidate.policy_id)
-    for shard in in_shards(sorted(work), PROBLEMS_PER_BATCH):
-        if stop():
-            break
-        asked = [prompts.assignment(p, work[p], "evaluate", candidate.policy_id, label, first[p]) for p in shard]
-        start = done
-        judged = scored(
-            sampler.run(
-                asked, source="online", step=candidate.step, progress=lambda n, _, start=start: progress(start + n)
-            )
-        )
-        _append(context, prompts, candidate, asked, first, judged, sampler)
+    begun: deque[list[Assignment]] = deque()
+
+    def shards() -> Iterator[list[Assignment]]:
+        for shard in in_shards(sorted(work), PROBLEMS_PER_BATCH):
+            if stop():
+                return
+            asked = [prompts.assignment(p, work[p], "evaluate", candidate.policy_id, label, first[p]) for p in shard]
+            begun.append(asked)
+            yield asked
+
+    for judged in sampler.roll(shards(), source="online", step=lambda: candidate.step, progress=progress):
+        _append(context, prompts, candidate, begun.popleft(), first, scored(judged), sampler)
         done += len(judged)
     return done
 

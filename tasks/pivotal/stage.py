@@ -22,7 +22,7 @@ from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
-from tasks.sampling.sampler import Assignment, Sampler, tables
+from tasks.sampling.sampler import Assignment, Judged, Sampler, tables
 from warehouse.queries import query
 
 WAVE = "wave/"
@@ -146,25 +146,19 @@ def advance(
     paid, wave = 0, 0
     while nodes := wavefront(planned.searches, seen, rule):
         wave += 1
-        for start in range(0, len(nodes), NODES_PER_BATCH):
-            chunk = nodes[start : start + NODES_PER_BATCH]
-            paid += _estimate(context, prompts, chunk, planned.tokens, seen, sampler)
-            done = start + len(chunk)
+        chunks = [nodes[start : start + NODES_PER_BATCH] for start in range(0, len(nodes), NODES_PER_BATCH)]
+        asked = [[_assignment(prompts, node, planned.tokens, seen) for node in chunk] for chunk in chunks]
+        done = 0
+        found = sampler.roll(asked, source="pivotal_rollout", step=lambda: 0)
+        for chunk, judged in zip(chunks, found, strict=True):
+            paid += _absorb(context, prompts, chunk, seen, scored(judged))
+            done += len(chunk)
             context.progress(done, len(nodes), "prefixes", f"wave {wave}, {paid} rollouts")
     return paid
 
 
-def _estimate(
-    context: Context,
-    prompts: PromptSet,
-    nodes: list[Node],
-    tokens: Tokens,
-    seen: PrefixCounts,
-    sampler: Sampler,
-) -> int:
-    """Roll out every node, commit counts and rollouts as one batch, and remember what came of it."""
-    asked = [_assignment(prompts, node, tokens, seen) for node in nodes]
-    judged = scored(sampler.run(asked, source="pivotal_rollout", step=0))
+def _absorb(context: Context, prompts: PromptSet, nodes: list[Node], seen: PrefixCounts, judged: list[Judged]) -> int:
+    """Commit counts and rollouts of the nodes as one batch, and remember what came of it; the rollouts."""
     tally = [[0, 0] for _ in nodes]
     for item in judged:
         if item.row["reward"] is not None:

@@ -33,7 +33,7 @@ from tasks.run.sampling import (
 )
 from tasks.run.stage import Amount, Context, Outlook, Stage, Work
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
-from tasks.sampling.sampler import Judged, SampleProgress, Sampler, tables
+from tasks.sampling.sampler import Judged, Sampler, tables
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -104,19 +104,21 @@ def _plan(context: Context, known: Mapping[str, Counts]) -> Allocation:
 def _draw(context: Context, prompts: PromptSet, sampler: Sampler, work: Mapping[str, int], done_before: int) -> int:
     """Draw one round, shard by shard; a shard is one batch. Returns the number of samples."""
     drawn = _drawn(context, prompts)
-    total, done = done_before + sum(work.values()), done_before
+    total, done = done_before + sum(work.values()), 0
     shards = in_shards(sorted(work), context.config.q0.problems_per_shard)
-    for number, shard in enumerate(shards, start=1):
-        asked = [prompts.assignment(p, work[p], "q0", sampling(context), drawn[p]) for p in shard]
-        progress = _progress(context, done, total, f"shard {number} of {len(shards)}")
-        judged = scored(sampler.run(asked, source="reference", step=0, progress=progress))
+    asked = ([prompts.assignment(p, work[p], "q0", sampling(context), drawn[p]) for p in shard] for shard in shards)
+    stored = 0
+
+    def progress(sampled: int) -> None:
+        context.progress(done_before + sampled, total, "samples", f"shard {stored + 1} of {len(shards)}")
+
+    found = sampler.roll(asked, source="reference", step=lambda: 0, progress=progress)
+    for shard, judged in zip(shards, found, strict=True):
+        judged = scored(judged)
         done += len(judged)
         _append(context, prompts, [(p, drawn[p], work[p]) for p in shard], judged)
-    return done - done_before
-
-
-def _progress(context: Context, start: int, total: int, note: str) -> SampleProgress:
-    return lambda n, _: context.progress(start + n, total, "samples", note)
+        stored += 1
+    return done
 
 
 def _drawn(context: Context, prompts: PromptSet) -> dict[str, int]:

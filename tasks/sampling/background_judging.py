@@ -1,4 +1,4 @@
-"""Judging in a thread of its own, so that whoever samples never waits for a verdict."""
+"""Judging beside sampling, so that whoever samples never waits for a verdict."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Protocol
 
 from sandbox import Judgement, Submission
 
+AT_ONCE = 128
+"""Most submissions handed to the judge at a time: more than its workers, so that they always find one."""
+
+Found = tuple[int, Judgement] | BaseException
+
 
 class Judging(Protocol):
-    """What judges a stream of submissions: a `sandbox.Judge`."""
+    """What judges submissions: a `sandbox.Judge`, which several threads may use."""
 
     def judge_stream(self, submissions: Iterable[Submission]) -> Iterator[tuple[int, Judgement]]:
         """(position, judgement) as they come."""
@@ -19,49 +24,53 @@ class Judging(Protocol):
 
 
 class BackgroundJudging:
-    """One stream of submissions on its way through a judge."""
+    """Submissions on their way through a judge, each by itself: a slow one holds up no other."""
 
     def __init__(self, judge: Judging) -> None:
         self._judge = judge
-        self._asked: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
-        self._found: queue.SimpleQueue[tuple[int, Judgement] | BaseException | None] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name="judging", daemon=True).start()
+        self._asked: queue.SimpleQueue[tuple[int, Submission] | None] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[Found] = queue.SimpleQueue()
+        self._submitted = self._taken = self._threads = 0
 
     def submit(self, submission: Submission) -> None:
         """Have a submission judged; positions count from 0 in the order of submission."""
-        self._asked.put(submission)
+        self._asked.put((self._submitted, submission))
+        self._submitted += 1
+        if self._threads < min(AT_ONCE, self._submitted - self._taken):
+            self._threads += 1
+            threading.Thread(target=self._work, name="judging", daemon=True).start()
 
     def ready(self) -> Iterator[tuple[int, Judgement]]:
         """(position, judgement) of what has been judged meanwhile. Raises what the judge raised."""
-        while not self._found.empty():
-            found = self._found.get()
-            if found is None:
-                return
-            yield _checked(found)
+        while not self._found.empty() and (found := self.next()) is not None:
+            yield found
 
-    def rest(self) -> Iterator[tuple[int, Judgement]]:
-        """(position, judgement) of everything else, as they come; nothing can be submitted any more."""
-        self._asked.put(None)
-        while (found := self._found.get()) is not None:
-            yield _checked(found)
+    def next(self, most_s: float | None = None) -> tuple[int, Judgement] | None:
+        """(position, judgement) of the next one judged, once it is; something submitted must be on its way.
+
+        None after `most_s` seconds. Raises what the judge raised.
+        """
+        try:
+            found = self._found.get(timeout=most_s)
+        except queue.Empty:
+            return None
+        if isinstance(found, BaseException):
+            raise found
+        self._taken += 1
+        return found
 
     def abandon(self) -> None:
-        """Take nothing more out of what was submitted; harmless at the end."""
+        """Judge nothing more than what has begun; harmless at the end."""
         while not self._asked.empty():
             self._asked.get()
-        self._asked.put(None)
+        for _ in range(self._threads):
+            self._asked.put(None)
 
     def _work(self) -> None:
         try:
-            for found in self._judge.judge_stream(iter(self._asked.get, None)):
-                self._found.put(found)
+            while (asked := self._asked.get()) is not None:
+                position, submission = asked
+                ((_, judgement),) = self._judge.judge_stream([submission])
+                self._found.put((position, judgement))
         except BaseException as error:  # noqa: BLE001  whoever waits for the judgements shall see it
             self._found.put(error)
-        finally:
-            self._found.put(None)
-
-
-def _checked(found: tuple[int, Judgement] | BaseException) -> tuple[int, Judgement]:
-    if isinstance(found, BaseException):
-        raise found
-    return found

@@ -8,19 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import sandbox
-from sandbox import Judge, Judgement, Submission, Suite, Verdict
+from sandbox import Judge, Judgement, Suite, Verdict
 from tasks.config import BehaviourConfig, SandboxConfig
 from tasks.engines.protocol import Completion, Request, SamplingEngine
 from tasks.engines.randomness import derived_seed, sample_seed
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import Template, complete_length
-from tasks.sampling.background_judging import BackgroundJudging
+from tasks.sampling.awaited_verdicts import AwaitedVerdicts, Decided
+from tasks.sampling.batches_in_turn import BatchesInTurn
 from warehouse.queries import query
 
 Row = dict[str, Any]
@@ -30,6 +32,10 @@ SampleProgress = Callable[[int, int], None]
 PASS, FAIL = 0.0, -1.0
 CUT_OFF = "cut_off"
 """Verdict of a response that reached the length limit: a failure that the sandbox never sees."""
+POLL_S = 0.25
+"""While verdicts are awaited, it is asked again after this time whether there is something to sample."""
+MOST_AWAITED = 8192
+"""Responses without a verdict at which no further batch is begun: some 100 MB of memory."""
 
 
 KNOWN_VERDICTS = query(__name__, "known_verdicts")
@@ -108,21 +114,41 @@ class KnownVerdicts:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """A response that was asked of the engine, and under which policy."""
+
+    batch: int
+    number: int
+    """Of the assignment in its batch."""
+    assignment: Assignment
+    sample: int
+    suite: Suite
+    request: Request
+    policy: str
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class _SampledDraft:
     """A sampled response before its verdict."""
 
+    asked: _Asked
     completion: Completion
-    assignment: int
-    sample: int
-    temperature: float
+    policy: str
+    """That of the engine when the response was finished."""
     token_ids: tuple[int, ...]
     text: str
     program: str
     program_hash: str
-    suite: Suite
+
+    @property
+    def suite(self) -> Suite:
+        """What judges it."""
+        return self.asked.suite
 
     @property
     def key(self) -> tuple[str, str]:
+        """Program and suite: what the verdict is about."""
         return self.program_hash, self.suite.suite_id
 
 
@@ -145,7 +171,11 @@ class Sampler:
         self.engine = engine
         self.behaviour = behaviour
         self.sampling_s = 0.0
-        """Seconds spent in the engine so far; only when all is sampled does `run` wait for the judge."""
+        """Seconds spent in the engine so far."""
+        self.judging_s = 0.0
+        """Seconds so far in which the engine had nothing to do but wait for verdicts."""
+        self.sampling = False
+        """Whether a call of the engine is open: then its weights must stay."""
         self._tokenizer = tokenizer
         self.judge = judge
         self._max_tokens = max_response_tokens
@@ -167,16 +197,84 @@ class Sampler:
         Sampling never waits for the judge. `source`, `worker` and `step` are written into the
         rows. A verdict "infra" leaves the reward None. Raises EngineError or SandboxError; nothing is swallowed.
         """
-        suites = [self._suite(assignment.problem) for assignment in assignments]
-        self._known.read(suite.suite_id for suite in suites)
-        policy = self.engine.policy_id
-        for draft, judgement, is_new in self._judged(self._drafts(assignments, suites, progress)):
-            row = self._row(draft, assignments[draft.assignment], judgement)
-            row |= {"source": source, "worker": worker, "step": step}
-            row |= {"policy_start": policy, "policy_end": self.engine.policy_id}
+        wanted = sum(assignment.n for assignment in assignments)
+        told = (lambda _: None) if progress is None else (lambda done: progress(done, wanted))
+        for _, judged in self._stream(iter([assignments]), {"source": source, "worker": worker}, lambda: step, told):
+            yield judged
+
+    def roll(
+        self,
+        batches: Iterable[Sequence[Assignment] | None],
+        *,
+        source: str,
+        worker: str | None = None,
+        step: Callable[[], int | None] = lambda: None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[list[Judged]]:
+        """The responses of each batch, all of them judged; batches, and responses in them, in the order of asking.
+
+        While a batch's last responses and verdicts are awaited, the next ones are sampled. `batches` is read when the
+        engine has room; None in it says that there is none for now: it is read again once something has happened. It
+        ends when nothing is under way and there is none. `step` is asked when a batch begins, `progress` is told how
+        many responses are sampled so far. Raises what `run` does.
+        """
+        sizes: deque[int] = deque()
+        found: deque[list[Judged]] = deque()
+
+        def noted() -> Iterator[Sequence[Assignment] | None]:
+            for batch in batches:
+                if batch is not None:
+                    sizes.append(sum(assignment.n for assignment in batch))
+                    found.append([])
+                yield batch
+
+        done = 0
+        for number, judged in self._stream(noted(), {"source": source, "worker": worker}, step, progress):
+            found[number - done].append(judged)
+            while found and len(found[0]) == sizes[0]:
+                sizes.popleft()
+                done += 1
+                yield sorted(found.popleft(), key=lambda judged: (judged.assignment, judged.sample))
+
+    def _stream(
+        self,
+        batches: Iterator[Sequence[Assignment] | None],
+        label: Row,
+        step: Callable[[], int | None],
+        progress: Callable[[int], None],
+    ) -> Iterator[tuple[int, Judged]]:
+        """Number of the batch and response, as they get finished."""
+        awaited = AwaitedVerdicts[_SampledDraft](self.judge, self._known)
+        begin = lambda number, batch: self._begin(number, batch, step)  # noqa: E731
+        reading = BatchesInTurn[Sequence[Assignment], _Asked](batches, lambda: awaited.count < MOST_AWAITED, begin)
+        sampled = 0
+        try:
+            while True:
+                if reading.look():
+                    requests = (None if asked is None else asked.request for asked in reading.asked_for())
+                    for completion in self._clocked(self.engine.sample(requests)):
+                        sampled += 1
+                        progress(sampled)
+                        draft = self._draft(reading.under_way.pop(completion.request), completion)
+                        yield from self._finished(awaited.add(draft), label)
+                elif awaited.count:
+                    began = time.monotonic()
+                    decided = list(awaited.wait(None if reading.ended else POLL_S))
+                    self.judging_s += time.monotonic() - began
+                    yield from self._finished(decided, label)
+                else:
+                    return
+        finally:
+            awaited.abandon()
+
+    def _finished(self, decided: Iterable[Decided[_SampledDraft]], label: Row) -> Iterator[tuple[int, Judged]]:
+        for draft, judgement, is_new in decided:
+            asked = draft.asked
+            row = self._row(draft, judgement) | label
+            row |= {"step": asked.step, "policy_start": asked.policy, "policy_end": draft.policy}
             row["trajectory_id"] = _trajectory_id(row)
             verdict = verdict_row(draft.program_hash, draft.suite, judgement) if judgement and is_new else None
-            yield Judged(draft.assignment, draft.sample, row, verdict)
+            yield asked.batch, Judged(asked.number, asked.sample, row, verdict)
 
     def _suite(self, problem: Problem) -> Suite:
         if problem.unjudgeable_reason:
@@ -184,37 +282,36 @@ class Sampler:
         memory = self._limits.memory_limit_mb
         return problem.suite(cpu_s=self._limits.cpu_limit_s, memory_bytes=memory << 20 if memory else None)
 
-    def _drafts(
-        self, assignments: Sequence[Assignment], suites: Sequence[Suite], progress: SampleProgress | None
-    ) -> Iterator[_SampledDraft]:
-        """Sample; one request per response, since each has its own temperature."""
-        requests: list[Request] = []
-        origin: list[tuple[int, int]] = []
-        for number, assignment in enumerate(assignments):
+    def _begin(self, batch: int, assignments: Sequence[Assignment], step: Callable[[], int | None]) -> Iterator[_Asked]:
+        """What is asked of the engine for a batch; one request per response, since each has its own temperature."""
+        suites = [self._suite(assignment.problem) for assignment in assignments]
+        self._known.read(suite.suite_id for suite in suites)
+        policy, now = self.engine.policy_id, step()
+        for number, (assignment, suite) in enumerate(zip(assignments, suites, strict=True)):
             for sample in range(assignment.n):
-                requests.append(self._request(assignment, sample))
-                origin.append((number, sample))
-        for done, completion in enumerate(self._clocked(self.engine.sample(requests)), start=1):
-            if progress is not None:
-                progress(done, len(requests))
-            number, sample = origin[completion.request]
-            prefix_ids = assignments[number].prefix_ids
-            ended = self._ended_by_mark(completion, prefix_ids)
-            token_ids = prefix_ids + ended.token_ids
-            text = str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
-            program = extract_program(text)
-            temperature = requests[completion.request].temperature
-            identity = program_hash(program)
-            yield _SampledDraft(ended, number, sample, temperature, token_ids, text, program, identity, suites[number])
+                request = self._request(assignment, sample)
+                yield _Asked(batch, number, assignment, sample, suite, request, policy, now)
+
+    def _draft(self, asked: _Asked, completion: Completion) -> _SampledDraft:
+        prefix_ids = asked.assignment.prefix_ids
+        ended = self._ended_by_mark(completion, prefix_ids)
+        token_ids = prefix_ids + ended.token_ids
+        text = str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
+        program = extract_program(text)
+        return _SampledDraft(asked, ended, self.engine.policy_id, token_ids, text, program, program_hash(program))
 
     def _clocked(self, completions: Iterator[Completion]) -> Iterator[Completion]:
-        while True:
-            began = time.monotonic()
-            completion = next(completions, None)
-            self.sampling_s += time.monotonic() - began
-            if completion is None:
-                return
-            yield completion
+        self.sampling = True
+        try:
+            while True:
+                began = time.monotonic()
+                completion = next(completions, None)
+                self.sampling_s += time.monotonic() - began
+                if completion is None:
+                    return
+                yield completion
+        finally:
+            self.sampling = False
 
     def _ended_by_mark(self, completion: Completion, prefix_ids: tuple[int, ...]) -> Completion:
         """The completion up to the token that completes the template's stop mark, if it occurs."""
@@ -255,46 +352,14 @@ class Sampler:
             stop_text=(self._template.stop_mark or "") if self._template else "",
         )
 
-    def _judged(self, drafts: Iterable[_SampledDraft]) -> Iterator[tuple[_SampledDraft, Judgement | None, bool]]:
-        """Drafts with their judgement (None: cut off) and whether it was made for this very draft."""
-        waiting: dict[tuple[str, str], list[_SampledDraft]] = {}
-        sent: list[tuple[str, str]] = []
-        judging = BackgroundJudging(self.judge)
-
-        def returned(
-            found: Iterable[tuple[int, Judgement]],
-        ) -> Iterator[tuple[_SampledDraft, Judgement | None, bool]]:
-            for number, judgement in found:
-                self._known.put(sent[number], judgement)
-                first, *others = waiting.pop(sent[number])
-                yield first, judgement, judgement.verdict != Verdict.infra
-                yield from ((other, judgement, False) for other in others)
-
-        try:
-            for draft in drafts:
-                known = self._known.get(draft.key)
-                if draft.completion.finish_reason == "length":
-                    yield draft, None, False
-                elif known is not None:
-                    yield draft, known, False
-                elif draft.key in waiting:
-                    waiting[draft.key].append(draft)
-                else:
-                    waiting[draft.key] = [draft]
-                    sent.append(draft.key)
-                    judging.submit(Submission(draft.program, draft.suite))
-                yield from returned(judging.ready())
-            yield from returned(judging.rest())
-        finally:
-            judging.abandon()
-
-    def _row(self, draft: _SampledDraft, assignment: Assignment, judgement: Judgement | None) -> Row:
-        completion, prefix = draft.completion, len(assignment.prefix_ids)
+    def _row(self, draft: _SampledDraft, judgement: Judgement | None) -> Row:
+        assignment, completion = draft.asked.assignment, draft.completion
+        prefix = len(assignment.prefix_ids)
         return {
             "problem_id": assignment.problem.problem_id,
             "prompt_id": assignment.prompt_id,
             "suite_hash": draft.suite.suite_id,
-            "temperature": draft.temperature,
+            "temperature": draft.asked.request.temperature,
             "top_p": self.behaviour.top_p,
             "max_response_tokens": self._max_tokens,
             "seed": completion.seed,

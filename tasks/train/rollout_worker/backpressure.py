@@ -32,14 +32,19 @@ class Backpressure:
         published = None if newest is None else newest.step
         return cls(int(row["steps"]), int(row["trained"]), int(row["scored"]), published)
 
-    def has_room(self, job: TrainJob) -> bool:
-        """Whether a worker may sample another rollout batch now."""
+    def has_room(self, job: TrainJob, under_way: int = 0) -> bool:
+        """Whether a worker that has so many rollout batches under way may begin another one now.
+
+        Each of the others may have as many.
+        """
         train, batch = job.train, job.online_per_batch
         waiting = self.scored - self.trained
-        if self.scored >= train.sampled_by(train.steps) or not self._has_weights(job):
+        coming = self.scored + under_way * train.rollout_batch
+        if coming >= train.sampled_by(train.steps) or not self._has_weights(job):
             return False
-        in_flight = train.rollout_workers * train.rollout_batch
-        return waiting < batch or waiting + in_flight <= train.max_batches_ahead * batch
+        in_flight = train.rollout_workers * train.rollout_batch * (1 + under_way)
+        starving = under_way == 0 and waiting < batch
+        return starving or waiting + in_flight <= train.max_batches_ahead * batch
 
     def _has_weights(self, job: TrainJob) -> bool:
         """Whether what a worker would sample with is new enough; before the first step that is the reference."""

@@ -1,8 +1,9 @@
 """`python -m tasks.train.rollout_worker.worker JOB.json --index I`: one rollout worker.
 
 Takes prompts, samples with the newest published weights, judges in the sandbox and appends trajectories, batch after
-batch, as far ahead of the trainer as back-pressure lets it. A batch is appended whole under an id of its own: a worker
-that is killed and started again redoes the batch it had not finished.
+batch, as far ahead of the trainer as back-pressure lets it. While a batch's last responses and verdicts are awaited,
+the next one is sampled. A batch is appended whole under an id of its own, after those before it: a worker that is
+killed and started again redoes the batches that it had not finished.
 Exit status: 0 stopped, 2 cannot go on (its last line says why; starting it again would not help), else a crash.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from tasks.engines.canary import check_drift
 from tasks.engines.protocol import EngineError
 from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import reference_counts, rollout_batches
-from tasks.sampling.sampler import Judged, Sampler, tables
+from tasks.sampling.sampler import Assignment, Judged, Sampler, tables
 from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.rollout_worker.curriculum import Belief, believed, rollouts_before
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
@@ -36,6 +38,8 @@ from warehouse import Warehouse
 
 LONGEST_POLL_S = 1.0
 """A waiting worker asks again after a tenth of the time that it has waited, at most this."""
+SHORTEST_POLL_S = 0.25
+"""A worker that has batches under way asks no more often for room for another one."""
 MAX_DRIFT = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canaries."""
 _PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))
@@ -44,7 +48,7 @@ _PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))
 
 @dataclass(slots=True)
 class Seconds:
-    """Where a worker's time since its last batch went."""
+    """Where a worker's time since its last batch went; `judge`: waiting for verdicts with nothing to sample."""
 
     wait: float = 0.0
     refresh: float = 0.0
@@ -69,6 +73,12 @@ class RolloutWorker:
     drifts: dict[int, float] = field(default_factory=dict[int, float])
     """Drift (nats) by step of the weights loaded since the last batch."""
     seconds: Seconds = field(default_factory=Seconds)
+    spent: tuple[float, float] = (0.0, 0.0)
+    """Seconds of the sampler, in its engine and waiting for verdicts, up to the last batch."""
+    begun: int = 0
+    """Number of the next batch to begin."""
+    appended: int = 0
+    """Number after the last batch appended here."""
     rates: dict[str, float] = field(default_factory=dict[str, float])
     """Q0's success rate by problem; not read where prompts are drawn uniformly."""
     believed: list[tuple[str, float, int]] = field(default_factory=list[tuple[str, float, int]])
@@ -76,11 +86,42 @@ class RolloutWorker:
 
     def run(self) -> None:
         """Append batch after batch until asked to stop."""
-        sequence = self.next_sequence()
         while self.await_room():
-            self.refresh()
-            self.append(sequence)
-            sequence += 1
+            first = self.begun = self.appended = self.next_sequence()
+            rolling = self.sampler.roll(self.batches(), source="online", worker=str(self.index), step=lambda: self.step)
+            for sequence, judged in enumerate(rolling, start=first):
+                self.append(sequence, judged)
+
+    def batches(self) -> Iterator[list[Assignment] | None]:
+        """What to sample while there is room; None where only what is under way must come back first.
+
+        Ends when nothing is under way and there is no room.
+        """
+        asked = 0.0
+        while not self.stop():
+            under_way = self.begun - self.appended
+            if under_way and time.monotonic() - asked < SHORTEST_POLL_S:
+                yield None
+                continue
+            asked = time.monotonic()
+            if not self.may_begin(under_way):
+                if not under_way:
+                    return
+                yield None
+            elif not self.refresh():
+                yield None
+            else:
+                self.begun += 1
+                yield self.draw(self.begun - 1)
+
+    def may_begin(self, under_way: int) -> bool:
+        """Whether another batch may begin while so many are under way.
+
+        None may where what is drawn follows from what has arrived: a batch that is lost must be drawn again as it was.
+        """
+        if under_way and self.prompts.rule != "uniform":
+            return False
+        return Backpressure.read(self.warehouse, self.job).has_room(self.job, under_way)
 
     def await_room(self) -> bool:
         """Wait until there is room for another batch; False when asked to stop."""
@@ -93,24 +134,31 @@ class RolloutWorker:
             time.sleep(min(LONGEST_POLL_S, 0.05 + waited / 10))
         return False
 
-    def refresh(self) -> None:
-        """Load the newest published weights, unless they are loaded or the recipe samples from the reference."""
+    def refresh(self) -> bool:
+        """Load the newest published weights, unless they are loaded or the recipe samples from the reference.
+
+        False where there are newer ones, and what is being sampled must be finished first.
+        """
         if self.job.train.behaviour.weights == "reference":
-            return
+            return True
         began = time.monotonic()
         engine = self.sampler.engine
         with published_weights.newest_held(self.job.weights) as newest:
             if newest is not None and newest.policy_id != engine.policy_id:
+                if self.sampler.sampling:
+                    return False
                 engine.refresh(newest.folder)
                 self.drifts[newest.step] = canary_drift(self.sampler, newest, self.job)
         self.step = self.step if newest is None else newest.step
         self.seconds.refresh += time.monotonic() - began
+        return True
 
-    def append(self, sequence: int) -> None:
-        """Sample, judge and append batch number `sequence`, all of it or nothing. Raises JudgingImpossible."""
-        judged = self.sample(sequence)
+    def append(self, sequence: int, judged: list[Judged]) -> None:
+        """Append batch number `sequence`, all of it or nothing. Raises JudgingImpossible."""
         name = batch_id(self.job.run_id, self.index, sequence)
-        figures: dict[str, Any] = {"worker": self.index, "sequence": sequence, "step": self.step}
+        sampled_s, judged_s = self.sampler.sampling_s, self.sampler.judging_s
+        self.seconds.sample, self.seconds.judge = sampled_s - self.spent[0], judged_s - self.spent[1]
+        figures: dict[str, Any] = {"worker": self.index, "sequence": sequence, "step": judged[0].row["step"]}
         figures |= {
             "responses": len(judged),
             "passed": sum(item.row["reward"] == 0 for item in judged),
@@ -120,25 +168,21 @@ class RolloutWorker:
             figures["drawn"] = self.believed
         rows = tables(judged) | self.records(figures) | {"reference_counts": self.evidence(judged)}
         self.warehouse.append(name, rows, run_id=self.job.run_id)
-        self.seconds, self.drifts = Seconds(), {}
+        self.appended = sequence + 1
+        self.seconds, self.drifts, self.spent = Seconds(), {}, (sampled_s, judged_s)
         self.report(figures)
         if any(item.row["verdict"] == Verdict.infra for item in judged):
             require_sandbox(self.judge)
 
-    def sample(self, sequence: int) -> list[Judged]:
-        """The responses of batch number `sequence`, judged."""
-        train, before = self.job.train, self.sampler.sampling_s
-        beliefs = self.beliefs(sequence)
+    def draw(self, sequence: int) -> list[Assignment]:
+        """What batch number `sequence` asks for."""
+        train, beliefs = self.job.train, self.beliefs(sequence)
         drawn = self.prompts.draw(
             self.index, sequence, responses=train.rollout_batch, per_prompt=train.responses_per_prompt, beliefs=beliefs
         )
         if beliefs is not None:
             self.believed = [(a.problem.problem_id, round(beliefs[a.problem.problem_id].mean, 3), a.n) for a in drawn]
-        began = time.monotonic()
-        judged = list(self.sampler.run(drawn, source="online", worker=str(self.index), step=self.step))
-        self.seconds.sample = self.sampler.sampling_s - before
-        self.seconds.judge = time.monotonic() - began - self.seconds.sample
-        return judged
+        return drawn
 
     def beliefs(self, sequence: int) -> dict[str, Belief] | None:
         """What is believed of every problem when batch number `sequence` is drawn; None where that does not matter."""

@@ -200,9 +200,9 @@ def test_a_process_killed_in_mid_call_is_an_error_that_says_so(script: Path, pro
     samples = engine.sample(requests())
     next(samples)
     os.kill(engine.pids[-1], signal.SIGKILL)
+    until(lambda: not _alive(engine.pids[-1]))
     with pytest.raises(EngineDied, match=r"was killed by SIGKILL while asked to sample"):
-        list(samples)
-        list(engine.sample(requests()))
+        drawn(engine, requests())
     with pytest.raises(EngineDied, match="SIGKILL"):
         engine.score([((3,), (4,))] * 40)
     pids = engine.pids

@@ -116,7 +116,7 @@ def test_an_abandoned_call_leaves_no_request_behind(engine: VllmEngine, folders:
     assert check_drift(engine.score([canary])[0], transformers_scores(folders[0], canary), 1e-4) >= 0
 
 
-def test_requests_that_come_later_take_the_rows_that_get_free(folders: tuple[Path, Path], engine: VllmEngine) -> None:
+def test_requests_that_come_later_take_the_rows_that_get_free(engine: VllmEngine) -> None:
     wanted = [Request(PROMPT, 1, seed=number, max_tokens=6) for number in range(100)]
     under_way = 0
     most = 0

@@ -22,7 +22,7 @@ from tasks.scoring.policy import load_policy
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tests.tasks.train.conftest import config, examples, fill, make_job, save_reference, tiny_model
-from tests.tasks.train.rollout_worker.test_worker import ONLINE, rows, scored, working
+from tests.tasks.train.rollout_worker.test_worker import ONLINE, append, rows, scored, working
 from warehouse import Warehouse
 
 
@@ -62,7 +62,7 @@ def test_vllm_takes_up_published_weights_between_batches_and_refuses_wrong_ones(
         for step in (1, 2):
             policies.append(publish(job, step, seed=step, canaries_of=step).policy_id)
             worker.refresh()
-            worker.append(step)
+            append(worker, step)
         prompts = {prompt.prompt_id: prompt.token_ids for prompt in worker.prompts.prompts}
         publish(job, 3, seed=3, canaries_of=4)
         with pytest.raises(EngineDrift, match="off by"):

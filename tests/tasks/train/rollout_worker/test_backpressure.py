@@ -40,6 +40,28 @@ def test_no_more_waits_than_the_recipe_allows_counting_what_other_workers_are_sa
     assert room(pace, tmp_path, **train) is expected
 
 
+@pytest.mark.parametrize(
+    ("pace", "under_way", "train", "expected"),
+    [
+        (Backpressure(0, 0, 0, 0), 1, {}, True),
+        (Backpressure(0, 0, 1, 0), 1, {}, False),
+        (Backpressure(0, 0, 0, 0), 2, {}, False),
+        (Backpressure(0, 0, 0, 0), 3, {"max_batches_ahead": 4}, True),
+        (Backpressure(0, 0, 0, 0), 1, {"rollout_workers": 2}, False),
+        (Backpressure(0, 0, 0, 0), 1, {"rollout_workers": 2, "max_batches_ahead": 4}, True),
+        (Backpressure(0, 0, 0, 0), 1, {"max_batches_ahead": 0, "model_update_interval": 1}, False),
+        (Backpressure(10, 80, 80, 10), 1, {"steps": 11}, False),
+        (Backpressure(10, 80, 80, 10), 1, {"steps": 12}, True),
+    ],
+)
+def test_a_batch_joins_those_under_way_where_every_worker_may_have_as_many(
+    pace: Backpressure, under_way: int, train: dict[str, Any], expected: bool, tmp_path: Path
+) -> None:
+    shares = {"online": {"share": 1.0}}
+    job = make_job(tmp_path, save_reference(tmp_path / "reference"), config(sources=shares, **{"steps": 100} | train))
+    assert pace.has_room(job, under_way) is expected
+
+
 @pytest.mark.parametrize("workers", [1, 3, 16])
 @pytest.mark.parametrize("ahead", [0, 1, 5])
 def test_a_trainer_that_waits_is_never_waited_for(workers: int, ahead: int, tmp_path: Path) -> None:

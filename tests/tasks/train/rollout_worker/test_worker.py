@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
 from tasks.report import run_history
-from tasks.sampling.sampler import KnownVerdicts, Sampler
+from tasks.sampling.sampler import Judged, KnownVerdicts, Sampler
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
 from tasks.train.rollout_worker.backpressure import Backpressure
@@ -81,6 +82,18 @@ def working(job: TrainJob, judge: Judge, index: int = 0) -> Iterator[RolloutWork
     engine.close()
 
 
+def sample(worker: RolloutWorker, sequence: int) -> list[Judged]:
+    """The responses of one batch, judged."""
+    drawn = iter([worker.draw(sequence)])
+    (judged,) = worker.sampler.roll(drawn, source="online", worker=str(worker.index), step=lambda: worker.step)
+    return judged
+
+
+def append(worker: RolloutWorker, sequence: int) -> None:
+    """Sample one batch by itself, and append it."""
+    worker.append(sequence, sample(worker, sequence))
+
+
 def publish(
     job: TrainJob, step: int, seed: int, canaries: list[published_weights.Canary] | None = None
 ) -> published_weights.Published:
@@ -126,11 +139,11 @@ def test_a_worker_with_a_curriculum_draws_a_lost_batch_again_and_writes_down_wha
     job = job_in(stocked, reference, tmp_path, prompts=rule)
     publish(job, 0, 0)
     with working(job, judge) as worker:
-        worker.append(0)
-        lost = [item.row["trajectory_id"] for item in worker.sample(1)]
+        append(worker, 0)
+        lost = [item.row["trajectory_id"] for item in sample(worker, 1)]
     with working(job, judge) as again:
-        assert [item.row["trajectory_id"] for item in again.sample(again.next_sequence())] == lost
-        again.append(1)
+        assert [item.row["trajectory_id"] for item in sample(again, again.next_sequence())] == lost
+        append(again, 1)
     with Warehouse.open(job.warehouse) as store:
         found = store.rows(run_history.BELIEVED, [RUN])
     assert sum(row["responses"] for row in found) == 16
@@ -140,20 +153,111 @@ def test_a_worker_with_a_curriculum_draws_a_lost_batch_again_and_writes_down_wha
 def test_a_batch_lost_before_it_was_appended_is_drawn_again_exactly(job: TrainJob, judge: Judge) -> None:
     publish(job, 0, 0)
     with working(job, judge) as worker:
-        lost = {item.row["trajectory_id"] for item in worker.sample(0)}
+        lost = {item.row["trajectory_id"] for item in sample(worker, 0)}
     with working(job, judge) as again:
         assert again.next_sequence() == 0
-        again.append(0)
+        append(again, 0)
         assert {row["trajectory_id"] for row in rows(job)} == lost
         assert again.next_sequence() == 1
-        again.append(0)
+        append(again, 0)
     assert len(rows(job)) == len(lost)
+
+
+def scripted_job(stocked: Path, reference: Path, folder: Path, **train: Any) -> TrainJob:
+    """A job whose engine takes requests while it decodes."""
+    folder.mkdir()
+    job = job_in(stocked, reference, folder, max_batches_ahead=5, **train)
+    settings = job.config.engine.model_copy(update={"kind": "scripted"})
+    return job.model_copy(update={"config": job.config.model_copy(update={"engine": settings})})
+
+
+class LateJudge:
+    """The real judge, which gives no verdict on the programs of one batch before two others have begun."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.begun = threading.Semaphore(0)
+
+    def judge_stream(self, submissions: Any) -> Any:
+        assert self.begun.acquire(timeout=120), "no further batch begins while verdicts are awaited"
+        self.begun.release()
+        yield from self._judge.judge_stream(submissions)
+
+
+def test_batches_begin_while_verdicts_are_awaited_and_are_appended_whole_and_in_order(
+    stocked: Path, reference: Path, tmp_path: Path, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_by_one = scripted_job(stocked, reference, tmp_path / "alone")
+    with working(one_by_one, judge) as worker:
+        for sequence in range(5):
+            append(worker, sequence)
+    monkeypatch.setattr("tasks.train.rollout_worker.worker.SHORTEST_POLL_S", 0.0)
+    rolling, late = scripted_job(stocked, reference, tmp_path / "rolling"), LateJudge(judge)
+    under_way: list[int] = []
+    draw = RolloutWorker.draw
+
+    def drawn(worker: RolloutWorker, sequence: int) -> Any:
+        under_way.append(sequence - worker.appended)
+        if len(under_way) == 3:
+            late.begun.release()
+        return draw(worker, sequence)
+
+    monkeypatch.setattr(RolloutWorker, "draw", drawn)
+    with working(rolling, late) as worker:  # type: ignore[arg-type]
+        worker.run()
+    assert under_way[:3] == [0, 1, 2]
+    assert content(rolling) == content(one_by_one)
+    with Warehouse.open(rolling.warehouse) as store:
+        found = store.rows("SELECT message FROM run_events WHERE kind = 'rollout' ORDER BY arrival")
+    assert [row["message"].split(":")[0] for row in found] == [f"worker 0, batch {n}" for n in range(5)]
+
+
+def content(job: TrainJob) -> list[tuple[str, ...]]:
+    """What was appended, by batch."""
+    names = ("batch_id", "trajectory_id", "verdict", "policy_start", "policy_end", "text")
+    return [tuple(row[name] for name in names) for row in rows(job)]
+
+
+def test_batches_lost_while_several_were_under_way_are_drawn_again_exactly(
+    stocked: Path, reference: Path, tmp_path: Path, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.train.rollout_worker.worker.SHORTEST_POLL_S", 0.0)
+    whole = scripted_job(stocked, reference, tmp_path / "whole")
+    with working(whole, judge) as worker:
+        worker.run()
+    broken = scripted_job(stocked, reference, tmp_path / "broken")
+    keep = RolloutWorker.append
+
+    def dies(worker: RolloutWorker, sequence: int, judged: list[Judged]) -> None:
+        if sequence == 2:
+            raise KeyboardInterrupt
+        keep(worker, sequence, judged)
+
+    with monkeypatch.context() as patched, working(broken, judge) as worker:
+        patched.setattr(RolloutWorker, "append", dies)
+        with pytest.raises(KeyboardInterrupt):
+            worker.run()
+    with working(broken, judge) as again:
+        assert again.next_sequence() == 2
+        again.run()
+    assert content(broken) == content(whole)
+
+
+def test_with_a_curriculum_no_batch_begins_before_the_last_one_has_arrived(
+    stocked: Path, reference: Path, tmp_path: Path, judge: Judge
+) -> None:
+    job = scripted_job(stocked, reference, tmp_path / "curriculum", prompts="thompson")
+    with working(job, judge) as worker:
+        assert worker.may_begin(0)
+        assert not worker.may_begin(1)
+        worker.prompts.rule = "uniform"
+        assert worker.may_begin(1)
 
 
 def test_two_workers_draw_different_responses_under_batches_of_their_own(job: TrainJob, judge: Judge) -> None:
     with working(job, judge, 0) as one, working(job, judge, 1) as other:
-        one.append(0)
-        other.append(0)
+        append(one, 0)
+        append(other, 0)
     found = rows(job)
     assert {row["batch_id"] for row in found} == {batch_id(RUN, 0, 0), batch_id(RUN, 1, 0)}
     assert len({row["trajectory_id"] for row in found}) == 16
@@ -164,7 +268,7 @@ def test_trajectories_name_policy_settings_and_log_probabilities(job: TrainJob, 
     published = publish(job, 4, 1)
     with working(job, judge) as worker:
         worker.refresh()
-        worker.append(0)
+        append(worker, 0)
     for row in rows(job):
         assert row["policy_start"] == row["policy_end"] == published.policy_id
         assert (row["engine"], row["logprob_kind"], row["source"], row["worker"]) == (
@@ -215,7 +319,7 @@ def test_the_distance_between_engine_and_trainer_is_measured_after_each_refresh(
             policy = load_policy(published.folder, job.train, "float32", trained=False)
             publish(job, step + 1, seed, scored(policy))
             worker.refresh()
-            worker.append(step)
+            append(worker, step)
     with Warehouse.open(job.warehouse) as store:
         found = store.rows("SELECT step, value FROM train_steps WHERE name = 'worker-0/drift' ORDER BY step")
     assert [row["step"] for row in found] == [3, 5]
@@ -241,7 +345,7 @@ def test_sampled_log_probabilities_are_the_trainers_within_a_ten_thousandth(job:
     with working(job, judge) as worker:
         worker.refresh()
         for sequence in range(4):
-            worker.append(sequence)
+            append(worker, sequence)
         prompts = {prompt.prompt_id: prompt.token_ids for prompt in worker.prompts.prompts}
     worst = 0.0
     for row in rows(job):
@@ -285,14 +389,11 @@ def test_a_worker_whose_sandbox_is_down_says_so_takes_no_more_prompts_and_writes
     assert all((row["verdict"], row["reward"]) in (("infra", None), ("cut_off", -1.0)) for row in found)
 
 
-def test_a_program_whose_own_tests_are_broken_does_not_stop_the_worker(
-    job: TrainJob, judge: Judge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_whose_own_tests_are_broken_does_not_stop_the_worker(job: TrainJob, judge: Judge) -> None:
     publish(job, 0, 0)
     with working(job, judge) as worker:
-        judged = worker.sample(0)
+        judged = sample(worker, 0)
         for item in judged:
             item.row.update(verdict="infra", reward=None)
-        monkeypatch.setattr(RolloutWorker, "sample", lambda *_: judged)
-        worker.append(0)
+        worker.append(0, judged)
     assert [row["reward"] for row in rows(job)] == [None] * 8
