@@ -21,8 +21,9 @@ from tasks.run import prompt_set, runs
 from tasks.run.manifests import PivotalManifest
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context
+from tasks.sampling.assignment import Assignment
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
-from tasks.sampling.sampler import Assignment, Sampler
+from tasks.sampling.sampler import Sampler
 from warehouse import Warehouse
 
 STORED = """

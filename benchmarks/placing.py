@@ -32,7 +32,7 @@ from tasks.q0 import stage as q0
 from tasks.run import prompt_set, runs
 from tasks.run.sampling import counts, open_sampler
 from tasks.run.stage import Context, run_stage
-from tasks.sampling.sampler import Assignment
+from tasks.sampling.assignment import Assignment
 from tasks.scoring.policy import full_logprobs, load_policy
 from warehouse import Warehouse
 

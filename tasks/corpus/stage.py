@@ -30,7 +30,8 @@ from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import counts_filter, in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
-from tasks.sampling.sampler import Assignment, sampling_label, tables
+from tasks.sampling.assignment import Assignment
+from tasks.sampling.sampler import sampling_label, tables
 from warehouse.queries import query
 
 SELECTION = query(__name__, "selection")

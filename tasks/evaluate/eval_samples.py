@@ -17,7 +17,8 @@ from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Context
-from tasks.sampling.sampler import Assignment, Judged, Sampler, eval_sample_row, sampling_label
+from tasks.sampling.assignment import Assignment
+from tasks.sampling.sampler import Judged, Sampler, eval_sample_row, sampling_label
 from warehouse.queries import query
 
 PROBLEMS_PER_BATCH = 32

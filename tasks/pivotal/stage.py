@@ -21,8 +21,9 @@ from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
+from tasks.sampling.assignment import Assignment
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
-from tasks.sampling.sampler import Assignment, Judged, Sampler, tables
+from tasks.sampling.sampler import Judged, Sampler, tables
 from warehouse.queries import query
 
 WAVE = "wave/"

@@ -9,7 +9,7 @@ from tasks.engines.randomness import derived_seed
 from tasks.problems.problem import Problem, Split, problems_from_rows
 from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import Context
-from tasks.sampling.sampler import Assignment
+from tasks.sampling.assignment import Assignment
 from warehouse import Warehouse
 
 

@@ -3,35 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
-from sandbox import Judgement, Submission, Suite, Verdict
-from tasks.engines.protocol import Completion
+from sandbox import Judgement, Submission, Verdict
+from tasks.sampling.assignment import SampledDraft
 from tasks.sampling.background_judging import BackgroundJudging, Judging
-
-
-class Draft(Protocol):
-    """A sampled response before its verdict."""
-
-    @property
-    def completion(self) -> Completion:
-        """What the engine returned."""
-        ...
-
-    @property
-    def program(self) -> str:
-        """The program in it."""
-        ...
-
-    @property
-    def suite(self) -> Suite:
-        """What judges it."""
-        ...
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Program and suite: what the verdict is about."""
-        ...
 
 
 class Known(Protocol):
@@ -46,12 +22,11 @@ class Known(Protocol):
         ...
 
 
-D = TypeVar("D", bound=Draft)
-Decided = tuple[D, Judgement | None, bool]
+Decided = tuple[SampledDraft, Judgement | None, bool]
 """A draft, its judgement (None: cut off), and whether it was made for this very draft."""
 
 
-class AwaitedVerdicts(Generic[D]):
+class AwaitedVerdicts:
     """Drafts that wait for the judge."""
 
     def __init__(self, judge: Judging, known: Known) -> None:
@@ -59,11 +34,11 @@ class AwaitedVerdicts(Generic[D]):
         """Drafts that wait."""
         self._known = known
         self._judging = BackgroundJudging(judge)
-        self._waiting: dict[tuple[str, str], list[D]] = {}
+        self._waiting: dict[tuple[str, str], list[SampledDraft]] = {}
         self._sent: dict[int, tuple[str, str]] = {}
         self._submitted = 0
 
-    def add(self, draft: D) -> Iterator[Decided[D]]:
+    def add(self, draft: SampledDraft) -> Iterator[Decided]:
         """Have a draft judged; itself where nothing needs to be judged, and what was decided meanwhile."""
         known = self._known.get(draft.key)
         if draft.completion.finish_reason == "length":
@@ -80,7 +55,7 @@ class AwaitedVerdicts(Generic[D]):
                 self._judging.submit(Submission(draft.program, draft.suite))
         yield from self._decided(self._judging.ready())
 
-    def wait(self, most_s: float | None) -> Iterator[Decided[D]]:
+    def wait(self, most_s: float | None) -> Iterator[Decided]:
         """What the next judgement decides, once it is there, or nothing after `most_s`; some drafts must wait."""
         judged = self._judging.next(most_s)
         yield from self._decided([] if judged is None else [judged])
@@ -89,7 +64,7 @@ class AwaitedVerdicts(Generic[D]):
         """Let the judge take nothing more; harmless at the end."""
         self._judging.abandon()
 
-    def _decided(self, found: Iterable[tuple[int, Judgement]]) -> Iterator[Decided[D]]:
+    def _decided(self, found: Iterable[tuple[int, Judgement]]) -> Iterator[Decided]:
         for number, judgement in found:
             key = self._sent.pop(number)
             self._known.put(key, judgement)

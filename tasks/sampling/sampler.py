@@ -21,6 +21,7 @@ from tasks.engines.randomness import derived_seed, sample_seed
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import Template, complete_length
+from tasks.sampling.assignment import Asked, Assignment, SampledDraft
 from tasks.sampling.awaited_verdicts import AwaitedVerdicts, Decided
 from tasks.sampling.batches_in_turn import BatchesInTurn
 from warehouse.queries import query
@@ -47,25 +48,6 @@ class VerdictReader(Protocol):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """The rows of a query."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`n` responses wanted for one problem.
-
-    `prompt_ids` is the prompt alone. `prefix_ids` is the beginning of a response to be continued (of trajectory
-    `parent_trajectory_id`); it counts towards the length limit. `seed` decides seeds and temperatures of the samples:
-    asking again with the same seed, policy and prompt returns the same responses, so callers that want further ones
-    choose another.
-    """
-
-    problem: Problem
-    prompt_id: str
-    prompt_ids: tuple[int, ...]
-    n: int
-    seed: int
-    prefix_ids: tuple[int, ...] = ()
-    parent_trajectory_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,45 +93,6 @@ class KnownVerdicts:
         """Remember a judgement, unless the sandbox itself failed."""
         if judgement.verdict != Verdict.infra:
             self._known[key] = judgement
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A response that was asked of the engine, and under which policy."""
-
-    batch: int
-    number: int
-    """Of the assignment in its batch."""
-    assignment: Assignment
-    sample: int
-    suite: Suite
-    request: Request
-    policy: str
-    step: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _SampledDraft:
-    """A sampled response before its verdict."""
-
-    asked: _Asked
-    completion: Completion
-    policy: str
-    """That of the engine when the response was finished."""
-    token_ids: tuple[int, ...]
-    text: str
-    program: str
-    program_hash: str
-
-    @property
-    def suite(self) -> Suite:
-        """What judges it."""
-        return self.asked.suite
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Program and suite: what the verdict is about."""
-        return self.program_hash, self.suite.suite_id
 
 
 class Sampler:
@@ -244,9 +187,9 @@ class Sampler:
         progress: Callable[[int], None],
     ) -> Iterator[tuple[int, Judged]]:
         """Number of the batch and response, as they get finished."""
-        awaited = AwaitedVerdicts[_SampledDraft](self.judge, self._known)
+        awaited = AwaitedVerdicts(self.judge, self._known)
         begin = lambda number, batch: self._begin(number, batch, step)  # noqa: E731
-        reading = BatchesInTurn[Sequence[Assignment], _Asked](batches, lambda: awaited.count < MOST_AWAITED, begin)
+        reading = BatchesInTurn[Sequence[Assignment], Asked](batches, lambda: awaited.count < MOST_AWAITED, begin)
         sampled = 0
         try:
             while True:
@@ -267,7 +210,7 @@ class Sampler:
         finally:
             awaited.abandon()
 
-    def _finished(self, decided: Iterable[Decided[_SampledDraft]], label: Row) -> Iterator[tuple[int, Judged]]:
+    def _finished(self, decided: Iterable[Decided], label: Row) -> Iterator[tuple[int, Judged]]:
         for draft, judgement, is_new in decided:
             asked = draft.asked
             row = self._row(draft, judgement) | label
@@ -282,7 +225,7 @@ class Sampler:
         memory = self._limits.memory_limit_mb
         return problem.suite(cpu_s=self._limits.cpu_limit_s, memory_bytes=memory << 20 if memory else None)
 
-    def _begin(self, batch: int, assignments: Sequence[Assignment], step: Callable[[], int | None]) -> Iterator[_Asked]:
+    def _begin(self, batch: int, assignments: Sequence[Assignment], step: Callable[[], int | None]) -> Iterator[Asked]:
         """What is asked of the engine for a batch; one request per response, since each has its own temperature."""
         suites = [self._suite(assignment.problem) for assignment in assignments]
         self._known.read(suite.suite_id for suite in suites)
@@ -290,15 +233,15 @@ class Sampler:
         for number, (assignment, suite) in enumerate(zip(assignments, suites, strict=True)):
             for sample in range(assignment.n):
                 request = self._request(assignment, sample)
-                yield _Asked(batch, number, assignment, sample, suite, request, policy, now)
+                yield Asked(batch, number, assignment, sample, suite, request, policy, now)
 
-    def _draft(self, asked: _Asked, completion: Completion) -> _SampledDraft:
+    def _draft(self, asked: Asked, completion: Completion) -> SampledDraft:
         prefix_ids = asked.assignment.prefix_ids
         ended = self._ended_by_mark(completion, prefix_ids)
         token_ids = prefix_ids + ended.token_ids
         text = str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
         program = extract_program(text)
-        return _SampledDraft(asked, ended, self.engine.policy_id, token_ids, text, program, program_hash(program))
+        return SampledDraft(asked, ended, self.engine.policy_id, token_ids, text, program, program_hash(program))
 
     def _clocked(self, completions: Iterator[Completion]) -> Iterator[Completion]:
         self.sampling = True
@@ -352,7 +295,7 @@ class Sampler:
             stop_text=(self._template.stop_mark or "") if self._template else "",
         )
 
-    def _row(self, draft: _SampledDraft, judgement: Judgement | None) -> Row:
+    def _row(self, draft: SampledDraft, judgement: Judgement | None) -> Row:
         assignment, completion = draft.asked.assignment, draft.completion
         prefix = len(assignment.prefix_ids)
         return {

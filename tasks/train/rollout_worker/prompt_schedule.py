@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tasks.config import CurriculumConfig, PromptRule
 from tasks.engines.randomness import derived_seed
 from tasks.run.prompt_set import PromptedProblem, read_prompts
-from tasks.sampling.sampler import Assignment
+from tasks.sampling.assignment import Assignment
 from tasks.train.rollout_worker.curriculum import Belief, choose
 from tasks.train.shared.errors import NothingToTrainOn
 from tasks.train.shared.job import TrainJob

@@ -22,9 +22,10 @@ from sandbox import Judge, SandboxError, Submission, Suite, TestCase, Verdict
 from tasks.config import ConfigError
 from tasks.engines.canary import check_drift
 from tasks.engines.protocol import EngineError
+from tasks.sampling.assignment import Assignment
 from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import reference_counts, rollout_batches
-from tasks.sampling.sampler import Assignment, Judged, Sampler, tables
+from tasks.sampling.sampler import Judged, Sampler, tables
 from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.rollout_worker.curriculum import Belief, believed, rollouts_before
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule

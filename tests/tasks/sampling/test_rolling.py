@@ -15,7 +15,8 @@ from tasks.engines.protocol import Completion, Request, RequestReader, ScoredSeq
 from tasks.engines.randomness import sample_seed
 from tasks.problems.problem import Problem
 from tasks.sampling import sampler as sampling
-from tasks.sampling.sampler import Assignment, Judged, Sampler
+from tasks.sampling.assignment import Assignment
+from tasks.sampling.sampler import Judged, Sampler
 from tests.tasks.sampling.conftest import response
 
 SLOTS = 16
@@ -23,7 +24,7 @@ PROMPT = (5, 6, 7)
 
 
 class SlowEngine:
-    """Decodes at most `SLOTS` responses at once; each takes 1 to 40 steps, as its seed says.
+    """Decodes at most `slots` responses at once; each takes 1 to 40 steps, as its seed says.
 
     `busy` is the share of its rows that were in use over its steps. `tick` is told after every step.
     """
@@ -31,20 +32,20 @@ class SlowEngine:
     name, policy_id, rolling = "slow", "weights-0", True
     logprob_kind: Literal["raw", "processed"] = "raw"
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, slots: int = SLOTS) -> None:
+        self._tokenizer, self._slots = tokenizer, slots
         self.steps = self.used = 0
         self.tick = lambda: None
 
     @property
     def busy(self) -> float:
-        return self.used / (SLOTS * self.steps)
+        return self.used / (self._slots * self.steps)
 
     def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         reader = RequestReader(requests)
         rows: list[tuple[int, Request, int]] = []
         while True:
-            while len(rows) < SLOTS and (taken := reader.take(SLOTS - len(rows))):
+            while len(rows) < self._slots and (taken := reader.take(self._slots - len(rows))):
                 first = reader.read - len(taken)
                 rows += [(first + i, request, self._length(request)) for i, request in enumerate(taken)]
             if not rows:
@@ -104,20 +105,26 @@ def batch(problem: Problem, number: int, size: int) -> list[Assignment]:
     return [replace(plain, seed=(number * size + place) * 7919 % 100_003) for place in range(size)]
 
 
-def slow_sampler(tokenizer: Any, delay: int = 60) -> tuple[Sampler, SlowEngine]:
-    engine = SlowEngine(tokenizer)
+def slow_sampler(tokenizer: Any, delay: int = 60, slots: int = SLOTS) -> tuple[Sampler, SlowEngine]:
+    engine = SlowEngine(tokenizer, slots)
     behaviour = BehaviourConfig(temperature=(1, 1), top_p=1)
     judge: Any = SlowJudge(engine, delay)
     drawing = Sampler(engine, tokenizer, judge, behaviour=behaviour, max_response_tokens=60)  # type: ignore[arg-type]
     return drawing, engine
 
 
+@pytest.mark.parametrize(
+    ("size", "count", "slots"),
+    [(8, 60, 16), (64, 100, 256), (640, 8, 256), (2560, 2, 256)],
+    ids=["small", "rollouts", "evaluation", "pivotal"],
+)
 def test_a_slow_judge_leaves_the_engine_busy_and_every_batch_comes_whole_and_in_order(
-    problem: Problem, tokenizer: Any
+    size: int, count: int, slots: int, problem: Problem, tokenizer: Any
 ) -> None:
-    drawing, engine = slow_sampler(tokenizer)
-    asked = [batch(problem, number, 8) for number in range(60)]
+    drawing, engine = slow_sampler(tokenizer, slots=slots)
+    asked = [batch(problem, number, size) for number in range(count)]
     found = list(drawing.roll(asked, source="online", step=lambda: 3))
+    print(f"{size} x {count}: busy {engine.busy:.1%}")
     assert engine.busy > 0.9
     assert [[item.row["seed"] for item in items] for items in found] == [[a.seed for a in each] for each in asked]
     assert {item.row["step"] for items in found for item in items} == {3}
@@ -125,10 +132,10 @@ def test_a_slow_judge_leaves_the_engine_busy_and_every_batch_comes_whole_and_in_
 
 
 def test_batch_after_batch_the_same_engine_stands_idle(problem: Problem, tokenizer: Any) -> None:
-    drawing, engine = slow_sampler(tokenizer, delay=5)
+    drawing, engine = slow_sampler(tokenizer, delay=5, slots=256)
     for number in range(6):
-        assert len(list(drawing.run(batch(problem, number, 8), source="online"))) == 8
-    assert engine.busy < 0.5
+        assert len(list(drawing.run(batch(problem, number, 64), source="online"))) == 64
+    assert engine.busy < 0.2
 
 
 def test_rows_are_those_of_one_batch_at_a_time(problem: Problem, tokenizer: Any) -> None:

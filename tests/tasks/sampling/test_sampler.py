@@ -13,8 +13,8 @@ from tasks.config import BehaviourConfig, SandboxConfig
 from tasks.problems.problem import Problem
 from tasks.problems.programs import program_hash
 from tasks.problems.prompt import FewShotTemplate
+from tasks.sampling.assignment import Assignment
 from tasks.sampling.sampler import (
-    Assignment,
     Judged,
     KnownVerdicts,
     Sampler,
