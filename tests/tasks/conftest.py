@@ -79,6 +79,24 @@ def judge_broken_at(call: int) -> Iterator[None]:
             yield
 
 
+@contextmanager
+def storing_broken_at(prefix: str, call: int) -> Iterator[None]:
+    """Storing the n-th batch whose id begins so fails, as when the machine goes away; expects that it did."""
+    append, calls = Warehouse.append, 0
+
+    def failing(self: Warehouse, batch: str, *arguments: Any, **named: Any) -> int:
+        nonlocal calls
+        calls += batch.startswith(prefix)
+        if calls == call and batch.startswith(prefix):
+            raise OSError("the machine went away")
+        return append(self, batch, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Warehouse, "append", failing)
+        with pytest.raises(OSError, match="went away"):
+            yield
+
+
 def trained_with(lab: Lab, overrides: dict[str, Any]) -> tuple[Lab, str]:
     """The lab after another run in it, up to training; that run's name."""
     run_id = lab.start("trained", overrides)

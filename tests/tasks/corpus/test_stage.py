@@ -11,7 +11,7 @@ import pytest
 
 from tasks.corpus import other_models
 from tasks.corpus.other_models import Answer, OtherModelError, Question
-from tests.tasks.conftest import Lab, judge_broken_at
+from tests.tasks.conftest import Lab, storing_broken_at
 
 ONLY_FILES = {"corpus.reference_samples": 0, "corpus.sources": ["other_model"], "corpus.reference_logprobs": False}
 VERDICTS = "SELECT count(*) FROM verdicts"
@@ -216,7 +216,7 @@ def test_log_probabilities_of_what_training_drew_from_the_corpus_were_computed_o
 def test_adaptive_q0_broken_in_the_middle_repeats_no_sample_and_keeps_the_total(with_models: Lab) -> None:
     lab = with_models
     run_id = prepared(lab, {"q0.adaptive": True, "q0.narrow_nats": 1e-6})
-    with judge_broken_at(6):
+    with storing_broken_at("q0/", 6):
         lab.run(run_id, "q0")
     known = lab.value("SELECT sum(n) FROM reference_counts")
     assert 0 < known < 6 * 24

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tasks.run.errors import StageInputMissing
-from tests.tasks.conftest import Lab, judge_broken_at
+from tests.tasks.conftest import Lab, storing_broken_at
 
 PROBLEMS, SAMPLES, EVALUATED, EVALUATION_SAMPLES = 6, 24, 4, 10
 
@@ -136,7 +138,7 @@ def test_q0_broken_in_the_middle_repeats_nothing_and_loses_nothing(with_models: 
     lab = with_models
     run_id = lab.start("broken")
     lab.run(run_id, "prepare")
-    with judge_broken_at(2):
+    with storing_broken_at("q0/", 2):
         lab.run(run_id, "q0")
     assert lab.value("SELECT sum(n) FROM reference_counts") == 2 * SAMPLES
     first = lab.value("SELECT string_agg(trajectory_id, ',' ORDER BY trajectory_id) FROM trajectories")
@@ -208,3 +210,17 @@ def test_the_trained_policy_is_an_ordinary_checkpoint(finished: Lab) -> None:
     tokenizer = AutoTokenizer.from_pretrained(path)
     assert tokenizer.chat_template
     assert model.config.vocab_size >= len(tokenizer)
+
+
+def test_a_stage_samples_the_same_bits_with_one_engine_process_and_with_three(finished: Lab, tmp_path: Path) -> None:
+    found: list[list[Any]] = []
+    for processes in (1, 3):
+        home = tmp_path / str(processes)
+        shutil.copytree(finished.home / "models", home / "models")
+        lab = Lab(home)
+        lab.run(lab.start("spread", {"engine.processes": processes, "engine.max_batch": 12}), "prepare", "q0")
+        with lab.store() as store:
+            names = "trajectory_id, batch_id, token_ids, sampled_logprobs, verdict"
+            found.append(store.rows(f"SELECT {names} FROM trajectories ORDER BY trajectory_id"))
+    assert len(found[0]) == PROBLEMS * SAMPLES
+    assert found[0] == found[1]
