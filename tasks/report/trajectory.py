@@ -91,7 +91,10 @@ def policy_values(
     config: RunConfig, policy: Path, reference: Path, sequence: tuple[Sequence[int], Sequence[int]], start: float
 ) -> list[float]:
     """y_t = Q_t/beta in nats after each response token: `start` (y_0) plus the log-ratios so far. Paper: Eq. 12."""
-    settings = config.engine.model_copy(update={"kind": "transformers"} if config.engine.kind == "vllm" else {})
+    here = {"processes": 0, "python": None}
+    settings = config.engine.model_copy(
+        update=here | ({"kind": "transformers"} if config.engine.kind == "vllm" else {})
+    )
     scores: list[list[float]] = []
     for folder in (policy, reference):
         with closing(open_engine(settings, folder, dtype=config.reference.dtype)) as engine:

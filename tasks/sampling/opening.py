@@ -29,7 +29,7 @@ def open_configured_sampler(
         Judge(**config.sandbox.judge_arguments()) as judge,
     ):
         tokenizer: Any = checkpoints.load_tokenizer(folder)
-        yield Sampler(
+        sampler = Sampler(
             engine,
             tokenizer,
             judge,
@@ -39,3 +39,5 @@ def open_configured_sampler(
             known=KnownVerdicts(warehouse),
             template=template_for(config.reference, tokenizer),
         )
+        with closing(sampler):
+            yield sampler

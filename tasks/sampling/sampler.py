@@ -117,6 +117,7 @@ class Sampler:
         """Seconds spent in the engine so far."""
         self.judging_s = 0.0
         """Seconds so far in which the engine had nothing to do but wait for verdicts."""
+        self._streams: list[AwaitedVerdicts] = []
         self.sampling = False
         """Whether a call of the engine is open: then its weights must stay."""
         self._tokenizer = tokenizer
@@ -133,7 +134,7 @@ class Sampler:
         source: str,
         worker: str | None = None,
         step: int | None = None,
-        progress: SampleProgress | None = None,
+        progress: SampleProgress = lambda *_: None,
     ) -> Iterator[Judged]:
         """Every wanted response, judged, in the order in which they get finished.
 
@@ -141,7 +142,7 @@ class Sampler:
         rows. A verdict "infra" leaves the reward None. Raises EngineError or SandboxError; nothing is swallowed.
         """
         wanted = sum(assignment.n for assignment in assignments)
-        told = (lambda _: None) if progress is None else (lambda done: progress(done, wanted))
+        told = lambda done: progress(done, wanted)  # noqa: E731
         for _, judged in self._stream(iter([assignments]), {"source": source, "worker": worker}, lambda: step, told):
             yield judged
 
@@ -188,6 +189,7 @@ class Sampler:
     ) -> Iterator[tuple[int, Judged]]:
         """Number of the batch and response, as they get finished."""
         awaited = AwaitedVerdicts(self.judge, self._known)
+        self._streams.append(awaited)
         begin = lambda number, batch: self._begin(number, batch, step)  # noqa: E731
         reading = BatchesInTurn[Sequence[Assignment], Asked](batches, lambda: awaited.count < MOST_AWAITED, begin)
         sampled = 0
@@ -208,6 +210,12 @@ class Sampler:
                 else:
                     return
         finally:
+            awaited.abandon()
+            self._streams.remove(awaited)
+
+    def close(self) -> None:
+        """Let the judge take nothing more of what was given up half-way; before the judge is closed."""
+        for awaited in self._streams:
             awaited.abandon()
 
     def _finished(self, decided: Iterable[Decided], label: Row) -> Iterator[tuple[int, Judged]]:
@@ -264,12 +272,8 @@ class Sampler:
         if complete is None or complete <= len(prefix_ids):
             return completion
         kept = slice(0, complete - len(prefix_ids))
-        return replace(
-            completion,
-            token_ids=completion.token_ids[kept],
-            logprobs=completion.logprobs[kept],
-            finish_reason="stop",
-        )
+        ids, logprobs = completion.token_ids[kept], completion.logprobs[kept]
+        return replace(completion, token_ids=ids, logprobs=logprobs, finish_reason="stop")
 
     def entropies(self, assignments: Sequence[Assignment], judged: Sequence[Judged]) -> list[float | None]:
         """Mean entropy (nats per token) of the engine's policy on what `run` drew; None where it cannot tell."""
