@@ -1,4 +1,4 @@
-"""Rows of single responses, found in memory first and then read from the lake by when they arrived."""
+"""Rows of single responses: their small columns from memory, the rest from the lake by when they arrived."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def described(look: Look, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Problem, verdict, author and age of each trajectory that is there."""
     if not ids:
         return {}
-    moments = _moments(look, ids)
-    return {row["trajectory_id"]: row for row in look.rows(RESPONSES, ids=list(ids), moments=moments)}
+    look.session.need_responses()
+    return {row["trajectory_id"]: row for row in look.rows(RESPONSES, ids=list(ids))}
 
 
 def trajectory(look: Look, identity: str) -> dict[str, Any]:

@@ -5,10 +5,9 @@ WHERE response IN (SELECT hash(unnest($ids))) AND origin = 'trajectories';
 
 -- name: responses
 -- What are these trajectories: their problem, verdict, author and age?
-SELECT trajectory_id, problem_id, source, verdict, reward, temperature, step, len(token_ids) AS tokens, normal_hash,
-       run_id, policy_start AS policy
-FROM trajectories
-WHERE created_at IN (SELECT unnest($moments)) AND trajectory_id IN (SELECT unnest($ids))
+SELECT trajectory_id, problem_id, source, verdict, reward, temperature, step, tokens, run_id, policy
+FROM (SELECT unnest($ids) AS trajectory_id) JOIN resident.responses ON response = hash(trajectory_id)
+WHERE origin = 'trajectories'
 QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY arrival) = 1;
 
 -- name: trajectory

@@ -37,7 +37,7 @@ GROUP BY policy_id ORDER BY max(arrival) DESC LIMIT 40;
 
 -- name: uses
 -- In which runs and at which optimizer steps was this trajectory trained on?
-SELECT run_id, step, count(*) AS times FROM train_batches WHERE list_contains(trajectory_ids, $id)
+SELECT run_id, step, count(*) AS times FROM resident.uses WHERE response = hash($id)
 GROUP BY run_id, step ORDER BY run_id, step LIMIT 200;
 
 -- name: verdict
