@@ -378,6 +378,8 @@ def verdict_row(program_hash: str, suite: Suite, judgement: Judgement) -> Row:
         "cpu_s": judgement.cpu_s,
         "memory_bytes": judgement.memory_bytes,
         "detail": judgement.detail,
+        "outcomes": judgement.outcomes,
+        "output": judgement.output or None,
     }
 
 
