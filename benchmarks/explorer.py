@@ -155,7 +155,14 @@ def _beside(rows: int, problems: int) -> dict[str, list[dict[str, Any]]]:
             for n in range(problems)
         ],
         "token_values": [
-            {"trajectory_id": one, "position": 10 * p, "n": 10, "k": p, "search_id": "annotation/1", "reference": "pi_0"}
+            {
+                "trajectory_id": one,
+                "position": 10 * p,
+                "n": 10,
+                "k": p,
+                "search_id": "annotation/1",
+                "reference": "pi_0",
+            }
             for one in searched
             for p in range(10)
         ],

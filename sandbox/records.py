@@ -109,7 +109,7 @@ class TestResult:
     memory_bytes: int = 0
     detail: str = ""
     output: bytes = b""
-    """What it printed: all, where the suite keeps outputs and the program ended well; else the beginning, of a failure."""
+    """What it printed: all of it where the suite keeps outputs and it ended well, the beginning where it failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,12 +144,13 @@ def _count(result: duckdb.DuckDBPyConnection) -> int:
 def changed_tables(cursor: duckdb.DuckDBPyConnection, location: Location, since: int, newest: int) -> set[str]:
     """The tables that got rows after snapshot `since` until `newest`: those that have rows where that is not known."""
 
-    def asked(name: str, **identifiers: str) -> list[tuple[Any, ...]]:
-        inner = query(__name__, name, schema=location.schema, **identifiers)
+    def asked(inner: str) -> list[tuple[Any, ...]]:
         return cursor.execute(f"FROM {lake.asked_of_catalog(location, inner)}").fetchall()
 
-    rows = asked("changes", since=str(since), newest=str(newest)) if since else []
+    schema = location.schema
+    changes = query(__name__, "changes", schema=schema, since=str(since), newest=str(newest))
+    rows = asked(changes) if since else []
     if len({snapshot for snapshot, _ in rows}) < newest - since:  # the first time, or a snapshot has expired
-        return {str(name) for (name,) in asked("tables_with_rows")}
+        return {str(name) for (name,) in asked(query(__name__, "tables_with_rows", schema=schema))}
     numbers = {int(number) for _, changes in rows for number in _INSERTED.findall(changes or "")}
-    return {str(name) for number, name in asked("tables") if int(number) in numbers}
+    return {str(name) for number, name in asked(query(__name__, "tables", schema=schema)) if int(number) in numbers}

@@ -98,13 +98,13 @@ class TransformersEngine:
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
         """Raw log-probabilities of each response's tokens, by full forward passes over right-padded batches."""
-        return [logprobs for logprobs, _ in self._evaluated(sequences)]
+        return [logprobs for logprobs, _ in self.evaluated(sequences)]
 
     def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
         """Mean entropy (nats per token) of the untempered policy over each response's positions."""
-        return [sum(entropy) / len(entropy) if entropy else None for _, entropy in self._evaluated(sequences)]
+        return [sum(entropy) / len(entropy) if entropy else None for _, entropy in self.evaluated(sequences)]
 
-    def _evaluated(self, sequences: Sequence[ScoredSequence]) -> list[tuple[list[float], list[float]]]:
+    def evaluated(self, sequences: Sequence[ScoredSequence]) -> list[tuple[list[float], list[float]]]:
         """Log-probabilities and entropies per response token, longest sequences first, so that little is padding."""
         model = self._loaded()
         order = sorted(range(len(sequences)), key=lambda number: -sum(map(len, sequences[number])))

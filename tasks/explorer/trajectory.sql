@@ -42,7 +42,7 @@ GROUP BY run_id, step ORDER BY run_id, step LIMIT 200;
 
 -- name: verdict
 -- What did the sandbox say of its program?
-SELECT verdict, tests_passed, tests_total, cpu_s, memory_bytes, detail, sandbox_version FROM verdicts
+SELECT verdict, tests_passed, tests_total, cpu_s, memory_bytes, detail, outcomes, output, sandbox_version FROM verdicts
 WHERE program_hash = $program AND suite_hash = $suite ORDER BY arrival DESC LIMIT 1;
 
 -- name: test
