@@ -8,10 +8,10 @@ searched in milliseconds. Only what became visible since is read again. What the
 `resident.responses` shows them as of the snapshot `shown_snapshot` without quarantined batches, as the lake's views do,
 and says who wrote each: `pi_0`, `training`, `evaluation` (a trained policy's), `person`, `other model`.
 
-`resident.uses` says which optimizer step took which response. `resident.by_problem` counts responses by problem. Counting
-different programs reads every response, so the counts of the newest snapshot are kept; those of problems with new
-responses are made again, and all of them when a batch is left out or somebody else turns out to have written old ones.
-An older snapshot is counted anew.
+`resident.uses` says which optimizer step took which response. `resident.by_problem` counts responses by problem: to
+count different programs is to read every response, so the counts of the newest snapshot are kept; those of problems
+with new responses are made again, and all of them when a batch is left out or somebody else turns out to have written
+old ones. An older snapshot is counted anew.
 """
 
 from __future__ import annotations

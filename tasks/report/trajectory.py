@@ -99,7 +99,7 @@ class PolicyAlong:
 def policy_along(
     config: RunConfig, policy: Path, reference: Path, sequence: tuple[Sequence[int], Sequence[int]], start: float
 ) -> PolicyAlong:
-    """A stored policy's values, from y_0 = `start`, and entropies along a (prompt, response); loads both checkpoints."""
+    """A stored policy's values, from y_0 = `start`, and entropies along a (prompt, response); loads both folders."""
     import torch
 
     from tasks.engines.transformers_engine import TransformersEngine
