@@ -85,7 +85,8 @@ def _shown(along: Along, index: int, estimate: dict[str, Any] | None, colour: st
     facts = [f"token {index + 1}: {plain(along.texts[index])!r}"]
     level = 0.0
     if along.advantages:
-        facts.append(f"advantage {along.advantages[index]:+.3f} nats, value {along.values[index]:.2f} nats")
+        value = f", value {along.values[index]:.2f} nats" if along.values else ""
+        facts.append(f"advantage {along.advantages[index]:+.3f} nats{value}")
         level = math.tanh(along.advantages[index] / 2) if colour == "advantage" else level
     if along.estimates:
         share = along.success(index + 1)

@@ -62,7 +62,7 @@ def sample_page(look: Look) -> Page:
 
 
 def _page(look: Look, row: dict[str, Any], title: str) -> Page:
-    context = look.row(CONTEXT, problem=row["problem_id"], prompt=row["prompt_id"]) or {}
+    context = look.row(CONTEXT, problem=row["problem_id"], prompt=row["prompt_id"], policy=row["policy_start"]) or {}
     settings = _settings(look, row["run_id"])
     along, label = _along(look, row, context, settings)
     known = [one for one in COLOURS if _has(along, one)]
@@ -76,7 +76,6 @@ def _page(look: Look, row: dict[str, Any], title: str) -> Page:
         "/problems",
         {
             "row": row,
-            "title": title,
             "context": context,
             "colour": colour,
             "colours": known,
@@ -158,13 +157,15 @@ def _along(look: Look, row: dict[str, Any], context: dict[str, Any], settings: _
     values: list[float] = []
     entropies: list[float] = []
     label = "the sampling policy's own value"
-    if n and texts:
-        start = soft_value(n, k, settings.beta, prior=settings.prior)
+    if texts:
+        start = soft_value(n, k, settings.beta, prior=settings.prior) if n else 0.0
         values = values_along(start, found)
         if chosen:
             own = _computed(folders, chosen, str(reference), context, row, settings, start)
             values, entropies = own.values, own.entropies
             found = [b - a for a, b in zip([start, *values], values, strict=False)]
+        if not n:  # the prompt's own value is unknown, so no value is known; what each token adds is
+            values = []
             label = f"policy {chosen[:8]}: its own value" if chosen != reference else "pi_0"
     surprise = [None if one is None else -float(one) for one in row["sampled_logprobs"] or []]
     return Along(texts, found, values, surprise if texts else [], entropies, _estimates(look, row, (n, k))), label

@@ -1,9 +1,13 @@
 -- name: context
--- What are the problem, prompt and policy of this trajectory?
+-- What are the problem, prompt and pi_0 of this response: of its problem's samples, else of the policy that wrote it?
 SELECT (SELECT arg_max(title, arrival) FROM problems WHERE problem_id = $problem) AS title,
        (SELECT any_value(token_ids) FROM prompts WHERE prompt_id = $prompt) AS prompt_ids,
        (SELECT any_value(text) FROM prompts WHERE prompt_id = $prompt) AS prompt,
-       (SELECT arg_max(reference, arrival) FROM reference_counts WHERE problem_id = $problem) AS reference;
+       coalesce(
+           (SELECT arg_max(reference, arrival) FROM reference_counts WHERE problem_id = $problem),
+           (SELECT arg_max(CASE WHEN kind = 'reference' THEN policy_id ELSE parent_policy_id END, arrival) FROM policies
+            WHERE policy_id = $policy)
+       ) AS reference;
 
 -- name: counts
 -- How often did this reference policy solve the problem, with the tests that judged the trajectory?
