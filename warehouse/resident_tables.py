@@ -4,8 +4,7 @@ Naming a table of the lake costs a reader 10 to 25 ms after each commit, however
 lake names two: its table, and `quarantine`. A page asks a dozen questions. So the small tables are kept in memory,
 `quarantine` among them; what became visible since is read when a reader begins, and only of tables that a commit
 named. `resident.shown` has a view for each table, with the columns, names and rows of the lake's own. A table that
-never had a row costs the lake most of all; its view is empty until a commit names it. So are tables and columns that
-an older warehouse does not have.
+never had a row costs the lake most of all; its view is empty until a commit names it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import duckdb
 from warehouse import lake
 from warehouse.location import Location
 from warehouse.queries import query
-from warehouse.schema import PROVENANCE, TABLES, TableSchema
+from warehouse.schema import PROVENANCE, TABLES, VIEW_COLUMNS, TableSchema
 
 SMALL: Final = (
     "quarantine",  # the first: the views of all others ask it
@@ -47,9 +46,8 @@ class ResidentTables:
         self._cursor = connection.cursor()
         for statement in (*lake.SESSION, *query(__name__, "schema").split(";\n")):
             self._cursor.execute(statement)
-        self._stored = self._stored_columns()
         for name in (*SMALL, *(name for name in TABLES if name not in SMALL)):
-            for statement in self._statements(TABLES[name]):
+            for statement in _statements(TABLES[name]):
                 self._cursor.execute(statement)
         self._filled: set[str] = set()
         self._filling = threading.Lock()
@@ -60,13 +58,13 @@ class ResidentTables:
         with self._filling:
             if newest <= self.snapshot:
                 return
-            changed = changed_tables(self._cursor, self._location, self.snapshot, newest) & set(self._stored)
+            changed = changed_tables(self._cursor, self._location, self.snapshot, newest).intersection(TABLES)
             self._cursor.execute("BEGIN")
             try:
                 for name in changed.intersection(SMALL):
-                    take_in(self._cursor, name, self.snapshot, newest, self._insert)
+                    take_in(self._cursor, name, self.snapshot, newest, _insert)
                 for name in changed.difference(SMALL, self._filled):
-                    self._cursor.execute(self._view(TABLES[name], self._in_the_lake(TABLES[name])))
+                    self._cursor.execute(_view(TABLES[name], _in_the_lake(TABLES[name])))
                 self._cursor.execute("COMMIT")
             except BaseException:
                 self._cursor.execute("ROLLBACK")
@@ -78,39 +76,34 @@ class ResidentTables:
         """Close the cursor that reads."""
         self._cursor.close()
 
-    def _stored_columns(self) -> Mapping[str, frozenset[str]]:
-        rows = self._cursor.execute(query(__name__, "stored_columns")).fetchall()
-        return {str(table): frozenset(columns) for table, columns in rows}
 
-    def _statements(self, table: TableSchema) -> list[str]:
-        """What makes the table's view, and its copy where there is one."""
-        if table.name not in SMALL:
-            empty = f"SELECT {_columns(table)}, NULL::BIGINT AS snapshot_id, NULL::BIGINT AS arrival LIMIT 0"
-            return [self._view(table, empty)]
-        columns = ", ".join(f'"{one.name}" {one.type}' for one in (*table.columns, *PROVENANCE))
-        kept = f"CREATE TABLE resident.kept.{table.name} ({columns}, snapshot_id BIGINT, arrival BIGINT)"
-        return [kept, self._view(table, f"FROM resident.kept.{table.name}")]
-
-    def _view(self, table: TableSchema, rows: str) -> str:
-        if table.name == "quarantine":
-            return query(__name__, "view_of_quarantine")
-        return query(__name__, "view_of_table", table=table.name, rows=rows)
-
-    def _in_the_lake(self, table: TableSchema) -> str:
-        selected = _columns(table, self._stored[table.name])
-        return f"SELECT {selected}, snapshot_id, rowid AS arrival FROM {lake.LAKE}.{lake.STORED}.{table.name}"
-
-    def _insert(self, table: str, rows: str, bounds: Mapping[str, str]) -> str:
-        columns = _columns(TABLES[table], self._stored[table])
-        return query(__name__, "insert", table=table, columns=columns, rows=rows, **bounds)
+def _statements(table: TableSchema) -> list[str]:
+    """What makes the table's view, and its copy where there is one."""
+    if table.name not in SMALL:
+        nothing = (f'NULL::{one.type} AS "{one.name}"' for one in (*table.columns, *PROVENANCE, *VIEW_COLUMNS))
+        return [_view(table, f"SELECT {', '.join(nothing)} LIMIT 0")]
+    columns = ", ".join(f'"{one.name}" {one.type}' for one in (*table.columns, *PROVENANCE))
+    kept = f"CREATE TABLE resident.kept.{table.name} ({columns}, snapshot_id BIGINT, arrival BIGINT)"
+    return [kept, _view(table, f"FROM resident.kept.{table.name}")]
 
 
-def _columns(table: TableSchema, there: frozenset[str] = frozenset()) -> str:
-    """Every column of the table to select from one that has those that are `there`; the others are null."""
-    return ", ".join(
-        f'"{one.name}"' if one.name in there else f'NULL::{one.type} AS "{one.name}"'
-        for one in (*table.columns, *PROVENANCE)
-    )
+def _view(table: TableSchema, rows: str) -> str:
+    if table.name == "quarantine":
+        return query(__name__, "view_of_quarantine")
+    return query(__name__, "view_of_table", table=table.name, rows=rows)
+
+
+def _in_the_lake(table: TableSchema) -> str:
+    return f"SELECT {_columns(table)}, snapshot_id, rowid AS arrival FROM {lake.LAKE}.{lake.STORED}.{table.name}"
+
+
+def _insert(table: str, rows: str, bounds: Mapping[str, str]) -> str:
+    return query(__name__, "insert", table=table, columns=_columns(TABLES[table]), rows=rows, **bounds)
+
+
+def _columns(table: TableSchema) -> str:
+    """Every column of the table in its order, which differs from the stored one where a migration added some."""
+    return ", ".join(f'"{one.name}"' for one in (*table.columns, *PROVENANCE))
 
 
 def take_in(

@@ -4,11 +4,6 @@ ATTACH ':memory:' AS resident (COMPRESS);
 CREATE SCHEMA resident.kept;
 CREATE SCHEMA resident.shown;
 
--- name: stored_columns
--- (internal) Which tables and columns does this warehouse have?
-SELECT table_name, list(column_name) FROM duckdb_columns()
-WHERE database_name = 'lake' AND schema_name = 'stored' GROUP BY table_name;
-
 -- name: view_of_table
 -- (internal) Which rows does a table show: those up to the shown snapshot, without quarantined batches?
 CREATE OR REPLACE VIEW resident.shown.{table} AS
