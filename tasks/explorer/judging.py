@@ -9,9 +9,8 @@ from tasks.explorer.drawing import SERIES, Dot, Line, Plot, areas, plot
 from tasks.explorer.look import Look, Page
 from warehouse.queries import query
 
+TOTALS = query(__name__, "totals")
 OVER_TIME = query(__name__, "over_time")
-BY_VERDICT = query(__name__, "by_verdict")
-BY_VERSION = query(__name__, "by_version")
 SLOWEST = query(__name__, "slowest")
 PROBLEMS_OF_SUITES = query(__name__, "problems_of_suites")
 STRETCHES = 40
@@ -20,7 +19,9 @@ OTHER = "other"
 
 def sandbox_page(look: Look) -> Page:
     """What was judged when and with which verdicts, the share of infrastructure failures, and what took longest."""
-    verdicts = look.rows(BY_VERDICT)
+    totals = look.rows(TOTALS)
+    verdicts = [row for row in totals if not row["of_version"]]
+    versions = sorted((row for row in totals if row["of_version"]), key=lambda row: row["last"], reverse=True)
     total = sum(row["programs"] for row in verdicts)
     slowest = look.rows(SLOWEST)
     suites = sorted({row["suite_hash"] for row in slowest})
@@ -34,17 +35,22 @@ def sandbox_page(look: Look) -> Page:
             "total": total,
             "infra": sum(row["programs"] for row in verdicts if row["verdict"] == "infra"),
             "cpu_s": sum(row["cpu_s"] or 0.0 for row in verdicts),
-            "charts": _charts(look.rows(OVER_TIME, stretches=STRETCHES)),
-            "versions": look.rows(BY_VERSION),
+            "charts": _over_time(look, verdicts),
+            "versions": versions,
             "slowest": [row | {"problem_id": problems.get(row["suite_hash"])} for row in slowest],
         },
     )
 
 
+def _over_time(look: Look, verdicts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    if not verdicts:
+        return []
+    first, last = min(row["first"] for row in verdicts), max(row["last"] for row in verdicts)
+    return _charts(look.rows(OVER_TIME, stretches=STRETCHES, first=first, last=last))
+
+
 def _charts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
     """Verdicts by stretch of time; of many kinds the rarest are one, so that each has a colour of its own."""
-    if not rows:
-        return []
     stretches = range(1 + max(row["stretch"] for row in rows))
     totals = dict.fromkeys(stretches, 0)
     by_kind: dict[str, int] = {}
