@@ -16,7 +16,7 @@ GROUP BY stretch, verdict ORDER BY stretch, verdict;
 
 -- name: slowest
 -- Which judgements took the most CPU time?
-SELECT program_hash, suite_hash, verdict, cpu_s, memory_bytes, detail, run_id, created_at FROM verdicts
+SELECT program_hash, suite_hash, verdict, cpu_s, memory_bytes, detail FROM verdicts
 ORDER BY cpu_s DESC NULLS LAST LIMIT 20;
 
 -- name: problems_of_suites
