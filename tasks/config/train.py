@@ -119,6 +119,9 @@ class TrainConfig(Section):
     stage 0 is stage 1: float32 weights and gradients are kept beside the bfloat16 ones."""
     processes: Parallel = 1
     """Trainer processes on this machine, one per GPU; with `hosts` their slots say it."""
+    share_gpus: bool = False
+    """Let rollout workers and the evaluator share GPUs with each other and with the trainer where there are too few.
+    Off: a machine with too few is refused by name, since what shares a GPU shares its memory, too (docs/scaling.md)."""
     hosts: tuple[str, ...] = ()
     """Machines that train together, as the lines of a hostfile: `name slots=8`. The first is the one the flow runs on;
     all share SPO_HOME (docs/scaling.md). Empty: this machine alone."""
