@@ -230,7 +230,7 @@ def test_weights_that_are_not_what_the_trainer_holds_are_an_error(job: TrainJob,
     state["model.layers.1.mlp.down_proj.weight"] *= 1.05
     published_weights.publish(job.weights, 2, model, state, like=job.reference, canaries=canaries)
     with working(job, judge) as worker:
-        with pytest.raises(EngineDrift, match=r"off by .* nats on the canary"):
+        with pytest.raises(EngineDrift, match=r"off by .* on the canary"):
             worker.run()
     assert rows(job) == []
 
