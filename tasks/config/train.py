@@ -129,6 +129,9 @@ class TrainConfig(Section):
     """How processes are started on the other hosts; the host and the command are appended. Empty: all of them here."""
     rendezvous_port: Annotated[int, Field(ge=1, le=65_535)] = 29500
     """Port of the first host at which the processes of all hosts meet."""
+    disk_mb_s: Annotated[float, Field(ge=1, le=1_000_000)] = 100.0
+    """Slowest rate (MB/s) at which the disk under SPO_HOME takes checkpoints, all processes together. How long a
+    stopped trainer may write, and processes wait for each other, follows from it and from the size of the model."""
     checkpoint_interval: PositiveInt = 20
     """Optimizer steps between two checkpoints: what a crash can cost."""
     keep_checkpoints: PositiveInt = 2

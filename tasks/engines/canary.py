@@ -2,8 +2,8 @@
 
 Two kernels add in another order. In float32 that moves a token by 5e-5 nats at most; in bfloat16, with SmolLM2, by
 0.024 on average and 0.3 now and then, and the largest of many tokens grows with their number. So what is held to a
-limit is the mean over a sequence, and four times the mean for all tokens but a twentieth. What moves a sequence by less, nobody
-can tell from noise by its log-probabilities.
+limit is the mean over a sequence, and four times the mean for all tokens but a twentieth. What moves a sequence by
+less, nobody can tell from noise by its log-probabilities.
 """
 
 from __future__ import annotations

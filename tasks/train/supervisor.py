@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.run import placement as placements
-from tasks.train.shared import fork_server
+from tasks.train.shared import fork_server, time_limits
 from tasks.train.shared.child import Child, ChildCommand, Line
 from tasks.train.shared.errors import (
     CANNOT_GO_ON,
@@ -33,8 +33,6 @@ from tasks.train.shared.job import TrainJob
 from tasks.train.trainer import checkpoint
 
 POLL_S = 0.2
-GRACE_S = 60.0
-"""Time a trainer gets to write its checkpoint before it is killed."""
 MOST_RESTARTS = 5
 """Crashes of a process in a row, without progress between them, after which the run fails."""
 
@@ -106,8 +104,9 @@ class TrainingProcesses:
         for child in self.running.values():
             if child.what is not self.trainer:
                 child.signal(signal.SIGTERM)
+        grace = time_limits.grace_s(self.job.reference, self.job.train)
         for child in self.running.values():
-            child.end(GRACE_S if child.what is self.trainer else 5.0)
+            child.end(grace if child.what is self.trainer else 5.0)
         if self.job.weights != self.job.kept:  # memory; a trainer that resumes publishes anew
             shutil.rmtree(self.job.weights, ignore_errors=True)
 
@@ -204,8 +203,9 @@ def trainer_command(job: TrainJob, job_file: Path) -> list[str]:
         return [sys.executable, "-m", "tasks.train.hosts", str(job_file)]
     if job.train.processes == 1:
         return [sys.executable, "-m", "tasks.train.trainer", str(job_file)]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    return [*torchrun, str(job.train.processes), "-m", "tasks.train.trainer", str(job_file)]
+    grace = str(time_limits.grace_s(job.reference, job.train))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--shutdown-timeout", grace]
+    return [*torchrun, "--nproc-per-node", str(job.train.processes), "-m", "tasks.train.trainer", str(job_file)]
 
 
 def worker_command(job: TrainJob, job_file: Path, index: int) -> list[str]:
