@@ -22,7 +22,8 @@ from tasks.problems.programs import extract_program
 from tasks.problems.suite_versions import tests_hash, version_row
 from tasks.run.identity import digest
 from tasks.run.stored_suites import problems_of, settings_for, stored_problems
-from tasks.sampling.sampler import KnownVerdicts, Row, verdict_row
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Row, verdict_row
 from warehouse import Warehouse
 from warehouse.queries import query
 

@@ -59,6 +59,9 @@ class TrainConfig(Section):
     than causal attention within a sequence."""
     logprob_chunk_tokens: PositiveInt = 1024
     """Response tokens whose logits exist at once: bounds memory where the vocabulary is large."""
+    reference_store_mb: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
+    """Memory (MB) that the first trainer process keeps of known log pi_0, at 4 bytes a token; the rest is read from the
+    warehouse when a trajectory comes again. No influence on results."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     deterministic: bool = True

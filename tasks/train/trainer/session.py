@@ -20,7 +20,7 @@ from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
-from tasks.scoring.reference import Reference, ReferenceStore, fingerprint
+from tasks.scoring.reference import Reference, ReferenceStore
 from tasks.train.shared import published_weights, time_limits
 from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.train.shared.job import TrainJob
@@ -32,6 +32,7 @@ from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.metrics import Recorder
 from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
+from tasks.train.trainer.reference_refresh import open_store
 from tasks.train.trainer.replay import Replay
 from tasks.train.trainer.state import ReferenceSteps, ReplayState
 from warehouse import Warehouse
@@ -257,7 +258,7 @@ def _rank_zero(
         warehouse.commit()
         _require_same_reference(job)
         examples = Examples(warehouse, job, frozen_values(warehouse, job))
-        store = ReferenceStore(warehouse, fingerprint(job.reference, job.train, job.config.reference.dtype, device))
+        store = open_store(warehouse, job, job.reference, device)
         recorder = Recorder(warehouse, job, after=step)
         try:
             last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))

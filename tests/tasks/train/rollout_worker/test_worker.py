@@ -19,7 +19,8 @@ from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
 from tasks.report import run_history
-from tasks.sampling.sampler import KnownVerdicts, Sampler
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Sampler
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
 from tasks.train.rollout_worker.backpressure import Backpressure
