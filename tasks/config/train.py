@@ -59,6 +59,10 @@ class TrainConfig(Section):
     than causal attention within a sequence."""
     logprob_chunk_tokens: PositiveInt = 1024
     """Response tokens whose logits exist at once: bounds memory where the vocabulary is large."""
+    reference_weights: Literal["auto", "device", "cpu"] = "auto"
+    """Where pi_0's weights are between its passes. `device`: beside the policy's. `cpu`: its layers in main memory,
+    each brought to the device for its part of a pass: less GPU memory, slower passes, the same numbers. `auto`: `cpu`
+    on a GPU with `zero_stage` 3, whose policy is divided while pi_0 would be whole on every GPU."""
     reference_store_mb: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
     """Memory (MB) that the first trainer process keeps of known log pi_0, at 4 bytes a token; the rest is read from the
     warehouse when a trajectory comes again. No influence on results."""

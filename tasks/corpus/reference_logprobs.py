@@ -83,12 +83,11 @@ def _scorer(context: Context, prompts: PromptSet) -> Callable[[Sequence[dict[str
 
     from tasks.scoring.example import Example
     from tasks.scoring.packing import lay_out, plan
-    from tasks.scoring.policy import load_policy
-    from tasks.scoring.reference import Reference
+    from tasks.scoring.reference import load_reference
 
     train, dtype = context.config.train, context.config.reference.dtype
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    reference = Reference(load_policy(prompts.reference, train, dtype, trained=False).to(device))
+    reference = load_reference(prompts.reference, train, dtype, device)
 
     def score(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
         examples = [

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tasks.config import TrainConfig
 from tasks.engines.checkpoint import policy_id, tokenizer_hash
 from tasks.scoring import lora
 from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.example import Example
+from tasks.scoring.offloading import offload
 from tasks.scoring.packing import Pack, lay_out
-from tasks.scoring.policy import Policy
+from tasks.scoring.policy import Policy, load_policy
 from warehouse.queries import query
 
 CODE_VERSION = 1
@@ -67,6 +68,11 @@ class Reference:
         ]
         return torch.cat(rows), {identity: piece.tolist() for identity, piece in fresh.items()}
 
+    @property
+    def device(self) -> torch.device:
+        """Where packs are evaluated."""
+        return self.policy.head.weight.device
+
     @torch.no_grad()
     def evaluate(self, pack: Pack) -> Tensor:
         """log pi_0 of the pack's response tokens, computed now. Shape N."""
@@ -75,6 +81,17 @@ class Reference:
 
     def _lay_out(self, examples: Sequence[Example], like: Pack) -> Pack:
         return lay_out(examples, self.policy.layout).to(like.ids.device)
+
+
+def load_reference(folder: Path, config: TrainConfig, dtype: str, device: torch.device) -> Reference:
+    """pi_0 from a checkpoint folder, to be evaluated on `device`; `config` says where its layers wait."""
+    policy = load_policy(folder, config, dtype, trained=False)
+    sharded = config.zero_stage == 3 and device.type == "cuda"
+    if config.reference_weights == "device" or (config.reference_weights == "auto" and not sharded):
+        return Reference(policy.to(device))
+    policy.head.weight = nn.Parameter(policy.head.weight.detach().to(device), requires_grad=False)  # used all the time
+    offload(policy.causal_lm.base_model, device)
+    return Reference(policy)
 
 
 class ReferenceStore:

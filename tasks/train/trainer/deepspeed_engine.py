@@ -230,7 +230,7 @@ class DeepSpeedEngine:
             "gradient_accumulation_steps": 1,
             "managed_gradient_accumulation": False,
             "gradient_clipping": 0.0 if self._clips_itself else self.config.optimizer.max_grad_norm,
-            "zero_optimization": {"stage": stage, "overlap_comm": False},
+            "zero_optimization": {"stage": stage, "overlap_comm": self.device.type == "cuda"},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": dtype == "bfloat16"},
             "data_types": {"grad_accum_dtype": "fp32"},

@@ -66,7 +66,7 @@ def check_stored(
     few = [example for example in examples if example.trajectory_id in stored][:CHECKED]
     if not few:
         return 0.0
-    pack = lay_out(few, reference.policy.layout).to(next(reference.policy.parameters()).device)
+    pack = lay_out(few, reference.policy.layout).to(reference.device)
     fresh = reference.evaluate(pack).split([len(example.response_ids) for example in few])
     found = {
         e.trajectory_id: Drift.between(f.tolist(), stored[e.trajectory_id]) for e, f in zip(few, fresh, strict=True)

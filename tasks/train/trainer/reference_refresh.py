@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.engines.checkpoint import policy_id
-from tasks.scoring.policy import load_policy
-from tasks.scoring.reference import Reference, ReferenceStore, fingerprint
+from tasks.scoring.reference import ReferenceStore, fingerprint, load_reference
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
@@ -58,7 +57,7 @@ def install(session: Session) -> None:
     folder = published_weights.folder_of(job.kept, session.references.present)
     dtype = job.config.reference.dtype
     device = session.engine.device
-    session.reference = Reference(load_policy(folder, job.train, dtype, trained=False).to(device))
+    session.reference = load_reference(folder, job.train, dtype, device)
     if session.rank_zero is None:
         return
     warehouse = session.rank_zero.warehouse

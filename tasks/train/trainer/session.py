@@ -20,7 +20,7 @@ from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
-from tasks.scoring.reference import Reference, ReferenceStore
+from tasks.scoring.reference import Reference, ReferenceStore, load_reference
 from tasks.train.shared import published_weights, time_limits
 from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.train.shared.job import TrainJob
@@ -224,8 +224,7 @@ def open_session(job: TrainJob) -> Generator[Session]:
     make_deterministic(job)
     dtype = job.config.reference.dtype
     policy = load_policy(job.reference, job.train, dtype, trained=True).to(device)
-    base = policy if job.train.lora else load_policy(job.reference, job.train, dtype, trained=False).to(device)
-    reference = Reference(base)
+    reference = Reference(policy) if job.train.lora else load_reference(job.reference, job.train, dtype, device)
     algorithm = algorithm_of(job)
     module = algorithm.module(policy, job.reference, dtype).to(device)
     groups = algorithm.parameter_groups(module)
