@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,6 +51,14 @@ class Reference:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._adapters = lora.adapted(policy)
+
+    def close(self) -> None:
+        """Release the weights, on a GPU to other processes, too; it cannot be asked any more."""
+        del self.policy
+        self._adapters = []
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
 
     def logprobs(self, pack: Pack, stored: Mapping[str, Sequence[float]]) -> tuple[Tensor, dict[str, list[float]]]:
         """log pi_0 of the pack's response tokens (shape N), and those that had to be computed, by trajectory."""

@@ -57,6 +57,7 @@ def install(session: Session) -> None:
     folder = published_weights.folder_of(job.kept, session.references.present)
     dtype = job.config.reference.dtype
     device = session.engine.device
+    session.reference.close()  # before: there may be no room for two
     session.reference = load_reference(folder, job.train, dtype, device)
     if session.rank_zero is None:
         return
