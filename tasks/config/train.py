@@ -133,7 +133,8 @@ class TrainConfig(Section):
     """Machines that train together, as the lines of a hostfile: `name slots=8`. The first is the one the flow runs on;
     all share SPO_HOME (docs/scaling.md). Empty: this machine alone."""
     remote_shell: tuple[str, ...] = ("ssh", "-oBatchMode=yes")
-    """How processes are started on the other hosts; the host and the command are appended. Empty: all of them here."""
+    """How processes are started on the other hosts; the host, unless a part says `{host}`, and the command are
+    appended. Empty: all of them here."""
     rendezvous_port: Annotated[int, Field(ge=1, le=65_535)] = 29500
     """Port of the first host at which the processes of all hosts meet."""
     disk_mb_s: Annotated[float, Field(ge=1, le=1_000_000)] = 100.0

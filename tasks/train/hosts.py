@@ -64,7 +64,10 @@ def command(job: TrainJob, job_file: Path, rank: int) -> list[str]:
         return torchrun
     settings = [f"{name}={os.environ[name]}" for name in PASSED_ON if name in os.environ]
     there = f"cd {shlex.quote(os.getcwd())} && exec env {shlex.join([*settings, *torchrun])}"
-    return [*job.train.remote_shell, machines[rank].name, there]
+    name, shell = machines[rank].name, job.train.remote_shell
+    if any("{host}" in part for part in shell):
+        return [*(part.replace("{host}", name) for part in shell), there]
+    return [*shell, name, there]
 
 
 class ProcessGroup:
