@@ -20,7 +20,7 @@ from tasks.scoring.reference import ReferenceStore, fingerprint, load_reference
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
-from tasks.train.trainer.metrics import COMMIT_EVERY
+from tasks.train.trainer.recorder import COMMIT_EVERY
 from tasks.train.trainer.state import ReferenceSteps
 from warehouse import Warehouse
 from warehouse.queries import query
