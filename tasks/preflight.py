@@ -23,6 +23,7 @@ from sandbox import InvalidSuite, Judge, SandboxError, SandboxUnavailable, Submi
 from tasks.config import NAMED_MODELS, ProblemFiles, ReferenceConfig, RunConfig
 from tasks.corpus import files
 from tasks.engines import checkpoint, inspection, interpreter, packaged_models
+from tasks.engines.devices import visible_gpus
 from tasks.engines.protocol import EngineError
 from tasks.prepare import reference_solutions
 from tasks.prepare.stage import limited
@@ -31,6 +32,8 @@ from tasks.problems.problem import Problem, ProblemError
 from tasks.problems.prompt import template_for
 from tasks.problems.records import Record, read_records
 from tasks.problems.sources import LAYOUTS, split_of
+from tasks.run import placement
+from tasks.run.errors import Oversubscribed
 
 UNDERSTOOD = 200
 """Records of a file that are understood field by field."""
@@ -93,6 +96,7 @@ def faults(config: RunConfig, home: Path, *, clock: Clock = time.monotonic) -> l
     _look_at_mix(config, problems, found)
     _look_at_disk(config, home, folder, found)
     _look_at_engine(config, found)
+    _look_at_gpus(config, found)
     _judge(config, problems, found)
     return found.messages
 
@@ -257,6 +261,14 @@ def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Fa
 def _look_at_engine(config: RunConfig, found: _Faults) -> None:
     if config.engine.kind == "vllm" and (fault := interpreter.vllm_fault(config.engine.python)):
         found.add(f"engine.kind is 'vllm': {fault}")
+
+
+def _look_at_gpus(config: RunConfig, found: _Faults) -> None:
+    """Complain where training wants more GPUs than this machine has."""
+    try:
+        placement.place(config, visible_gpus())
+    except Oversubscribed as error:
+        found.add(str(error))
 
 
 def _judge(config: RunConfig, problems: list[Problem], found: _Faults) -> None:

@@ -16,6 +16,8 @@ from tests.tasks.engines.conftest import build, save, save_tokenizer
 
 PYTHON = Path(__file__).parents[3] / ".venv-vllm" / "bin" / "python"
 
+pytestmark = pytest.mark.slow
+
 if not PYTHON.exists():
     pytest.skip("scripts/install_vllm.sh has made no .venv-vllm", allow_module_level=True)
 
