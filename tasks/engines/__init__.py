@@ -29,10 +29,13 @@ __all__ = [
 ]
 
 
-def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> SamplingEngine:
+def open_engine(
+    config: EngineConfig, checkpoint: Path, *, dtype: str, adapter_rank: int | None = None
+) -> SamplingEngine:
     """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`.
 
-    On a CPU it computes with `config.threads` threads. Raises EngineError (MissingModel, UnsupportedArchitecture).
+    On a CPU it computes with `config.threads` threads. `adapter_rank` is the largest rank of adapters that it will be
+    refreshed with; vLLM has to know beforehand. Raises EngineError (MissingModel, UnsupportedArchitecture).
     """
     if config.kind == "scripted":
         from tasks.engines.scripted_engine import ScriptedEngine
@@ -42,7 +45,7 @@ def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> Sampli
         from tasks.engines.vllm_engine import VllmEngine
 
         sizes = {"max_batch": config.max_batch, "threads": config.threads}
-        return VllmEngine(checkpoint, dtype=dtype, **sizes, options=config.vllm)
+        return VllmEngine(checkpoint, dtype=dtype, **sizes, options=config.vllm, adapter_rank=adapter_rank)
     import torch
 
     from tasks.engines.transformers_engine import TransformersEngine
