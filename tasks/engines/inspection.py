@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,17 @@ def adapter_bytes(folder: Path, rank: int) -> int:
             shapes = [one["shape"] for one in _tensors(stream, _header_length(stream)).values()]
         total += sum(4 * rank * sum(shape) for shape in shapes if len(shape) == 2)
     return total
+
+
+def layer_matrices(folder: Path) -> set[str]:
+    """Names of the modules that are matrices inside numbered layers, such as q_proj: not embeddings, not the head."""
+    found: set[str] = set()
+    for path in checkpoint.weight_files(folder):
+        with path.open("rb") as stream:
+            for name, one in _tensors(stream, _header_length(stream)).items():
+                if len(one["shape"]) == 2 and re.search(r"\.\d+\.", name):
+                    found.add(name.removesuffix(".weight").rpartition(".")[2])
+    return found
 
 
 def _header_length(stream: BinaryIO) -> int:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from tasks.engines import adapter as adapters
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines.canary import check_drift
-from tasks.engines.inspection import weight_bytes
+from tasks.engines.inspection import layer_matrices, weight_bytes
 from tasks.engines.protocol import (
     Completion,
     EngineError,
@@ -85,7 +85,8 @@ class VllmEngine:
         self._vllm = _import_vllm(threads)
         self._dtype = dtype
         on_cpu = self._vllm.platforms.current_platform.is_cpu()
-        settings = _settings(adapters.base_of(checkpoint), dtype, max_batch, on_cpu) | _room_for_adapters(adapter_rank)
+        base = adapters.base_of(checkpoint)
+        settings = _settings(base, dtype, max_batch, on_cpu) | _room_for_adapters(base, adapter_rank)
         self._llm: Any = self._vllm.LLM(**settings | dict(options or {}))
         self._calls = self._adapters = 0
         self._base_id = checkpoints.base_id(checkpoint)
@@ -216,7 +217,8 @@ class VllmEngine:
 
 def canary_sequence(checkpoint: Path) -> ScoredSequence:
     """A fixed sequence spread over the vocabulary of the checkpoint."""
-    vocabulary = int(json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))["vocab_size"])
+    config = adapters.base_of(checkpoint) / "config.json"
+    vocabulary = int(json.loads(config.read_text(encoding="utf-8"))["vocab_size"])
     ids = [(number * number * 31 + 7 * number + 3) % vocabulary for number in range(24)]
     return ids[:8], ids[8:]
 
@@ -252,14 +254,24 @@ def _settings(checkpoint: Path, dtype: str, max_batch: int, on_cpu: bool) -> dic
     return shared | whole | {"enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
 
 
-def _room_for_adapters(rank: int | None) -> dict[str, Any]:
-    """Settings under which vLLM takes adapters up to `rank`, one at a time and a second while they are exchanged."""
+def _room_for_adapters(base: Path, rank: int | None) -> dict[str, Any]:
+    """Settings under which vLLM takes adapters up to `rank`, one at a time and a second while they are exchanged.
+
+    They are for what is inside the layers: with room for one of the head, vLLM 0.32 mixes up the rows of prompts.
+    """
     if rank is None:
         return {}
     room = next((room for room in ADAPTER_RANKS if room >= rank), None)
     if room is None:
         raise EngineError(f"vLLM takes adapters up to rank {ADAPTER_RANKS[-1]}; train.lora.rank is {rank}: lower it")
-    return {"enable_lora": True, "max_lora_rank": room, "max_loras": 1, "max_cpu_loras": 2}
+    inside = sorted(layer_matrices(base))
+    return {
+        "enable_lora": True,
+        "max_lora_rank": room,
+        "max_loras": 1,
+        "max_cpu_loras": 2,
+        "lora_target_modules": inside,
+    }
 
 
 def _import_vllm(threads: int) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.engines.canary import check_drift
-from tasks.engines.checkpoint import load_tokenizer, policy_id
+from tasks.engines.checkpoint import load_tokenizer
 from tasks.engines.protocol import EngineDrift, EngineError, Request
 from tests.tasks.engines.conftest import END, build, save, write_adapter
 
@@ -114,36 +114,6 @@ def test_an_abandoned_call_leaves_no_request_behind(engine: VllmEngine, folders:
     engine.refresh(folders[0])
     canary = canary_sequence(folders[0])
     assert check_drift(engine.score([canary])[0], transformers_scores(folders[0], canary), 1e-4) >= 0
-
-
-def test_adapters_are_applied_one_after_the_other_to_a_base_that_stays(
-    folders: tuple[Path, Path], tmp_path: Path
-) -> None:
-    base, other = folders
-    first, second = (write_adapter(tmp_path / f"step-{seed}", base, seed, rank=4) for seed in (1, 2))
-    engine = VllmEngine(base, dtype="float32", max_batch=16, adapter_rank=4)
-    try:
-        for folder in (first, second, base, first):
-            engine.refresh(folder)
-            assert engine.policy_id == policy_id(folder)
-            for item in engine.sample(REQUESTS):
-                expected = transformers_scores(folder, (PROMPT, item.token_ids))
-                assert item.logprobs == pytest.approx(expected, abs=1e-4)
-        with pytest.raises(EngineError, match="open another engine"):
-            engine.refresh(other)
-    finally:
-        engine.close()
-
-
-def test_an_engine_can_be_opened_with_an_adapter(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    folder = write_adapter(tmp_path / "adapter", folders[0], seed=1, rank=4)
-    engine = VllmEngine(folder, dtype="float32", max_batch=16, adapter_rank=4)
-    try:
-        assert engine.score([(PROMPT, PROMPT)])[0] == pytest.approx(
-            transformers_scores(folder, (PROMPT, PROMPT)), abs=1e-4
-        )
-    finally:
-        engine.close()
 
 
 def test_an_adapter_without_room_for_it_is_refused(
