@@ -45,18 +45,11 @@ def audit(
     def tell(*told: Any) -> None:
         board.progress(LINE, *told)
 
-    with kept_running(this.id):
-        board.start(LINE)
-        try:
-            with closing(Warehouse.open(warehouse_location())) as store, store.lock(LINE, timeout_s=60):
-                if accept:
-                    result: Any = accept_findings(store, problems or None, tell)
-                else:
-                    result = run_audit(
-                        store, look(store, Wanted(tuple(problems), problem_set, run, inputs, seed)), tell
-                    )
-        except BaseException as error:
-            board.end(LINE, "failed", f"{type(error).__name__}: {error}"[:500])
-            raise
+    with kept_running(this.id), board.running(LINE):
+        with closing(Warehouse.open(warehouse_location())) as store, store.lock(LINE, timeout_s=60):
+            if accept:
+                result: Any = accept_findings(store, problems or None, tell)
+            else:
+                result = run_audit(store, look(store, Wanted(tuple(problems), problem_set, run, inputs, seed)), tell)
         board.end(LINE, "done", result.summary)
     return Completed(message=result.summary)

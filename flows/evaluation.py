@@ -41,13 +41,8 @@ def evaluation(settings: dict[str, Any]) -> State[Any]:
     this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
     board = ProgressTable([LINE], Publisher(this.id, f"run {run_id}"), Log())
     label(this, run_id, [configuration.EVALUATION])
-    with kept_running(this.id):
-        board.start(LINE)
-        try:
-            result = _task(board)(run_id, board)
-        except BaseException as error:
-            board.end(LINE, "failed", f"{type(error).__name__}: {error}"[:500])
-            raise
+    with kept_running(this.id), board.running(LINE):
+        result = _task(board)(run_id, board)
         board.end(LINE, "skipped" if result.skipped else "done", result.manifest.summary)
     return Completed(message=f"{run_id}: {result.manifest.summary}")
 

@@ -20,13 +20,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import get_run_context
-from prefect.exceptions import CancelledRun, CrashedRun
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import WithJsonSchema
 
 from flows import artifacts
-from flows.progress import Log, NestedProgress, ProgressTable, Publisher
+from flows.progress import Log, NestedProgress, ProgressTable, Publisher, cause, ended
 from flows.ray_shards import executor_of
 from flows.retries import RETRY_DELAYS_S, condition, new_run, settled
 from flows.server.liveness import kept_running
@@ -210,9 +209,9 @@ def execute_stages(
             state: State[Any] = _task(stage, board)(stage, run_id, board, stage in force, return_state=True)
             result: StageResult[Any] = state.result()
         except BaseException as error:
-            ended, cause = _ended(error), f"{type(error).__name__}: {error}"[:500]
-            board.end(stage, ended, cause)
-            log.error("stage %s %s: %s\n%s", stage, ended, cause, ways_on(run_id, stage, type(error).__name__))
+            state_name, why = ended(error), cause(error)
+            board.end(stage, state_name, why)
+            log.error("stage %s %s: %s\n%s", stage, state_name, why, ways_on(run_id, stage, type(error).__name__))
             raise
         if not result.skipped and "train" in stages[len(manifests) + 1 :]:
             supervisor.get_ready()  # while the stages before it work
@@ -221,12 +220,6 @@ def execute_stages(
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
     _tidy(log)
     return manifests
-
-
-def _ended(error: BaseException) -> str:
-    """How a stage ended that raised `error`: what is no Exception is a signal from outside."""
-    stopped = isinstance(error, (CancelledRun, CrashedRun)) or not isinstance(error, Exception)
-    return "cancelled" if stopped else "failed"
 
 
 def _tidy(log: Any) -> None:

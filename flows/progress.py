@@ -11,7 +11,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -90,6 +91,16 @@ class ProgressTable:
         line.state, line.note, line.remaining_s, line.retry_at = "retrying", cause, None, time.time() + wait_s
         self.log(f"{stage}: tried again in {duration(wait_s)}; {cause}")
         self._push(force=True)
+
+    @contextmanager
+    def running(self, stage: str) -> Generator[None]:
+        """`stage` runs within the block; what it raises becomes its note and is raised on."""
+        self.start(stage)
+        try:
+            yield
+        except BaseException as error:
+            self.end(stage, ended(error), cause(error))
+            raise
 
     def end(self, stage: str, state: str, note: str) -> None:
         """`stage` ended as `state` (done, skipped, failed, cancelled)."""
@@ -198,6 +209,19 @@ class Log:
         from prefect import get_run_logger
 
         get_run_logger().info(message)
+
+
+def ended(error: BaseException) -> str:
+    """How a stage ended that raised `error`: cancelled or failed."""
+    from prefect.exceptions import CancelledRun, CrashedRun
+
+    stopped = isinstance(error, (CancelledRun, CrashedRun)) or not isinstance(error, Exception)
+    return "cancelled" if stopped else "failed"
+
+
+def cause(error: BaseException) -> str:
+    """What a line says of `error`."""
+    return f"{type(error).__name__}: {error}"[:500]
 
 
 def shard(note: str) -> str | None:

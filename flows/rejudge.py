@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect import flow
 from prefect.context import get_run_context
 from prefect.states import Completed
 
 from flows.progress import Log, ProgressTable, Publisher
+from flows.server.liveness import kept_running
 from flows.settings import warehouse_location
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun
 
 LINE = "rejudge"
 
@@ -25,13 +29,10 @@ def rejudge(verdicts: list[str] = []) -> Any:  # noqa: B006 (never mutated; Pref
     from tasks.rejudge import rejudge as judge_again
     from warehouse import Warehouse
 
-    board = ProgressTable([LINE], Publisher(get_run_context().flow_run.id, LINE), Log())  # type: ignore[union-attr]
-    board.start(LINE)
-    try:
+    this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
+    board = ProgressTable([LINE], Publisher(this.id, LINE), Log())
+    with kept_running(this.id), board.running(LINE):
         with closing(Warehouse.open(warehouse_location())) as store, store.lock(LINE, timeout_s=60):
             result = judge_again(store, look(store, verdicts), lambda *told: board.progress(LINE, *told))
-    except BaseException as error:
-        board.end(LINE, "failed", f"{type(error).__name__}: {error}"[:500])
-        raise
-    board.end(LINE, "done", result.summary)
+        board.end(LINE, "done", result.summary)
     return Completed(message=result.summary)

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from prefect import flow
 from prefect.context import get_run_context
 
 from flows.pipeline import execute_stages
 from flows.progress import Log, NestedProgress, ProgressTable, Publisher
+from flows.server.liveness import kept_running
 from flows.settings import home, warehouse_location
 from flows.study_config import Study, load, origin
 from tasks import config as configuration
 from tasks.run.stage_names import STAGE_NAMES
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun
 
 
 @flow(name="spo", flow_run_name="study-{study}", validate_parameters=True)
@@ -37,20 +41,22 @@ def study(
     chosen = definition.chosen(arms)
     work = [(arm, seed) for seed in definition.seed_numbers(seeds) for arm in chosen]
     lines = [f"{arm} {seed}" for arm, seed in work]
-    board = ProgressTable([*lines, "compare"], Publisher(get_run_context().flow_run.id, f"study {study}"), Log())  # type: ignore[union-attr]
+    this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
+    board = ProgressTable([*lines, "compare"], Publisher(this.id, f"study {study}"), Log())
     found: dict[str, dict[int, str]] = {arm: {} for arm in chosen}
     stopped: dict[str, list[int]] = {arm: [] for arm in chosen}
     failed: list[str] = []
-    for line, (arm, seed) in zip(lines, work, strict=True):
-        run_id = _run(study, arm, configuration.absolute(definition.config(arm, seed), Path(folder or ".")))
-        ended = _one(board, line, run_id)
-        if ended == "done":
-            found[arm][seed] = run_id
-        elif ended == "stopped":
-            stopped[arm].append(seed)
-        else:
-            failed.append(f"{line} (run {run_id})")
-    _compare(definition, study, found, stopped, board)
+    with kept_running(this.id):
+        for line, (arm, seed) in zip(lines, work, strict=True):
+            run_id = _run(study, arm, configuration.absolute(definition.config(arm, seed), Path(folder or ".")))
+            ended = _one(board, line, run_id)
+            if ended == "done":
+                found[arm][seed] = run_id
+            elif ended == "stopped":
+                stopped[arm].append(seed)
+            else:
+                failed.append(f"{line} (run {run_id})")
+        _compare(definition, study, found, stopped, board)
     if failed:
         raise StudyIncomplete(f"{len(failed)} of {len(work)} runs failed: {', '.join(failed)}; the study again retries")
 

@@ -9,19 +9,19 @@ Killed at any moment, it goes on where it was: what has been judged is known, wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import sandbox
-from sandbox import Judge, Judgement, Submission, Suite, Verdict
+from sandbox import Judgement, Verdict
 from tasks.config import SandboxConfig
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, program_hash
-from tasks.run.identity import digest
 from tasks.run.judged_again import rejudged_batch
+from tasks.run.stored_judging import StoredJudging, Told, Unjudged
 from tasks.run.stored_suites import problems_of, settings_for
 from tasks.sampling.reference_counts import reference_counts
-from tasks.sampling.sampler import Judged, KnownVerdicts, Row, outcome, verdict_row
+from tasks.sampling.sampler import Judged, KnownVerdicts, Row, outcome
 from warehouse import Warehouse
 from warehouse.queries import query
 from warehouse.schema import PROVENANCE, SUPERSEDED, VIEW_COLUMNS
@@ -31,15 +31,11 @@ AFFECTED = (Verdict.compile_error, Verdict.runtime_error, Verdict.infra)
 RESPONSES = ("trajectories", "eval_samples")
 BESIDE = ("reference_counts", "token_values", "verdicts")
 """Tables that batches with responses may hold, too."""
-AT_ONCE = 256
-"""Programs judged between two commits."""
 RUN_ID = "rejudge"
 """What appended the verdicts."""
 
 Key = tuple[str, str]
 """Program and suite."""
-Told = Callable[[int, int, str, str], None]
-"""Called as (done, total, unit, note)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +121,9 @@ def rejudge(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) ->
 
     Raises SandboxError when the sandbox cannot be had; `tell` hears of the progress.
     """
-    _judge(store, backlog, tell)
+    unjudged = [Unjudged(one.program, *one.key) for one in backlog.unknown.values()]
+    judging = StoredJudging(store, RUN_ID, RUN_ID, "judged again", tell)
+    judging.judge(unjudged, backlog.problems, backlog.settings)
     known = KnownVerdicts(store)
     known.read(suspect.suite_hash for suspect in backlog.suspects)
     changed: dict[tuple[str, str, str], Judgement] = {}
@@ -147,34 +145,6 @@ def _suspect(row: Row) -> Suspect:
     key = program_hash(program), row["suite_hash"]
     batches = tuple(row["batches"])
     return Suspect(row["text"], row["suite_hash"], row["verdict"], program, key, row["responses"], batches)
-
-
-def _judge(store: Warehouse, backlog: Backlog, tell: Told) -> None:
-    done, total = 0, len(backlog.unknown)
-    for packages, config in sorted(backlog.settings.items()):
-        todo = [one for one in backlog.unknown.values() if backlog.problems[one.suite_hash].packages == packages]
-        if not todo:
-            continue
-        with Judge(**config.judge_arguments()) as judge:
-            for start in range(0, len(todo), AT_ONCE):
-                some = todo[start : start + AT_ONCE]
-                suites = [backlog.problems[suspect.suite_hash].suite() for suspect in some]
-                _store(store, some, suites, judge)
-                done += len(some)
-                tell(done, total, "programs", "judged again")
-
-
-def _store(store: Warehouse, some: Sequence[Suspect], suites: Sequence[Suite], judge: Judge) -> None:
-    asked = [Submission(suspect.program, suite) for suspect, suite in zip(some, suites, strict=True)]
-    rows = [
-        verdict_row(suspect.key[0], suite, judgement)
-        for suspect, suite, judgement in zip(some, suites, judge.judge(asked), strict=True)
-        if judgement.verdict != Verdict.infra
-    ]
-    if not rows:
-        return
-    unit = digest(version=sandbox.VERSION, programs=[(row["program_hash"], row["suite_hash"]) for row in rows])
-    store.append(f"{RUN_ID}/{unit}", {"verdicts": rows}, run_id=RUN_ID)
 
 
 def _replace(store: Warehouse, batch: str, changed: dict[tuple[str, str, str], Judgement]) -> None:

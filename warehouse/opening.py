@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import closing
 
 import duckdb
 
@@ -44,22 +45,25 @@ def open_ledger(location: Location, *, read_only: bool) -> BatchLedger:
 
 
 def prepare(location: Location, ledger: BatchLedger, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """A connection to the location's lake, made or migrated when needed; raises NewerSchema and WarehouseMissing."""
+    """A connection to the location's lake, made or migrated when needed; raises NewerSchema and WarehouseMissing.
+
+    One that is only to be read is brought up to date first, too: what reads asks for the tables and views of today.
+    """
     version = stored_version(ledger)
     if version is not None and version > SCHEMA_VERSION:
         raise NewerSchema(
             f"the warehouse at {location} has schema version {version}, this project understands up to "
             f"{SCHEMA_VERSION}: update the project"
         )
-    if read_only:
-        if version is None:
-            raise WarehouseMissing(f"the warehouse at {location} is empty: run the pipeline first")
-        renew_opening_file(location)
-        return lake.connect(location, read_only=True)
+    if read_only and version is None:
+        raise WarehouseMissing(f"the warehouse at {location} is empty: run the pipeline first")
     if version != SCHEMA_VERSION or ledger.get("views") != lake.views_fingerprint():
-        return _create_or_migrate(location, ledger)
+        if not read_only:
+            return _create_or_migrate(location, ledger)
+        with closing(open_ledger(location, read_only=False)) as writable:
+            _create_or_migrate(location, writable).close()
     renew_opening_file(location)
-    return lake.connect(location, read_only=False)
+    return lake.connect(location, read_only=read_only)
 
 
 def stored_version(ledger: BatchLedger) -> int | None:

@@ -33,7 +33,6 @@ from flows.settings import warehouse_location
 
 app = typer.Typer(
     name="spo",
-    help="Soft Policy Optimization of code models: pipeline, warehouse and judge.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -64,6 +63,23 @@ app.command()(warehouse_commands.export)
 app.command("import")(import_command.import_)
 OWN_ERRORS = {"tasks", "warehouse", "sandbox", "flows", "_duckdb"}
 """Packages whose exceptions are messages for people; DuckDB's are about the SQL that was typed."""
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"spo {version('spo-pipeline')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Soft Policy Optimization of code models: pipeline, warehouse and judge."""
 
 
 def main() -> None:

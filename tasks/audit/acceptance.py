@@ -9,20 +9,19 @@ they read the problem (`tasks/problems/suite_versions.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import sandbox
-from sandbox import Judge, Submission, TestCase, Verdict
+from sandbox import TestCase
 from tasks.audit.audits import RUN_ID
 from tasks.audit.calls import LONGEST_CALL, as_test, called_name, value_of
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program
 from tasks.problems.suite_versions import tests_hash, version_row
-from tasks.run.identity import digest
+from tasks.run.stored_judging import StoredJudging, Told, Unjudged
 from tasks.run.stored_suites import problems_of, settings_for, stored_problems
-from tasks.sampling.sampler import KnownVerdicts, Row, verdict_row
+from tasks.sampling.sampler import KnownVerdicts, Row
 from warehouse import Warehouse
 from warehouse.queries import query
 
@@ -31,11 +30,6 @@ MOST_TESTS = 10
 LONGEST_TEST = 20_000
 EACH = 2
 """Tests that each survivor fails, where so many were found."""
-AT_ONCE = 256
-"""Programs judged between two commits."""
-
-Told = Callable[[int, int, str, str], None]
-"""Called as (done, total, unit, note)."""
 
 
 class NothingToAccept(Exception):
@@ -139,34 +133,9 @@ def _judge_what_passed(store: Warehouse, tell: Told) -> tuple[int, int]:
     known = KnownVerdicts(store)
     known.read(problems)
     todo = [
-        row
+        Unjudged(extract_program(row["text"]), row["program_hash"], row["suite_hash"])
         for row in rows
         if row["suite_hash"] in problems and known.get((row["program_hash"], row["suite_hash"])) is None
     ]
-    done = failing = 0
-    for packages, config in sorted(settings_for(store, [one.packages for one in problems.values()]).items()):
-        ours = [row for row in todo if problems[row["suite_hash"]].packages == packages]
-        if not ours:
-            continue
-        with Judge(**config.judge_arguments()) as judge:
-            for start in range(0, len(ours), AT_ONCE):
-                some = ours[start : start + AT_ONCE]
-                failing += _judge_some(store, some, problems, judge)
-                done += len(some)
-                tell(done, len(todo), "programs", "judged by the suites that count now")
-    return done, failing
-
-
-def _judge_some(store: Warehouse, some: Sequence[Row], problems: dict[str, Problem], judge: Judge) -> int:
-    suites = [problems[row["suite_hash"]].suite() for row in some]
-    asked = [Submission(extract_program(row["text"]), suite) for row, suite in zip(some, suites, strict=True)]
-    verdicts = [
-        verdict_row(row["program_hash"], suite, judgement)
-        for row, suite, judgement in zip(some, suites, judge.judge(asked), strict=True)
-        if judgement.verdict != Verdict.infra
-    ]
-    if verdicts:
-        programs = [[row["program_hash"], row["suite_hash"]] for row in verdicts]
-        unit = digest(version=sandbox.VERSION, programs=programs)
-        store.append(f"{RUN_ID}/verdicts/{unit}", {"verdicts": verdicts}, run_id=RUN_ID)
-    return sum(row["verdict"] != Verdict.accepted for row in verdicts)
+    judging = StoredJudging(store, f"{RUN_ID}/verdicts", RUN_ID, "judged by the suites that count now", tell)
+    return judging.judge(todo, problems, settings_for(store, [one.packages for one in problems.values()]))

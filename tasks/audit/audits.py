@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import finished
+from tasks.run.stored_judging import Told
 from tasks.run.stored_suites import Packages, settings_for, stored_problems
 from tasks.sampling.sampler import KnownVerdicts, Row, verdict_row
 from warehouse import Warehouse
@@ -35,9 +36,6 @@ MOST_PROGRAMS, MOST_SOLUTIONS = 64, 8
 """Programs of one problem that are run, those written most often first, and reference solutions among them."""
 INPUTS = 200
 """New inputs for each problem, unless another number is asked for."""
-
-Told = Callable[[int, int, str, str], None]
-"""Called as (done, total, unit, note)."""
 
 
 class NothingToAudit(Exception):

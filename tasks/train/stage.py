@@ -53,30 +53,23 @@ def inputs(context: Context) -> dict[str, Any]:
 
 def _earlier(context: Context) -> earlier.Selection:
     """What the run may train on of earlier runs."""
-    prepared = context.manifest(PrepareManifest)
-    return earlier.select(
-        context.warehouse,
-        context.config.train.earlier,
-        run=context.run_id,
-        until=_until(context),
-        limit=context.config.engine.max_response_tokens,
-        prompts_batch=prepared.prompts_batch,
-        problems_batch=prepared.problems_batch,
-    )
+    return earlier.select(context.warehouse, context.config.train.earlier, run=context.run_id, **_within(context))
 
 
 def _pairs(context: Context, policy_id: str) -> pairs.Selection:
     """The pairs of pi_0's samples that the run may train on."""
+    return pairs.select(context.warehouse, context.config.train.pairs, reference=policy_id, **_within(context))
+
+
+def _within(context: Context) -> dict[str, Any]:
+    """What bounds both selections, as `TrainJob.selection_bounds` does for the trainer."""
     prepared = context.manifest(PrepareManifest)
-    return pairs.select(
-        context.warehouse,
-        context.config.train.pairs,
-        reference=policy_id,
-        until=_until(context),
-        limit=context.config.engine.max_response_tokens,
-        prompts_batch=prepared.prompts_batch,
-        problems_batch=prepared.problems_batch,
-    )
+    return {
+        "until": _until(context),
+        "limit": context.config.engine.max_response_tokens,
+        "prompts_batch": prepared.prompts_batch,
+        "problems_batch": prepared.problems_batch,
+    }
 
 
 def _until(context: Context) -> int:

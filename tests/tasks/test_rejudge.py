@@ -120,7 +120,7 @@ def test_a_second_time_nothing_is_judged_and_nothing_is_replaced(spoilt: Any) ->
 
 def test_broken_in_the_middle_it_goes_on_with_what_is_left(spoilt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lab, right = spoilt
-    monkeypatch.setattr("tasks.rejudge.AT_ONCE", 4)
+    monkeypatch.setattr("tasks.run.stored_judging.AT_ONCE", 4)
     with lab.store() as store:
         first = look(store)
         with judge_broken_at(3):

@@ -193,6 +193,24 @@ def test_an_older_schema_is_migrated_once_and_keeps_its_rows(folder: str) -> Non
         assert "colour" in store.follow("trajectories", store.snapshot() - 1)[0][0]
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_warehouse_of_the_first_version_has_todays_tables_whoever_opens_it(folder: str, read_only: bool) -> None:
+    with Warehouse.open(folder) as store:
+        snapshots = fill(store, 2)
+        for name in ("audits", "audit_findings", "suite_versions"):
+            store.connection.execute(f"DROP TABLE {lake.STORED}.{name}")
+        store.ledger.put("schema_version", "1")
+        store.ledger.put("views", "earlier")
+    with Warehouse.open(folder, read_only=read_only) as store:
+        assert store.value("SELECT count(*) FROM suite_versions") == 0
+        assert store.value("SELECT count(*) FROM survivors") == 0
+        assert store.value("SELECT count(*) FROM trajectories") == 8
+        assert store.rows("SELECT count(*) AS n FROM trajectories", snapshot=snapshots[0]) == [{"n": 4}]
+    with Warehouse.open(folder) as store:
+        store.append("after", {"suite_versions": []} | {"trajectories": trajectories(1, "new")}, run_id="run")
+        assert store.value("SELECT count(*) FROM trajectories") == 9
+
+
 def test_views_of_an_earlier_version_are_made_anew(folder: str) -> None:
     with Warehouse.open(folder) as store:
         fill(store, 1)

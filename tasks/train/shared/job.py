@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -50,6 +50,16 @@ class TrainJob(BaseModel):
     def online_per_batch(self) -> int:
         """Online sequences in an optimizer step that takes new ones (`train.sampling_interval`)."""
         return self.train.sampled_by(1)
+
+    @property
+    def selection_bounds(self) -> dict[str, Any]:
+        """What bounds the selections of 'earlier' and 'pairs': a snapshot, a limit in tokens, prompts and problems."""
+        return {
+            "until": self.earlier_until,
+            "limit": self.config.engine.max_response_tokens,
+            "prompts_batch": self.prompts_batch,
+            "problems_batch": self.problems_batch,
+        }
 
     @property
     def train(self) -> TrainConfig:

@@ -50,10 +50,7 @@ def selected(store: Warehouse, job: TrainJob, problems: Iterable[str]) -> Select
             store,
             job.train.earlier,
             run=job.run_id,
-            until=job.earlier_until,
-            limit=job.config.engine.max_response_tokens,
-            prompts_batch=job.prompts_batch,
-            problems_batch=job.problems_batch,
+            **job.selection_bounds,
         )
         atomic.write_once(kept, json.dumps(asdict(found)))
     read = json.loads(kept.read_text(encoding="utf-8"))

@@ -15,13 +15,10 @@ import torch
 from tasks.train.shared.errors import TrainerError
 from tasks.train.shared.job import TrainJob
 from tasks.train.trainer.spo_step import SequenceRecord
-from warehouse import Warehouse
 
 Figures = dict[str, float]
 AGES = (0, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
 """Ages in optimizer steps at which groups of trajectories begin."""
-COMMIT_EVERY = 10
-"""Steps between two group commits when no worker waits to see them; every step is durable at once."""
 
 
 def summarize(records: Sequence[SequenceRecord], step: int | None = None) -> Figures:
@@ -86,58 +83,6 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-class Recorder:
-    """Appends every step's figures and batch; used by the first process only."""
-
-    def __init__(self, warehouse: Warehouse, job: TrainJob, *, after: int) -> None:
-        self.warehouse = warehouse
-        self.job = job
-        self._writers = [_TensorBoard(job, after), *open_trackers(job)]
-
-    def record(
-        self,
-        step: int,
-        records: Sequence[SequenceRecord],
-        figures: Figures,
-        reference_rows: list[dict[str, Any]],
-        snapshot: int,
-    ) -> None:
-        """Make the step durable under a batch id of its own: recording it twice changes nothing."""
-        tables: dict[str, list[dict[str, Any]]] = {
-            "train_steps": [{"step": step, "name": name, "value": value} for name, value in sorted(figures.items())],
-            "train_batches": [
-                {
-                    "step": step,
-                    "trajectory_ids": [record.trajectory_id for record in records],
-                    "sources": [record.source for record in records],
-                    "max_snapshot": snapshot,
-                }
-            ],
-        }
-        if reference_rows:
-            tables["reference_logprobs"] = reference_rows
-        self.warehouse.stage(step_batch_id(self.job.run_id, step), tables, run_id=self.job.run_id)
-        if self.job.online_per_batch or step % COMMIT_EVERY == 0:
-            self.warehouse.commit()
-        for writer in self._writers:
-            writer.write(step, figures)
-
-    def event(self, kind: str, message: str) -> None:
-        """A line in `run_events`."""
-        row = {"stage": "train", "kind": kind, "message": message, "payload_json": "{}"}
-        self.warehouse.stage(f"event/{self.job.run_id}/{kind}/{message}", {"run_events": [row]}, run_id=self.job.run_id)
-
-    def flush(self) -> None:
-        """Make everything visible."""
-        self.warehouse.commit()
-
-    def close(self) -> None:
-        """Flush and close the writers."""
-        self.flush()
-        for writer in self._writers:
-            writer.close()
-
-
 def peak_memory_mb() -> float:
     """Most memory this process has held so far, in MB: of the GPU if it uses one, else resident in main memory."""
     if torch.cuda.is_available():
@@ -149,12 +94,9 @@ def peak_memory_mb() -> float:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
-def step_batch_id(run_id: str, step: int) -> str:
-    """Batch id of an optimizer step."""
-    return f"train/{run_id}/{step:08d}"
+class TensorBoard:
+    """TensorBoard's files in the run's folder; what a killed process wrote after step `after` is left out."""
 
-
-class _TensorBoard:
     def __init__(self, job: TrainJob, after: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 

@@ -89,10 +89,7 @@ def _frozen(store: Warehouse, job: TrainJob) -> Selection:
             store,
             job.train.pairs,
             reference=job.counts.reference,
-            until=job.earlier_until,
-            limit=job.config.engine.max_response_tokens,
-            prompts_batch=job.prompts_batch,
-            problems_batch=job.problems_batch,
+            **job.selection_bounds,
         )
         if not found.pairs:
             return found  # nothing to hold on to: resumed, the run looks again

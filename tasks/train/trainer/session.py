@@ -30,8 +30,8 @@ from tasks.train.trainer import checkpoint
 from tasks.train.trainer.algorithm import Algorithm, SoftPolicyOptimization
 from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 from tasks.train.trainer.examples import Examples
-from tasks.train.trainer.metrics import Recorder
 from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
+from tasks.train.trainer.recorder import Recorder
 from tasks.train.trainer.replay import Replay
 from tasks.train.trainer.state import ReferenceSteps, ReplayState
 from warehouse import Warehouse

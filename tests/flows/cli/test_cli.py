@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,11 @@ def test_a_flow_process_loads_no_model_library_before_its_stage(module: str) -> 
     code = f"import sys, re, {module}; print([m for m in sys.modules if re.fullmatch({heavy!r}, m)])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_it_says_which_version_it_is(tmp_path: Path) -> None:
+    done = spo(tmp_path, "--version")
+    assert (done.returncode, done.stdout) == (0, f"spo {version('spo-pipeline')}\n")
 
 
 def test_a_question_is_answered_as_table_csv_and_json(home: Path) -> None:

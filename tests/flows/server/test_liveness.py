@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -11,6 +12,7 @@ import pytest
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Crashed, Running
 
+import flows
 from flows.server import liveness
 from flows.server.deployments import SILENT, automation
 
@@ -51,3 +53,10 @@ def test_a_server_that_is_away_ends_nothing() -> None:
             raise httpx.ConnectError("refused")
 
     assert not liveness.put_back(Away(Running()), uuid4())
+
+
+def test_every_flow_that_is_deployed_looks_after_its_own_state() -> None:
+    deployed = {path: path.read_text(encoding="utf-8") for path in Path(flows.__file__).parent.glob("*.py")}
+    deployed = {path.stem: text for path, text in deployed.items() if '@flow(name="spo",' in text}
+    assert {"pipeline", "study", "evaluation", "rejudge", "audit"} <= deployed.keys()
+    assert [name for name, text in deployed.items() if "with kept_running(" not in text] == []

@@ -15,6 +15,8 @@ from tasks.audit.acceptance import Accepted, NothingToAccept, accept
 from tasks.audit.audits import Wanted, audit, look
 from tasks.problems import suite_versions
 from tasks.problems.programs import program_hash
+from tasks.run.stored_judging import StoredJudging
+from tasks.sampling.sampler import Row
 from tests.tasks.audit.conftest import ALSO_RIGHT, CRASHES, PROBLEM, RIGHT, WRONG, Shelf
 from tests.tasks.conftest import Lab
 
@@ -75,17 +77,17 @@ def test_accepting_again_changes_nothing_and_a_name_without_findings_is_told(aud
 
 
 def test_broken_off_while_history_is_judged_it_goes_on(audited: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge_some, calls = acceptance._judge_some, 0
-    monkeypatch.setattr(acceptance, "AT_ONCE", 1)
+    judge_some, calls = StoredJudging._judge_some, 0
+    monkeypatch.setattr("tasks.run.stored_judging.AT_ONCE", 1)
 
-    def dying(*arguments: Any) -> int:
+    def dying(*arguments: Any) -> list[Row]:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise KeyboardInterrupt
         return judge_some(*arguments)
 
-    monkeypatch.setattr(acceptance, "_judge_some", dying)
+    monkeypatch.setattr(StoredJudging, "_judge_some", dying)
     with pytest.raises(KeyboardInterrupt):
         accepted(audited, None)
     assert accepted(audited, [PROBLEM.problem_id]).judged == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.tasks.train.trainer.test_runs import outcome, run
 from tests.tasks.train.trainer_process import start
 from warehouse import Warehouse
 
+RECORDED = "SELECT step, batch_id, trajectory_ids FROM train_batches ORDER BY step"
+REFERENCES = "SELECT DISTINCT trajectory_id FROM reference_logprobs"
 BAD = "online-0010"
 """Trained on in step 3; its stored reference log-probabilities are NaN."""
 
@@ -74,7 +77,25 @@ def test_a_step_whose_trajectories_were_quarantined_after_it_was_recorded_is_dra
         checkpoint.rename(tmp_path / checkpoint.name)  # as if the process had been killed before it was written
     quarantine(job, f"rollout/{RUN}/0/00000000")  # what steps 1 and 2 used
     quarantine(job, "poison")
-    assert set(outcome(run(job))["batches"]) == set(range(1, 7))
+    with Warehouse.open(job.warehouse) as warehouse:
+        before = warehouse.rows(RECORDED)
+        first = warehouse.rows(REFERENCES)
+    result = outcome(run(job))["batches"]
+    assert set(result) == set(range(1, 7))
+    bad = {f"online-{i:04d}" for i in range(8)}
+    assert bad <= {identity for row in before for identity in row["trajectory_ids"]}
+    assert not bad & {identity for ids in result.values() for identity in ids}, "what is recorded is what was used"
+    with Warehouse.open(job.warehouse) as warehouse:
+        doubled = "SELECT step, name FROM train_steps GROUP BY ALL HAVING count(*) > 1"
+        assert not warehouse.rows(doubled), "figures of a step that was taken otherwise are superseded, too"
+        assert {row["trajectory_id"] for row in first} <= {row["trajectory_id"] for row in warehouse.rows(REFERENCES)}
+        replaced = warehouse.rows("SELECT * FROM quarantine WHERE reason LIKE 'superseded by train/%'")
+        assert {row["bad_batch_id"] for row in replaced} == {row["batch_id"] for row in before}
+        now = warehouse.rows(RECORDED)
+    shutil.rmtree(job.checkpoints)
+    outcome(run(job))
+    with Warehouse.open(job.warehouse) as warehouse:
+        assert warehouse.rows(RECORDED) == now, "taken again in the same way, it changes nothing"
 
 
 @pytest.mark.slow

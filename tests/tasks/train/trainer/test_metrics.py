@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tasks.train.shared.errors import TrainerError
-from tasks.train.trainer.metrics import Recorder, open_trackers, peak_memory_mb
+from tasks.train.trainer.metrics import open_trackers, peak_memory_mb
+from tasks.train.trainer.recorder import Recorder
 from tests.tasks.train.conftest import RUN, config, make_job
 from warehouse import Warehouse
 
