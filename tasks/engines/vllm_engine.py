@@ -79,9 +79,11 @@ class VllmEngine:
     ) -> None:
         """Load `checkpoint` (a folder). Raises MissingModel, or EngineError where vLLM is missing.
 
-        With `adapter_rank` it takes adapters of `checkpoint` up to that rank, and no other weights.
+        With `adapter_rank`, or if `checkpoint` is an adapter, it takes adapters up to that rank, and no other weights.
         """
         checkpoints.require_checkpoint(checkpoint)
+        if adapter_rank is None and adapters.is_adapter(checkpoint):
+            adapter_rank = int(adapters.settings(checkpoint)["r"])
         self._vllm = _import_vllm(threads)
         self._dtype = dtype
         on_cpu = self._vllm.platforms.current_platform.is_cpu()

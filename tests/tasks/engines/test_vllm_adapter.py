@@ -31,7 +31,7 @@ def test_adapters_are_applied_one_after_the_other_to_a_base_that_stays(
     for folder in (base, other):
         save_tokenizer(folder)
     first, second = (write_adapter(tmp_path / f"step-{seed}", base, seed, rank=4) for seed in (1, 2))
-    engine = VllmEngine(first, dtype="float32", max_batch=16, adapter_rank=4)
+    engine = VllmEngine(first, dtype="float32", max_batch=16)
     try:
         seen: set[tuple[int, ...]] = set()
         for folder in (first, second, base, first):
