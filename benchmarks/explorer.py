@@ -88,6 +88,7 @@ def fill(folder: str, rows: int, problems: int) -> None:
         for run in range(20):
             store.append(f"run/{run}", _run(run, rows), run_id=f"run-{run}")
         store.append("problems", _problems(problems), run_id="run-0")
+        store.append("beside", _beside(rows, problems), run_id="run-0")
 
 
 def _run(run: int, rows: int) -> dict[str, list[dict[str, Any]]]:
@@ -141,6 +142,50 @@ def _run(run: int, rows: int) -> dict[str, list[dict[str, Any]]]:
             }
             for n in range(20_000)
         ],
+    }
+
+
+def _beside(rows: int, problems: int) -> dict[str, list[dict[str, Any]]]:
+    """What else pages read: prompts, searched trajectories, pi_0's log-probabilities, samples of evaluations."""
+    generator = random.Random(1)
+    searched = _md5([generator.randrange(rows) for _ in range(2_000)])
+    return {
+        "prompts": [
+            {"prompt_id": f"prompt-{n}", "problem_id": f"problem-{n}", "token_ids": list(range(300)), "text": "Read x."}
+            for n in range(problems)
+        ],
+        "token_values": [
+            {
+                "trajectory_id": one,
+                "position": 10 * p,
+                "n": 10,
+                "k": p,
+                "search_id": "annotation/1",
+                "reference": "pi_0",
+            }
+            for one in searched
+            for p in range(10)
+        ],
+        "reference_logprobs": [
+            {"trajectory_id": one, "fingerprint": "f", "logprobs": [-0.5] * 120} for one in searched
+        ],
+        "eval_samples": [
+            {
+                "policy_id": f"policy-{2 * run}",
+                "step": 100 * (n // 1_000),
+                "problem_id": f"problem-{n % problems}",
+                "sample": n,
+                "token_ids": [n % 2_000] * 40,
+                "text": f"print({n % 40})",
+                "program_hash": f"e{n % 40}",
+                "normal_hash": f"e{n % 40}",
+                "reward": -float(n % 3 > 0),
+                "verdict": "accepted" if n % 3 == 0 else "wrong_answer",
+            }
+            for run in range(20)
+            for n in range(2_000)
+        ],
+        "run_events": [{"stage": "train", "kind": "progress", "message": f"step {n}"} for n in range(2_000)],
     }
 
 

@@ -26,6 +26,8 @@ LARGEST_CHUNK = 32
 LARGEST_GROUP = 64
 """Most tests in one process in batch mode."""
 SUITES_REMEMBERED = 4096
+OUTPUT_KEPT = 1000
+"""Bytes that are kept of what a program printed on a test that it failed, for people to see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +136,12 @@ class Grader:
 
     def _result(self, suite: Suite, index: int, report: RunReport) -> TestResult:
         verdict, detail = outcome(report, suite.limits)
-        kept = report.out if suite.keep_outputs and verdict is Verdict.accepted else b""
         if verdict is Verdict.accepted and not suite.keep_outputs:
             detail = self._compare(suite, index, report.out)
             verdict = Verdict.wrong_answer if detail else Verdict.accepted
+        kept = b""
+        if suite.keep_outputs == (verdict is Verdict.accepted):
+            kept = report.out if suite.keep_outputs else report.out[:OUTPUT_KEPT]
         used = report.cpu_s, report.wall_s, report.memory_bytes
         return TestResult(index, verdict, *used, printable(detail), kept)
 

@@ -109,7 +109,7 @@ class TestResult:
     memory_bytes: int = 0
     detail: str = ""
     output: bytes = b""
-    """What it printed, where the suite keeps outputs and the program ended well."""
+    """What it printed: all of it where the suite keeps outputs and it ended well, the beginning where it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,23 @@ class Judgement:
     """Results of the tests that were run, by index; fewer than `total` after an early exit."""
     reused: bool = False
     """Taken from an identical program, of this batch or of the store."""
+
+    @property
+    def outcomes(self) -> str | None:
+        """A letter per test of the suite, in order: the first of its verdict, `.` where it was not run.
+
+        None: not known, as of a judgement that was stored before outcomes were.
+        """
+        if not self.tests and self.verdict is not Verdict.compile_error:
+            return None
+        letters = {result.index: result.verdict.value[0] for result in self.tests}
+        return "".join(letters.get(index, ".") for index in range(self.total))
+
+    @property
+    def output(self) -> str:
+        """How the output on the test that `detail` names begins; empty where none failed or nothing was printed."""
+        failed = next((one for one in self.tests if self.detail.startswith(f"test {one.index + 1}:")), None)
+        return failed.output.decode("utf-8", "replace") if failed else ""
 
 
 class VerdictStore(Protocol):

@@ -32,6 +32,8 @@ from tasks.problems.problem import Problem, ProblemError
 from tasks.problems.prompt import template_for
 from tasks.problems.records import Record, read_records
 from tasks.problems.sources import LAYOUTS, split_of
+from tasks.run import placement
+from tasks.run.errors import Oversubscribed
 
 UNDERSTOOD = 200
 """Records of a file that are understood field by field."""
@@ -94,6 +96,7 @@ def faults(config: RunConfig, home: Path, *, clock: Clock = time.monotonic) -> l
     _look_at_mix(config, problems, found)
     _look_at_disk(config, home, folder, found)
     _look_at_engine(config, found)
+    _look_at_gpus(config, found)
     _judge(config, problems, found)
     return found.messages
 
@@ -261,6 +264,14 @@ def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Fa
 def _look_at_engine(config: RunConfig, found: _Faults) -> None:
     if config.engine.kind == "vllm" and find_spec("vllm") is None:
         found.add("engine.kind is 'vllm', which is not installed: `pip install spo-pipeline[vllm]`, or another kind")
+
+
+def _look_at_gpus(config: RunConfig, found: _Faults) -> None:
+    """Complain where training wants more GPUs than this machine has."""
+    try:
+        placement.place(config, placement.visible_gpus())
+    except Oversubscribed as error:
+        found.add(str(error))
 
 
 def _judge(config: RunConfig, problems: list[Problem], found: _Faults) -> None:

@@ -20,8 +20,9 @@ from tasks.problems.programs import extract_program, program_hash
 from tasks.run.judged_again import rejudged_batch
 from tasks.run.stored_judging import StoredJudging, Told, Unjudged
 from tasks.run.stored_suites import problems_of, settings_for
+from tasks.sampling.known_verdicts import KnownVerdicts
 from tasks.sampling.reference_counts import reference_counts
-from tasks.sampling.sampler import Judged, KnownVerdicts, Row, outcome
+from tasks.sampling.sampler import Judged, Row, outcome
 from warehouse import Warehouse
 from warehouse.queries import query
 from warehouse.schema import PROVENANCE, SUPERSEDED, VIEW_COLUMNS

@@ -40,7 +40,9 @@ _LISTS_OF_ONE_LENGTH: Final = {
     "eval_samples": ("token_ids", "sampled_logprobs"),
     "train_batches": ("trajectory_ids", "sources"),
 }
-_UNREPEATED: Final = ("text", "statement", "program", "input", "expected", "detail", "config_json", "manifest_json")
+_UNREPEATED: Final = (
+    *("text", "statement", "program", "input", "expected", "detail", "output", "config_json", "manifest_json"),
+)
 
 
 def table_named(name: str) -> TableSchema:

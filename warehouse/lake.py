@@ -267,7 +267,12 @@ def current_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
 def commits_since(connection: duckdb.DuckDBPyConnection, location: Location, snapshot: int) -> list[tuple[int, str]]:
     """The (snapshot, extra information) of every commit after `snapshot` that carries any, oldest first."""
     inner = query(__name__, "commit_messages", schema=location.schema, snapshot=str(int(snapshot)))
-    ask = "sqlite_query" if not location.postgres else "postgres_query"
-    source = f"{ask}('{METADATA}', {quoted(inner)})"
+    source = asked_of_catalog(location, inner)
     rows = connection.execute(f"SELECT snapshot_id::BIGINT, commit_extra_info FROM {source} ORDER BY 1").fetchall()
     return [(int(row[0]), str(row[1])) for row in rows]
+
+
+def asked_of_catalog(location: Location, sql: str) -> str:
+    """The table function whose rows are the answer of the catalog's own database."""
+    ask = "sqlite_query" if not location.postgres else "postgres_query"
+    return f"{ask}('{METADATA}', {quoted(sql)})"

@@ -21,7 +21,16 @@ def _audits(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(statement)
 
 
-STEPS: Final[dict[int, Step]] = {1: _audits}
+def _outcomes(connection: duckdb.DuckDBPyConnection) -> None:
+    """Version 3: the outcome of each test, and what a program printed on the one that it failed."""
+    table = TABLES["verdicts"]
+    for name in ("outcomes", "output"):
+        connection.execute(f"ALTER TABLE {lake.STORED}.{table.name} ADD COLUMN IF NOT EXISTS {name} VARCHAR")
+    for statement in lake.comments(table):
+        connection.execute(statement)
+
+
+STEPS: Final[dict[int, Step]] = {1: _audits, 2: _outcomes}
 """`STEPS[n]` brings the tables of version n to version n + 1; it must be harmless when run twice."""
 
 

@@ -27,6 +27,7 @@ from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
 from warehouse.pandas_import import without_pandas
 from warehouse.resident import ResidentColumns
+from warehouse.resident_tables import SEARCH_PATH, ResidentTables
 
 TIMEOUT_S: Final = 60.0
 AT_ONCE: Final = 4
@@ -62,13 +63,14 @@ class Readers:
     def __init__(self, location: Location, connection: duckdb.DuckDBPyConnection) -> None:
         self.location = location
         self._connection = connection
-        self._resident = ResidentColumns(connection)
+        self._tables = ResidentTables(connection, location)
+        self._responses = ResidentColumns(connection, location)
         self._free: queue.Queue[duckdb.DuckDBPyConnection] = queue.Queue()
         for statement in _locking(location):
             connection.execute(statement)
         for _ in range(AT_ONCE):
             cursor = connection.cursor()
-            cursor.execute(f"USE {lake.LAKE}")
+            cursor.execute(SEARCH_PATH)
             self._free.put(cursor)
         self._answers: OrderedDict[tuple[Any, ...], list[dict[str, Any]]] = OrderedDict()
         self._kept_rows = 0
@@ -94,13 +96,16 @@ class Readers:
 
     def close(self) -> None:
         """Close every cursor; questions that still run are stopped."""
-        self._resident.close()
+        self._tables.close()
+        self._responses.close()
         self._connection.close()
 
     def fill(self) -> None:
         """Read the small columns of every response once; until then `Session.need_responses` raises StillReading."""
         try:
-            self._resident.refresh(lake.current_snapshot(self._connection.cursor()))
+            newest = lake.current_snapshot(self._connection.cursor())
+            self._tables.refresh(newest)
+            self._responses.refresh(newest)
         except duckdb.Error as error:
             self._fault = str(error)
             raise
@@ -117,14 +122,16 @@ class Readers:
         stop = threading.Timer(timeout_s, cursor.interrupt)
         stop.daemon = True
         try:
-            cursor.execute("BEGIN")
             newest = lake.current_snapshot(cursor)
+            self._tables.refresh(newest)
+            cursor.execute("BEGIN")  # after that: a transaction sees of memory, too, what was there when it began
             shown = newest if at is None else at
             if not 0 <= shown <= newest:
                 raise UnknownSnapshot(f"there is no snapshot {shown}: this warehouse has the snapshots 0 to {newest}")
             past = "NULL" if at is None else str(int(at))
             cursor.execute(f"SET VARIABLE at_snapshot = {past}::BIGINT")
             cursor.execute(f"SET VARIABLE shown_snapshot = {int(shown)}::BIGINT")
+            cursor.execute("SET VARIABLE counted = NULL::BOOLEAN")
             stop.start()
             yield Session(self, cursor, shown, newest, at)
         finally:
@@ -156,7 +163,7 @@ class Readers:
             raise StillReading("the responses are being read for the first time; ask again in a moment")
         if self._fault:
             raise WarehouseError(f"the responses could not be read: {self._fault}")
-        self._resident.refresh(newest)
+        self._responses.refresh(newest)
 
 
 @dataclass(slots=True)
@@ -193,8 +200,10 @@ class Session:
     def need_responses(self, wait_s: float = 2.0) -> None:
         """Let `resident.responses` show what this session shows; raises StillReading, and does so once at most."""
         self._readers.take_in(self.newest, wait_s)
-        self._cursor.execute("ROLLBACK")  # a transaction sees of memory, too, what was there when it began
+        self._cursor.execute("ROLLBACK")
         self._cursor.execute("BEGIN")
+        counted = self._cursor.execute("SELECT snapshot FROM resident.counted_until").fetchone()
+        self._cursor.execute(f"SET VARIABLE counted = {str(counted == (self.snapshot,)).upper()}")
 
     def ask(self, text: str, *, limit: int) -> Answer:
         """The answer to what a person typed, at most `limit` rows; raises BadQuestion and TookTooLong."""

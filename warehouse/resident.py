@@ -7,31 +7,43 @@ searched in milliseconds. Only what became visible since is read again. What the
 
 `resident.responses` shows them as of the snapshot `shown_snapshot` without quarantined batches, as the lake's views do,
 and says who wrote each: `pi_0`, `training`, `evaluation` (a trained policy's), `person`, `other model`.
+
+`resident.uses` says which optimizer step took which response. `resident.by_problem` counts responses by problem: to
+count different programs is to read every response, so the counts of the newest snapshot are kept; those of problems
+with new responses are made again, and all of them when a batch is left out or somebody else turns out to have written
+old ones. An older snapshot is counted anew.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 import duckdb
 
-from warehouse.lake import LAKE, SESSION, STORED
+from warehouse.lake import SESSION
+from warehouse.location import Location
 from warehouse.queries import query
+from warehouse.resident_tables import changed_tables, take_in
 
-TABLES: Final = ("quarantine", "policies", "eval_samples", "trajectories")
+TABLES: Final = ("eval_samples", "trajectories", "train_batches")
 CHECKPOINT_ROWS: Final = 100_000
 """New rows after which they are compressed."""
 
 
 class ResidentColumns:
-    """Follows the warehouse; `snapshot` is how far. One thread refreshes at a time, any number may read."""
+    """Follows the responses; `snapshot` is how far. One thread refreshes at a time, any number may read.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    Needs `ResidentTables` on the same connection, which must have come as far.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, location: Location) -> None:
+        self._location = location
         self._cursor = connection.cursor()
-        for statement in SESSION:
-            self._cursor.execute(statement)
-        for statement in query(__name__, "schema").split(";\n"):
+        anew = query(__name__, "counted", responses="(FROM resident.responses WHERE NOT getvariable('counted'))")
+        by_problem = query(__name__, "by_problem", anew=anew)
+        for statement in (*SESSION, *query(__name__, "schema").split(";\n"), by_problem):
             self._cursor.execute(statement)
         self._filling = threading.Lock()
         self._loose_rows = 0
@@ -42,17 +54,19 @@ class ResidentColumns:
         with self._filling:
             if newest <= self.snapshot:
                 return
+            changed = changed_tables(self._cursor, self._location, self.snapshot, newest)
             self._cursor.execute("BEGIN")
             try:
-                added = {table: self._take_in(table, newest) for table in TABLES}
-                since = -1 if added["policies"] else self.snapshot  # a policy may be told of after its samples
-                self._cursor.execute(query(__name__, "written_by_pi_0", since=str(since)))
+                added = sum(
+                    take_in(self._cursor, table, self.snapshot, newest, _insert) for table in TABLES if table in changed
+                )
+                self._count(newest)
                 self._cursor.execute("COMMIT")
             except BaseException:
                 self._cursor.execute("ROLLBACK")
                 raise
             self.snapshot = newest
-            self._loose_rows += sum(added.values())
+            self._loose_rows += added
             if self._loose_rows > CHECKPOINT_ROWS:
                 self._cursor.execute("CHECKPOINT resident")
                 self._loose_rows = 0
@@ -61,25 +75,28 @@ class ResidentColumns:
         """Close the cursor that reads."""
         self._cursor.close()
 
-    def _take_in(self, table: str, newest: int) -> int:
-        """Rows that were added. The catalog lists the files of these snapshots while they are not expired."""
-        whole = f"(SELECT *, rowid, snapshot_id FROM {STORED}.{table})"
+    def _count(self, newest: int) -> None:
+        """Say who wrote the new responses, and count those of each problem that the news touch."""
         bounds = {"since": str(self.snapshot), "newest": str(newest)}
-        if self.snapshot:
-            inserted = f"ducklake_table_insertions('{LAKE}', '{STORED}', '{table}', {self.snapshot + 1}, {newest})"
-            try:
-                return self._insert(table, inserted, bounds)
-            except duckdb.InvalidInputException as error:
-                if "No snapshot found" not in str(error):
-                    raise
-        return self._insert(table, whole, bounds)
+        new_references, left_out = self._row(query(__name__, "news", **bounds))
+        old = self._row(query(__name__, "old_ones_by_pi_0", **bounds))[0] if new_references else 0
+        self._cursor.execute(query(__name__, "new_ones_by_pi_0", **bounds))
+        since = "-1" if old or left_out else bounds["since"]
+        self._cursor.execute(query(__name__, "forget_counts", since=since))
+        kept = "NOT MATERIALIZED" if int(since) <= 0 else "MATERIALIZED"
+        counted = query(__name__, "counted", responses="touched")
+        self._cursor.execute(query(__name__, "count", kept=kept, counted=counted, since=since, newest=bounds["newest"]))
+        self._cursor.execute(f"UPDATE resident.counted_until SET snapshot = {newest}")
 
-    def _insert(self, table: str, rows: str, bounds: dict[str, str]) -> int:
-        texts = {
-            "trajectories": query(__name__, "trajectories", rows=rows, **bounds),
-            "eval_samples": query(__name__, "eval_samples", rows=rows, **bounds),
-            "quarantine": query(__name__, "quarantine", rows=rows, **bounds),
-            "policies": query(__name__, "policies", rows=rows, **bounds),
-        }
-        found = self._cursor.execute(texts[table]).fetchone()
-        return 0 if found is None else int(found[0])
+    def _row(self, sql: str) -> tuple[int, ...]:
+        found = self._cursor.execute(sql).fetchone()
+        return tuple(map(int, found or ()))
+
+
+def _insert(table: str, rows: str, bounds: Mapping[str, str]) -> str:
+    texts = {
+        "trajectories": query(__name__, "trajectories", rows=rows, **bounds),
+        "eval_samples": query(__name__, "eval_samples", rows=rows, **bounds),
+        "train_batches": query(__name__, "train_batches", rows=rows, **bounds),
+    }
+    return texts[table]

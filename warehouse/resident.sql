@@ -1,19 +1,33 @@
 -- name: schema
 -- (internal) What is kept of every response in memory, and what of it a chosen snapshot shows.
-ATTACH ':memory:' AS resident (COMPRESS);
 CREATE TABLE resident.narrow (
     arrival BIGINT, snapshot_id BIGINT, created_at TIMESTAMPTZ, batch_id VARCHAR, run_id VARCHAR, origin VARCHAR,
     problem_id VARCHAR, source VARCHAR, author VARCHAR, policy VARCHAR, step BIGINT, temperature DOUBLE,
     response UBIGINT, program UBIGINT, solution UBIGINT, reward DOUBLE, verdict VARCHAR, tokens BIGINT
 );
-CREATE TABLE resident.left_out (bad_batch_id VARCHAR, superseded BOOLEAN, snapshot_id BIGINT);
-CREATE TABLE resident.pi_0 (policy_id VARCHAR);
 CREATE VIEW resident.responses AS
 SELECT * FROM resident.narrow
 WHERE snapshot_id <= getvariable('shown_snapshot')
   AND batch_id NOT IN (
-      SELECT bad_batch_id FROM resident.left_out WHERE snapshot_id <= getvariable('shown_snapshot') OR NOT superseded
+      SELECT bad_batch_id FROM resident.kept.quarantine
+      WHERE snapshot_id <= getvariable('shown_snapshot') OR NOT starts_with(reason, 'superseded')
   );
+CREATE TABLE resident.taken (
+    arrival BIGINT, snapshot_id BIGINT, batch_id VARCHAR, run_id VARCHAR, step BIGINT, response UBIGINT, source VARCHAR
+);
+CREATE VIEW resident.uses AS
+SELECT * FROM resident.taken
+WHERE snapshot_id <= getvariable('shown_snapshot')
+  AND batch_id NOT IN (
+      SELECT bad_batch_id FROM resident.kept.quarantine
+      WHERE snapshot_id <= getvariable('shown_snapshot') OR NOT starts_with(reason, 'superseded')
+  );
+CREATE TABLE resident.counts (
+    problem_id VARCHAR, responses BIGINT, later_n BIGINT, later_k BIGINT, programs BIGINT, correct BIGINT,
+    found_by_training BIGINT
+);
+CREATE TABLE resident.counted_until (snapshot BIGINT);
+INSERT INTO resident.counted_until VALUES (0);
 
 -- name: trajectories
 -- (internal) Which trajectories became visible in these snapshots, without their tokens and texts?
@@ -23,7 +37,7 @@ SELECT rowid, snapshot_id, created_at, batch_id, run_id, 'trajectories', problem
                    WHEN 'other_model' THEN 'other model' ELSE 'training' END,
        policy_start, step, temperature, hash(trajectory_id), hash(normal_hash),
        CASE WHEN normal_hash IS NOT NULL THEN hash(problem_id, normal_hash) END, reward, verdict,
-       len(token_ids) - coalesce(prefix_tokens, 0)
+       len(token_ids)
 FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 
 -- name: eval_samples
@@ -35,19 +49,72 @@ SELECT rowid, snapshot_id, created_at, batch_id, run_id, 'eval_samples', problem
        len(token_ids)
 FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 
--- name: quarantine
--- (internal) Which batches were left out in these snapshots?
-INSERT INTO resident.left_out
-SELECT bad_batch_id, starts_with(reason, 'superseded'), snapshot_id
+-- name: train_batches
+-- (internal) Which responses did optimizer steps take that became visible in these snapshots?
+INSERT INTO resident.taken
+SELECT rowid, snapshot_id, batch_id, run_id, step, hash(unnest(trajectory_ids)), unnest(sources)
 FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 
--- name: policies
--- (internal) Which reference policies became known in these snapshots?
-INSERT INTO resident.pi_0
-SELECT policy_id FROM {rows}
-WHERE kind = 'reference' AND snapshot_id > {since} AND snapshot_id <= {newest};
+-- name: news
+-- (internal) How many reference policies and how many batches to leave out became known in these snapshots?
+SELECT (SELECT count(*) FROM resident.kept.policies
+        WHERE kind = 'reference' AND snapshot_id > {since} AND snapshot_id <= {newest}),
+       (SELECT count(*) FROM resident.kept.quarantine WHERE snapshot_id > {since} AND snapshot_id <= {newest});
 
--- name: written_by_pi_0
--- (internal) Which samples of evaluations did a reference policy write?
+-- name: old_ones_by_pi_0
+-- (internal) Which older samples of evaluations did a reference policy write that was told of after them?
 UPDATE resident.narrow SET author = 'pi_0'
-WHERE author = 'evaluation' AND snapshot_id > {since} AND policy IN (SELECT policy_id FROM resident.pi_0);
+WHERE author = 'evaluation' AND snapshot_id <= {since} AND policy IN (
+    SELECT policy_id FROM resident.kept.policies WHERE kind = 'reference' AND snapshot_id <= {newest}
+);
+
+-- name: new_ones_by_pi_0
+-- (internal) Which new samples of evaluations did a reference policy write?
+UPDATE resident.narrow SET author = 'pi_0'
+WHERE author = 'evaluation' AND snapshot_id > {since} AND policy IN (
+    SELECT policy_id FROM resident.kept.policies WHERE kind = 'reference' AND snapshot_id <= {newest}
+);
+
+-- name: forget_counts
+-- (internal) Which counts are those of problems with responses after this snapshot?
+DELETE FROM resident.counts
+WHERE problem_id IN (SELECT problem_id FROM resident.narrow WHERE snapshot_id > {since});
+
+-- name: count
+-- (internal) What are the counts of the problems that have responses after snapshot `since`? (A few are read once.)
+INSERT INTO resident.counts
+WITH touched AS {kept} (
+    SELECT problem_id, author, reward, solution FROM resident.narrow
+    WHERE problem_id IN (SELECT problem_id FROM resident.narrow WHERE snapshot_id > {since})
+      AND batch_id NOT IN (SELECT bad_batch_id FROM resident.kept.quarantine WHERE snapshot_id <= {newest})
+)
+SELECT * FROM ({counted});
+
+-- name: counted
+-- (internal) How many responses, passes since pi_0, different programs and finds of training has each problem?
+WITH answers AS (
+    SELECT problem_id, count(*) AS responses, count(reward) FILTER (author IN ('training', 'evaluation')) AS later_n,
+           count(*) FILTER (author IN ('training', 'evaluation') AND reward = 0) AS later_k
+    FROM {responses} GROUP BY problem_id
+),
+programs AS (
+    SELECT any_value(problem_id) AS problem_id, bool_or(reward = 0) AS correct,
+           bool_or(author IN ('pi_0', 'person', 'other model')) AS given,
+           bool_or(author = 'training' AND reward = 0) AS by_training
+    FROM {responses} WHERE solution IS NOT NULL GROUP BY solution
+),
+found AS (
+    SELECT problem_id, count(*) AS programs, count(*) FILTER (correct) AS correct,
+           count(*) FILTER (by_training AND NOT given) AS found_by_training
+    FROM programs GROUP BY problem_id
+)
+SELECT problem_id, responses, later_n, later_k, coalesce(programs, 0) AS programs, coalesce(correct, 0) AS correct,
+       coalesce(found_by_training, 0) AS found_by_training
+FROM answers LEFT JOIN found USING (problem_id);
+
+-- name: by_problem
+-- (internal) The same of the shown snapshot: as it is kept where it is the newest, else counted anew.
+CREATE VIEW resident.by_problem AS
+SELECT * FROM resident.counts WHERE getvariable('counted')
+UNION ALL
+SELECT * FROM ({anew});

@@ -13,7 +13,7 @@ from warehouse.columns import PROVENANCE, Column, TableSchema, count, real, text
 
 __all__ = ["PROVENANCE", "SCHEMA_VERSION", "SOURCES", "SUPERSEDED", "TABLES", "VIEW_COLUMNS", "Column", "TableSchema"]
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Version of the tables and views that this code writes; a warehouse with a larger one is refused."""
 
 
@@ -245,6 +245,11 @@ VERDICTS = TableSchema(
         real("cpu_s", "CPU time of all tests (s)"),
         count("memory_bytes", "largest memory of a test (bytes)"),
         text("detail", "one line for people"),
+        text(
+            "outcomes",
+            "a letter per test in order, the first of its verdict, `.`: not run; null: judged before it was recorded",
+        ),
+        text("output", "what the program printed on the test that `detail` names, its first 1,000 bytes"),
     ),
 )
 CORPUS = TableSchema(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,8 +17,9 @@ from flows.settings import RECIPES, api_url, home, warehouse_location
 from tasks import config as configuration
 from tasks import plan
 from tasks.plan import PlannedStage, StageStatus
-from tasks.run import runs
+from tasks.run import placement, runs
 from tasks.run.durations import duration
+from tasks.run.errors import Oversubscribed
 from warehouse import Warehouse, WarehouseMissing
 
 COLOURS = {
@@ -106,6 +107,7 @@ def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: 
             config = runs.load_config(store, run_id)
         work = plan.plan(store, config, home(), run_id=run_id or "")
     console.print(_work(f"Run {run_id}" if run_id else f"A new run of {config.recipe}", work))
+    _show_gpus(console, config)
     unknown = [item.stage for item in work if item.seconds is None]
     total = sum(item.seconds or 0.0 for item in work)
     if total == 0 and unknown:
@@ -113,6 +115,13 @@ def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: 
         return
     rest = f", and {', '.join(unknown)}, never measured here" if unknown else ""
     console.print(f"about {duration(total)}, judged by earlier runs{rest}", highlight=False)
+
+
+def _show_gpus(console: Console, config: configuration.RunConfig) -> None:
+    """Print who would get which GPU of this machine while training; what does not fit is told by `preflight`."""
+    with suppress(Oversubscribed):
+        if told := placement.place(config, placement.visible_gpus()).lines():
+            console.print(f"GPUs while training: {'; '.join(told)}", highlight=False, soft_wrap=True)
 
 
 def _work(title: str, work: list[PlannedStage]) -> Table:

@@ -21,7 +21,8 @@ from tasks.problems.programs import extract_program
 from tasks.problems.suite_versions import tests_hash, version_row
 from tasks.run.stored_judging import StoredJudging, Told, Unjudged
 from tasks.run.stored_suites import problems_of, settings_for, stored_problems
-from tasks.sampling.sampler import KnownVerdicts, Row
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Row
 from warehouse import Warehouse
 from warehouse.queries import query
 

@@ -25,7 +25,8 @@ from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import finished
 from tasks.run.stored_judging import Told
 from tasks.run.stored_suites import Packages, settings_for, stored_problems
-from tasks.sampling.sampler import KnownVerdicts, Row, verdict_row
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Row, verdict_row
 from warehouse import Warehouse
 from warehouse.queries import query
 

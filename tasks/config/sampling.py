@@ -104,6 +104,9 @@ class SandboxConfig(Section):
     folders of its image. What is in them is part of a suite's identity."""
     preimports: tuple[str, ...] = ()
     """Modules that every runner imports once, so that no test pays for them: `["numpy"]`."""
+    known_verdicts_mb: Annotated[int, Field(ge=1, le=1_048_576)] = 256
+    """Memory (MB) that a judging process keeps of known verdicts, at 210 bytes each; those of problems that have not
+    come up for the longest time are read from the warehouse again. No influence on results."""
     runtime: str | None = None
     """Runtime of the containers, e.g. `runsc` for gVisor; None: the engine's own. Docker backend only."""
     container_memory_mb: Annotated[int, Field(ge=512, le=1_048_576)] | None = None

@@ -59,6 +59,13 @@ class TrainConfig(Section):
     than causal attention within a sequence."""
     logprob_chunk_tokens: PositiveInt = 1024
     """Response tokens whose logits exist at once: bounds memory where the vocabulary is large."""
+    reference_weights: Literal["auto", "device", "cpu"] = "auto"
+    """Where pi_0's weights are between its passes. `device`: beside the policy's. `cpu`: its layers in main memory,
+    each brought to the device for its part of a pass: less GPU memory, slower passes, the same numbers. `auto`: `cpu`
+    on a GPU with `zero_stage` 3, whose policy is divided while pi_0 would be whole on every GPU."""
+    reference_store_mb: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
+    """Memory (MB) that the first trainer process keeps of known log pi_0, at 4 bytes a token; the rest is read from the
+    warehouse when a trajectory comes again. No influence on results."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     deterministic: bool = True
@@ -119,13 +126,20 @@ class TrainConfig(Section):
     stage 0 is stage 1: float32 weights and gradients are kept beside the bfloat16 ones."""
     processes: Parallel = 1
     """Trainer processes on this machine, one per GPU; with `hosts` their slots say it."""
+    share_gpus: bool = False
+    """Let rollout workers and the evaluator share GPUs with each other and with the trainer where there are too few.
+    Off: a machine with too few is refused by name, since what shares a GPU shares its memory, too (docs/scaling.md)."""
     hosts: tuple[str, ...] = ()
     """Machines that train together, as the lines of a hostfile: `name slots=8`. The first is the one the flow runs on;
     all share SPO_HOME (docs/scaling.md). Empty: this machine alone."""
     remote_shell: tuple[str, ...] = ("ssh", "-oBatchMode=yes")
-    """How processes are started on the other hosts; the host and the command are appended. Empty: all of them here."""
+    """How processes are started on the other hosts; the host, unless a part says `{host}`, and the command are
+    appended. Empty: all of them here."""
     rendezvous_port: Annotated[int, Field(ge=1, le=65_535)] = 29500
     """Port of the first host at which the processes of all hosts meet."""
+    disk_mb_s: Annotated[float, Field(ge=1, le=1_000_000)] = 100.0
+    """Slowest rate (MB/s) at which the disk under SPO_HOME takes checkpoints, all processes together. How long a
+    stopped trainer may write, and processes wait for each other, follows from it and from the size of the model."""
     checkpoint_interval: PositiveInt = 20
     """Optimizer steps between two checkpoints: what a crash can cost."""
     keep_checkpoints: PositiveInt = 2

@@ -21,7 +21,8 @@ from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem, PromptSet
 from tasks.run.sampling import in_shards
 from tasks.run.stage import Context
-from tasks.sampling.sampler import CUT_OFF, KnownVerdicts, outcome, verdict_row
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import CUT_OFF, outcome, verdict_row
 
 TOO_LONG = "too_long"
 CLAIMED = "claimed"
@@ -106,7 +107,7 @@ class Ingestion:
         self._context, self._prompts, self._judge = context, prompts, judge
         self._tokenizer: Any = checkpoints.load_tokenizer(prompts.reference)
         self._template = template_for(context.config.reference, self._tokenizer)
-        self._known = KnownVerdicts(context.warehouse)
+        self._known = KnownVerdicts(context.warehouse, most_mb=context.config.sandbox.known_verdicts_mb)
         self._limit = context.config.engine.max_response_tokens
         self._run_id = context.run_id if run_id is None else run_id
         self.batches: set[str] = set()

@@ -5,7 +5,8 @@ The same code as the trainer's, so the trainer finds them and computes only what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tasks.run.prompt_set import PromptSet
@@ -36,17 +37,17 @@ def store(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any]
     missing = [identity for identity in wanted if identity not in known]
     if not missing:
         return 0
-    score = _scorer(context, prompts)
-    for start in range(0, len(missing), SEQUENCES_PER_BATCH):
-        rows = context.warehouse.rows(RESPONSES, [missing[start : start + SEQUENCES_PER_BATCH]])
-        context.progress(start, len(missing), "responses", "scored by pi_0")
-        scored = score(rows)
-        table = [
-            {"trajectory_id": identity, "fingerprint": fingerprint, "logprobs": logprobs}
-            for identity, logprobs in sorted(scored.items())
-        ]
-        unit = f"{table[0]['trajectory_id']}-{table[-1]['trajectory_id']}-{len(table)}"
-        context.warehouse.append(f"scores/{fingerprint}/{unit}", {"reference_logprobs": table}, run_id=context.run_id)
+    with _scorer(context, prompts) as score:
+        for start in range(0, len(missing), SEQUENCES_PER_BATCH):
+            rows = context.warehouse.rows(RESPONSES, [missing[start : start + SEQUENCES_PER_BATCH]])
+            context.progress(start, len(missing), "responses", "scored by pi_0")
+            table = [
+                {"trajectory_id": identity, "fingerprint": fingerprint, "logprobs": logprobs}
+                for identity, logprobs in sorted(score(rows).items())
+            ]
+            unit = f"{table[0]['trajectory_id']}-{table[-1]['trajectory_id']}-{len(table)}"
+            batch = f"scores/{fingerprint}/{unit}"
+            context.warehouse.append(batch, {"reference_logprobs": table}, run_id=context.run_id)
     return len(missing)
 
 
@@ -78,17 +79,20 @@ def _fingerprint(context: Context, prompts: PromptSet) -> str:
     return fingerprint(prompts.reference, context.config.train, context.config.reference.dtype, device)
 
 
-def _scorer(context: Context, prompts: PromptSet) -> Callable[[Sequence[dict[str, Any]]], dict[str, list[float]]]:
+@contextmanager
+def _scorer(
+    context: Context, prompts: PromptSet
+) -> Generator[Callable[[Sequence[dict[str, Any]]], dict[str, list[float]]]]:
+    """What computes log pi_0 of rows of `trajectories`; its weights are gone when the block ends, before training."""
     import torch
 
     from tasks.scoring.example import Example
     from tasks.scoring.packing import lay_out, plan
-    from tasks.scoring.policy import load_policy
-    from tasks.scoring.reference import Reference
+    from tasks.scoring.reference import load_reference
 
     train, dtype = context.config.train, context.config.reference.dtype
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    reference = Reference(load_policy(prompts.reference, train, dtype, trained=False).to(device))
+    reference = load_reference(prompts.reference, train, dtype, device)
 
     def score(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
         examples = [
@@ -111,4 +115,7 @@ def _scorer(context: Context, prompts: PromptSet) -> Callable[[Sequence[dict[str
             found |= reference.logprobs(pack, {})[1]
         return found
 
-    return score
+    try:
+        yield score
+    finally:
+        reference.close()

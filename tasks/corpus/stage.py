@@ -16,8 +16,9 @@ from typing import Any
 
 from sandbox import Judge
 from tasks.config import OtherModelConfig
-from tasks.corpus import files, other_models, reference_logprobs
-from tasks.corpus.ingestion import TOO_LONG, ExternalResponse, Ingested, Ingestion
+from tasks.corpus import files, known_programs, other_models, reference_logprobs
+from tasks.corpus.ingestion import TOO_LONG, ExternalResponse, Ingested, Ingestion, numbered
+from tasks.corpus.known_programs import KnownProgram
 from tasks.corpus.other_models import Answer, Question
 from tasks.corpus.selection import CorpusCandidate, choose
 from tasks.engines import checkpoint as checkpoints
@@ -49,6 +50,7 @@ EARLIER = query(__name__, "earlier")
 REFERENCE = query(__name__, "reference")
 DRAWN = query(__name__, "drawn")
 ANSWERED = query(__name__, "answered")
+KNOWN = query(__name__, "known")
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -131,9 +133,8 @@ def collect(context: Context, prompts: PromptSet) -> Collected:
     with Judge(**config.sandbox.judge_arguments()) as judge:
         ingestion = Ingestion(context, prompts, judge)
         if "human" in wanted:
-            items, skipped = human_solutions(prompts)
-            left_out.update(skipped)
-            added["human"] = _ingest(context, ingestion, "human", items).added
+            added["human"], unused = _take_in_known(context, prompts, ingestion)
+            left_out.update(unused)
         for path in config.corpus.files:
             name = Path(path).name
             read = files.read(Path(path), prompts.prompts, checkpoints.tokenizer_hash(prompts.reference))
@@ -207,17 +208,34 @@ def _reference(context: Context, prompts: PromptSet) -> dict[str, Any]:
     }
 
 
-def human_solutions(prompts: PromptSet) -> tuple[list[ExternalResponse], dict[str, int]]:
+def human_solutions(prompts: PromptSet) -> tuple[list[KnownProgram], Counter[str]]:
     """Known Python programs of the training problems, and the number of those in other languages."""
-    items: list[ExternalResponse] = []
-    skipped: Counter[str] = Counter()
-    for problem_id, prompt in prompts.prompts.items():
-        for solution in prompt.problem.solutions:
-            if solution.language in PYTHON:
-                items.append(ExternalResponse(problem_id, "human", "human", solution.program))
-            else:
-                skipped["human: not Python"] += 1
-    return items, dict(skipped)
+    solutions = [(p, solution) for p, prompt in prompts.prompts.items() for solution in prompt.problem.solutions]
+    chosen = [(p, solution) for p, solution in solutions if solution.language in PYTHON]
+    items = numbered(ExternalResponse(p, "human", "human", solution.program) for p, solution in chosen)
+    known = [KnownProgram(i, solution.claimed == "accepted") for i, (_, solution) in zip(items, chosen, strict=True)]
+    return known, Counter({"human: not Python": len(solutions) - len(chosen)})
+
+
+def _take_in_known(context: Context, prompts: PromptSet, ingestion: Ingestion) -> tuple[int, Counter[str]]:
+    """Judge as many of the known programs as the corpus needs: how many are new, and what was left out."""
+    programs, left_out = human_solutions(prompts)
+    most = context.config.corpus.max_tokens or context.config.engine.max_response_tokens
+    added = 0
+
+    def judge(items: Sequence[ExternalResponse]) -> dict[str, list[CorpusCandidate]]:
+        nonlocal added
+        added += _ingest(context, ingestion, "human", items).added
+        found: dict[str, list[CorpusCandidate]] = {}
+        ids = [ingestion.trajectory_id(item) for item in items]
+        for row in context.warehouse.rows(KNOWN, [ids, most, not context.config.corpus.correct_only]):
+            candidate = CorpusCandidate(row["trajectory_id"], "human", row["reward"] == 0, extract_program(row["text"]))
+            found.setdefault(row["problem_id"], []).append(candidate)
+        return found
+
+    unneeded = known_programs.take_in(programs, context.config.corpus, judge)
+    left_out["human: not judged, enough others were kept"] = unneeded
+    return added, +left_out
 
 
 def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: OtherModelConfig) -> int:
@@ -343,7 +361,7 @@ def _progress(context: Context, start: int, total: int, unit: str, note: str) ->
 STAGE = Stage(
     manifest=CorpusManifest,
     amount=amount,
-    version=2,
+    version=3,
     sections=("corpus", "sandbox", "reference.dtype"),
     inputs=inputs,
     body=body,

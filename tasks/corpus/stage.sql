@@ -22,6 +22,14 @@ WHERE starts_with(batch_id, ?) AND list_contains(?, prompt_id) AND list_contains
 SELECT problem_id, count(DISTINCT seed) AS n FROM trajectories
 WHERE engine = ? AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id;
 
+-- name: known
+-- Which of these responses could a corpus keep? One per program, right ones first.
+SELECT trajectory_id, problem_id, reward, text FROM trajectories
+WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) AND reward IS NOT NULL AND len(token_ids) <= ?
+  AND (? OR reward = 0)
+QUALIFY row_number() OVER (PARTITION BY problem_id, normal_hash, reward ORDER BY trajectory_id) = 1
+ORDER BY problem_id, trajectory_id;
+
 -- name: selection
 -- What became of every response that a run's offline corpus could take, for the prompts of some problems?
 -- Of the current prompts, judged by the current suites, not this run's own online responses. `status` says why one is

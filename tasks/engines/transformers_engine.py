@@ -21,6 +21,7 @@ from tasks.engines import adapter as adapters
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import packed_linear, shared_prefix
 from tasks.engines.adapted_weights import AdaptedWeights, Adapter, read
+from tasks.engines.canary import MEAN_DRIFT, Drift
 from tasks.engines.decoding_batch import DecodingRows, Prompt, Sample, StopTest, distinct_prompts
 from tasks.engines.prefill import WORTH_SHARING, prefill
 from tasks.engines.prefix_store import PrefixStore, Tokens, common_length
@@ -35,8 +36,6 @@ from tasks.engines.protocol import (
 from tasks.engines.shared_prefix import SharedPrefixCache
 from tasks.engines.stop_text import StopText
 
-PARITY_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.5}
-"""Largest difference between a log-probability while sampling and by a full forward pass, in nats."""
 _SCORED_TOKENS = 8192
 _AT_ONCE = 256
 """Tokens of prompts computed at once when rows are free: thin matrix products are slow ones."""
@@ -106,7 +105,7 @@ class TransformersEngine:
         before = weights.put(adapter)
         try:
             packed_linear.pack(model)
-            _require_parity(model, PARITY_TOLERANCE[self._dtype])
+            _require_parity(model, MEAN_DRIFT[self._dtype])
         except BaseException:
             weights.put(before)
             packed_linear.pack(model)
@@ -128,13 +127,13 @@ class TransformersEngine:
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
         """Raw log-probabilities of each response's tokens, by full forward passes over right-padded batches."""
-        return [logprobs for logprobs, _ in self._evaluated(sequences)]
+        return [logprobs for logprobs, _ in self.evaluated(sequences)]
 
     def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
         """Mean entropy (nats per token) of the untempered policy over each response's positions."""
-        return [sum(entropy) / len(entropy) if entropy else None for _, entropy in self._evaluated(sequences)]
+        return [sum(entropy) / len(entropy) if entropy else None for _, entropy in self.evaluated(sequences)]
 
-    def _evaluated(self, sequences: Sequence[ScoredSequence]) -> list[tuple[list[float], list[float]]]:
+    def evaluated(self, sequences: Sequence[ScoredSequence]) -> list[tuple[list[float], list[float]]]:
         """Log-probabilities and entropies per response token, longest sequences first, so that little is padding."""
         model = self._loaded()
         order = sorted(range(len(sequences)), key=lambda number: -sum(map(len, sequences[number])))
@@ -340,8 +339,8 @@ def _require_plain_attention(model: Any) -> None:
             raise _unsupported(model, reason)
 
 
-def _require_parity(model: Any, tolerance: float) -> None:
-    """Decode a short sequence both ways; raise UnsupportedArchitecture when they differ."""
+def _require_parity(model: Any, most: float) -> None:
+    """Decode a short sequence both ways; raise UnsupportedArchitecture when they differ by more than noise."""
     vocabulary = int(model.config.vocab_size)
     prompt = tuple(number * 7 % vocabulary for number in range(1, 6))
     try:
@@ -350,10 +349,10 @@ def _require_parity(model: Any, tolerance: float) -> None:
     except (NotImplementedError, TypeError, KeyError, AttributeError) as error:
         raise _unsupported(model, f"{type(error).__name__}: {error}") from error
     expected = _reference_scores(model, [(prompt, completion.token_ids) for completion in drawn])
-    pairs = zip(drawn, expected, strict=True)
-    worst = max(abs(a - b) for completion, score in pairs for a, b in zip(completion.logprobs, score, strict=True))
-    if not worst <= tolerance:
-        raise _unsupported(model, f"log-probabilities while sampling are off by {worst:.2g} nats")
+    while_sampling = [value for completion in drawn for value in completion.logprobs]
+    found = Drift.between(while_sampling, [value for score in expected for value in score])
+    if not found.within(most):
+        raise _unsupported(model, f"log-probabilities while sampling are off by {found}")
 
 
 def _reference_scores(model: Any, sequences: Sequence[ScoredSequence]) -> list[list[float]]:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from tasks.engines import adapter as adapters
 from tasks.engines import checkpoint as checkpoints
-from tasks.engines.canary import check_drift
+from tasks.engines.canary import MEAN_DRIFT, check_drift
 from tasks.engines.inspection import layer_matrices, weight_bytes
 from tasks.engines.protocol import (
     Completion,
@@ -30,8 +30,6 @@ from tasks.engines.protocol import (
 )
 from tasks.engines.randomness import sample_seed, stream_key
 
-CANARY_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
-"""Largest difference to transformers per token, in nats."""
 CANARY_MOST_BYTES = 4 << 30
 """Weights larger than this are not loaded a second time for the canary; the publisher's own canary guards them."""
 _ENVIRONMENT = {
@@ -173,7 +171,7 @@ class VllmEngine:
         self._stop_ids = list(checkpoints.stop_ids(checkpoint))
         if weight_bytes(checkpoint) <= CANARY_MOST_BYTES:
             canary = canary_sequence(checkpoint)
-            check_drift(self.score([canary])[0], transformers_scores(checkpoint, canary), CANARY_TOLERANCE[self._dtype])
+            check_drift(self.score([canary])[0], transformers_scores(checkpoint, canary), MEAN_DRIFT[self._dtype])
 
     def _sampling(self, request: Request, seed: int) -> Any:
         return self._vllm.SamplingParams(

@@ -25,7 +25,8 @@ from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem
 from tasks.run.sampling import in_shards
 from tasks.run.stage import Context
-from tasks.sampling.sampler import KnownVerdicts, Row, outcome, verdict_row
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Row, outcome, verdict_row
 from warehouse.queries import query
 
 PROBLEMS_PER_BATCH = 8
@@ -158,7 +159,7 @@ class _Keeper:
     def __init__(self, context: Context, prompts: Prompted, policy_id: str, label: str, judge: Judge) -> None:
         self._context, self._prompts, self._judge = context, prompts, judge
         self._policy_id, self._label = policy_id, label
-        self._known = KnownVerdicts(context.warehouse)
+        self._known = KnownVerdicts(context.warehouse, most_mb=context.config.sandbox.known_verdicts_mb)
 
     def keep(self, samples: Sequence[OutsideSample]) -> int:
         """Judge what has no verdict and append all as one batch, unless it is there; the number appended."""

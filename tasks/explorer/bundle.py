@@ -25,8 +25,8 @@ from tasks.explorer.rendering import FOLDER
 
 MOST_PAGES = 2_000
 """Pages of a bundle; its selection has to be smaller."""
-NEVER = frozenset({"/ask", "/ask.csv", "/programs", "/compare", "/searched"})
-"""Pages that ask for more than a link."""
+NEVER = frozenset({"/ask", "/ask.csv", "/programs", "/compare", "/searched", "/sample"})
+"""Pages that ask for more than a link, and samples of evaluations, which have no name to be chosen by."""
 BY_RUN = frozenset({"/run", "/step"})
 BY_PROBLEM = frozenset({"/problem", "/prompt"})
 

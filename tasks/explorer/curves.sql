@@ -15,13 +15,12 @@ ORDER BY step, problem_id;
 
 -- name: figures
 -- What were the trainer's figures, as means over equal stretches of training (single steps of a short run)?
-SELECT run_id, name, max(step) AS step, avg(value) AS value
-FROM (
+WITH found AS MATERIALIZED (
     SELECT run_id, name, step, any_value(value) AS value FROM train_steps
     WHERE list_contains($runs, run_id) AND list_contains($names, name) GROUP BY run_id, name, step
 )
-GROUP BY run_id, name, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM train_steps
-                                      WHERE list_contains($runs, run_id))
+SELECT run_id, name, max(step) AS step, avg(value) AS value FROM found
+GROUP BY run_id, name, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM found)
 ORDER BY run_id, name, step;
 
 -- name: trained_by

@@ -99,8 +99,13 @@ def legend(labels: Sequence[str]) -> Markup:
     return Markup('<p class="legend">{}</p>').format(Markup("").join(entries))
 
 
-def areas(title: str, steps: Sequence[float], shares: Sequence[tuple[str, Sequence[float]]]) -> Markup:
-    """Shares of a whole at each step, stacked; the series keep their colour."""
+def areas(
+    title: str,
+    steps: Sequence[float],
+    shares: Sequence[tuple[str, Sequence[float]]],
+    x_label: str = "optimizer step",
+) -> Markup:
+    """Shares of a whole at each step, stacked; at most `SERIES` of them have a colour each."""
     if not steps:
         return Markup("")
     x = _Scale(min(steps), max(steps), LEFT, WIDTH - RIGHT)
@@ -108,6 +113,7 @@ def areas(title: str, steps: Sequence[float], shares: Sequence[tuple[str, Sequen
     empty = Plot(
         title,
         [Line(label, [Dot(s, v) for s, v in zip(steps, values, strict=True)]) for label, values in shares],
+        x_label,
         share=True,
     )
     parts: list[Markup] = [_axes(empty, x, y)]

@@ -25,6 +25,7 @@ PAGES: Mapping[str, Callable[[Look], Page]] = {
     "/programs": problem.programs_page,
     "/prompt": problem.prompt_page,
     "/trajectory": trajectory.trajectory_page,
+    "/sample": trajectory.sample_page,
     "/searched": trajectory.searched_page,
     "/sandbox": judging.sandbox_page,
     "/ask": ask.ask_page,

@@ -8,8 +8,10 @@ from typing import Any
 from tasks.estimators import beta_interval
 from tasks.explorer import response_rows
 from tasks.explorer.address import BadAddress, NotFound
+from tasks.explorer.audits import Audited, audited
 from tasks.explorer.drawing import Dot, Line, Plot, interval, plot
 from tasks.explorer.look import Look, Page
+from tasks.explorer.outcomes import with_outcomes
 from tasks.explorer.source_text import side_by_side, source
 from tasks.problems.programs import extract_program
 from warehouse.queries import query
@@ -27,7 +29,7 @@ RUNS = query(__name__, "runs")
 A_PAGE = 10
 GIVEN = frozenset({"pi_0", "person", "other model"})
 """Whose programs training begins with."""
-AUTHORS = ("all", "found", "pi_0", "training", "evaluation", "person", "other model")
+AUTHORS = ("all", "found", "pi_0", "training", "evaluation", "person", "other model", "suspect")
 VERDICT_KINDS = ("all", "correct", "wrong")
 ORDERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "first": ("oldest first", lambda row: (row["first_snapshot"], row["program"])),
@@ -44,7 +46,10 @@ def problem_page(look: Look) -> Page:
     number = max(1, look.address.number("page", 1) or 1)
     look.session.need_responses()
     everything = look.rows(PROGRAMS, problem=problem["problem_id"])
+    tests = audited(look, problem)
     chosen = [row for row in everything if _matches(row, author, verdict)]
+    if author == "suspect":
+        chosen = _suspects(look, problem, chosen, tests)
     chosen.sort(key=ORDERS[order][1])
     shown = chosen[A_PAGE * (number - 1) : A_PAGE * number]
     counts = look.row(PI_0, problem=problem["problem_id"])
@@ -55,11 +60,12 @@ def problem_page(look: Look) -> Page:
         "/problems",
         {
             "problem": problem,
-            "tests": look.rows(TESTS, problem=problem["problem_id"], suite=problem["suite_hash"]),
+            "tests": look.rows(TESTS, problem=problem["problem_id"], suite=tests.counting),
+            "audited": tests,
             "policies": [_rated(row) for row in policies],
             "sampled": any(row["source"] in ("online", "evaluation") for row in policies),
             "pi_0": _rated(counts) if counts and counts["n"] else None,
-            "programs": with_texts(look, problem, shown),
+            "programs": with_texts(look, problem, shown, tests),
             "total": len(chosen),
             "all": len(everything),
             "found": sum(_matches(row, "found", "all") for row in everything),
@@ -91,7 +97,17 @@ def _matches(row: Mapping[str, Any], author: str, verdict: str) -> bool:
         return False
     if author == "found":
         return found_by_training(row)
+    if author == "suspect":
+        return bool(row["correct"])
     return author == "all" or author in row["authors"]
+
+
+def _suspects(
+    look: Look, problem: Mapping[str, Any], programs: Sequence[dict[str, Any]], tests: Audited
+) -> list[dict[str, Any]]:
+    """Those of the correct programs that an audit found likely wrong."""
+    texts = response_rows.texts(look, problem["problem_id"], programs) if tests.suspects else {}
+    return [row for row in programs if texts.get(row["program"], {}).get("program_hash") in tests.suspects]
 
 
 def _rated(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,20 +118,36 @@ def _rated(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "rate": k / n, "low": low, "high": high, "ruler": interval(k / n, low, high)}
 
 
-def with_texts(look: Look, problem: Mapping[str, Any], programs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with the programs' texts and what the sandbox said of them."""
+def with_texts(
+    look: Look, problem: Mapping[str, Any], programs: Sequence[dict[str, Any]], tests: Audited
+) -> list[dict[str, Any]]:
+    """The rows with the programs' texts, what the sandbox said of them test by test, and what audits say."""
     whole = look.address.text("whole") == "1"
     texts = response_rows.texts(look, problem["problem_id"], programs)
     hashes = sorted({row["program_hash"] for row in texts.values() if row["program_hash"]})
-    said = {row["program_hash"]: row for row in look.rows(VERDICTS, suite=problem["suite_hash"], programs=hashes)}
+    versions = {row["suite_hash"]: row["version"] for row in tests.suites}
+    rows = look.rows(VERDICTS, suites=list(versions), counting=tests.counting, programs=hashes)
+    said = {row["program_hash"]: _judged(row, versions, tests.counting) for row in rows}
     found: list[dict[str, Any]] = []
     for row in programs:
         text = texts.get(row["program"])
         if text is not None:
-            shown = source(extract_program(text["text"] or ""), whole=whole)
-            new = "authors" in row and found_by_training(row)
-            found.append({**row, **text, "source": shown, "judged": said.get(text["program_hash"]), "found": new})
+            found.append(
+                {
+                    **row,
+                    **text,
+                    "source": source(extract_program(text["text"] or ""), whole=whole),
+                    "judged": said.get(text["program_hash"]),
+                    "found": "authors" in row and found_by_training(row),
+                    "suspicion": tests.suspects.get(text["program_hash"]),
+                }
+            )
     return found
+
+
+def _judged(row: Mapping[str, Any], versions: Mapping[str, int], counting: str | None) -> dict[str, Any]:
+    other = None if row["suite_hash"] == counting else versions.get(row["suite_hash"])
+    return {**with_outcomes(row), "other_version": other}
 
 
 def programs_page(look: Look) -> Page:
@@ -136,7 +168,7 @@ def programs_page(look: Look) -> Page:
         "/problems",
         {
             "problem": problem,
-            "sides": with_texts(look, problem, [rows[one] for one in wanted]),
+            "sides": with_texts(look, problem, [rows[one] for one in wanted], audited(look, problem)),
             "lines": side_by_side(left, right, whole=look.address.text("whole") == "1"),
         },
     )
@@ -165,7 +197,7 @@ def prompt_page(look: Look) -> Page:
             "step": step,
             "now": next(row for row in steps if row["step"] == step),
             "charts": _time_charts(look, steps, step),
-            "programs": with_texts(look, problem, programs),
+            "programs": with_texts(look, problem, programs, audited(look, problem)),
         },
     )
 

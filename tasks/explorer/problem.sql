@@ -32,10 +32,11 @@ SELECT program, count(*) AS times, list_sort(list(DISTINCT author)) AS authors, 
 FROM resident.responses WHERE problem_id = $problem AND program IS NOT NULL GROUP BY program;
 
 -- name: verdicts
--- What did the sandbox say of these programs with this suite, the newest judgement of each?
-SELECT program_hash, verdict, tests_passed, tests_total, cpu_s, memory_bytes, detail, sandbox_version FROM verdicts
-WHERE suite_hash = $suite AND program_hash IN (SELECT unnest($programs))
-QUALIFY row_number() OVER (PARTITION BY program_hash ORDER BY arrival DESC) = 1;
+-- What did the sandbox say of these programs with the suite that counts, else with another, the newest of each?
+SELECT program_hash, suite_hash, verdict, tests_passed, tests_total, cpu_s, memory_bytes, detail, outcomes, sandbox_version
+FROM verdicts
+WHERE suite_hash IN (SELECT unnest($suites)) AND program_hash IN (SELECT unnest($programs))
+QUALIFY row_number() OVER (PARTITION BY program_hash ORDER BY suite_hash = $counting DESC, arrival DESC) = 1;
 
 -- name: through_time
 -- How did the answers to the problem change along training: samples, successes and new programs at each step?

@@ -5,31 +5,15 @@ WITH known AS (
            arg_max(split, arrival) AS split
     FROM problems GROUP BY problem_id
 ),
-answers AS (
-    SELECT problem_id, count(*) AS responses, count(reward) FILTER (author IN ('training', 'evaluation')) AS n1,
-           count(*) FILTER (author IN ('training', 'evaluation') AND reward = 0) AS k1
-    FROM resident.responses GROUP BY problem_id
-),
-programs AS (
-    SELECT any_value(problem_id) AS problem_id, bool_or(reward = 0) AS correct,
-           bool_or(author IN ('pi_0', 'person', 'other model')) AS given,
-           bool_or(author = 'training' AND reward = 0) AS by_training
-    FROM resident.responses WHERE solution IS NOT NULL GROUP BY solution
-),
-found AS (
-    SELECT problem_id, count(*) AS programs, count(*) FILTER (correct) AS correct,
-           count(*) FILTER (by_training AND NOT given) AS found_by_training
-    FROM programs GROUP BY problem_id
-),
 counted AS (
     SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts
     WHERE reference = (SELECT arg_max(reference, arrival) FROM reference_counts)
     GROUP BY problem_id
 )
-SELECT known.*, coalesce(responses, 0) AS responses, counted.n, counted.k, counted.k / counted.n AS s, n1, k1,
-       k1 / nullif(n1, 0) AS later, coalesce(programs, 0) AS programs, coalesce(correct, 0) AS correct,
-       coalesce(found_by_training, 0) AS found_by_training
-FROM known LEFT JOIN answers USING (problem_id) LEFT JOIN found USING (problem_id) LEFT JOIN counted USING (problem_id);
+SELECT known.*, coalesce(responses, 0) AS responses, counted.n, counted.k, counted.k / counted.n AS s,
+       later_n AS n1, later_k AS k1, later_k / nullif(later_n, 0) AS later, coalesce(programs, 0) AS programs,
+       coalesce(correct, 0) AS correct, coalesce(found_by_training, 0) AS found_by_training
+FROM known LEFT JOIN resident.by_problem USING (problem_id) LEFT JOIN counted USING (problem_id);
 
 -- name: policies
 -- How often did each policy solve each problem (the scored samples of evaluations and of training)?

@@ -1,4 +1,4 @@
-"""Rows of single responses, found in memory first and then read from the lake by when they arrived."""
+"""Rows of single responses: their small columns from memory, the rest from the lake by when they arrived."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 from tasks.explorer.address import NotFound
 from tasks.explorer.look import Look
+from warehouse import TABLES
 from warehouse.queries import query
 
 PLACES = query(__name__, "places")
 RESPONSES = query(__name__, "responses")
 TRAJECTORY = query(__name__, "trajectory")
+SAMPLE = query(__name__, "sample")
 BEGINNING_SO = query(__name__, "beginning_so")
 TEXTS = query(__name__, "texts")
 
@@ -20,8 +22,8 @@ def described(look: Look, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Problem, verdict, author and age of each trajectory that is there."""
     if not ids:
         return {}
-    moments = _moments(look, ids)
-    return {row["trajectory_id"]: row for row in look.rows(RESPONSES, ids=list(ids), moments=moments)}
+    look.session.need_responses()
+    return {row["trajectory_id"]: row for row in look.rows(RESPONSES, ids=list(ids))}
 
 
 def trajectory(look: Look, identity: str) -> dict[str, Any]:
@@ -38,6 +40,17 @@ def trajectory(look: Look, identity: str) -> dict[str, Any]:
     if row is None:
         raise NotFound(f"there is no trajectory {identity[:80]!r} at this snapshot")
     return row
+
+
+def sample(look: Look, policy: str, problem: str, number: int, seed: int) -> dict[str, Any]:
+    """A sample of an evaluation in the columns of a trajectory; those that it lacks are None. Raises NotFound."""
+    look.session.need_responses()
+    key = f"{policy}/{problem}/{number}/{seed}"
+    row = look.row(SAMPLE, key=key, policy=policy, problem=problem, sample=number, seed=seed)
+    if row is None:
+        raise NotFound(f"there is no sample {number} of policy {policy[:20]!r} on {problem[:80]!r} at this snapshot")
+    missing = dict.fromkeys(column.name for column in TABLES["trajectories"].columns)
+    return {**missing, **row, "source": "evaluation", "policy_start": policy}
 
 
 def texts(look: Look, problem: str, programs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:

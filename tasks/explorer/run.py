@@ -32,6 +32,7 @@ def run_page(look: Look) -> Page:
     if row is None:
         raise NotFound(f"there is no run {name[:80]!r} at this snapshot")
     trainer = trainers_of(look, [name])[name]
+    look.session.need_responses()
     curves = curve_plots(look, learning_curves(look, [name]))
     evaluation = evaluations(look, [name]).get(name)
     stages = look.rows(STAGES, run=name)
@@ -80,7 +81,6 @@ def _mix(look: Look, run: str) -> Markup:
 
 
 def _staleness(look: Look, run: str) -> Markup:
-    look.session.need_responses()
     rows = look.rows(STALENESS, run=run)
     lines = [
         Line(label, [Dot(row["step"], row[column]) for row in rows], step=True)
@@ -93,6 +93,7 @@ def step_page(look: Look) -> Page:
     """What one optimizer step trained on: every trajectory of its batch, and the step's figures."""
     run, step = look.address.needed("run"), look.address.number("step") or 0
     trainer = trainers_of(look, [run])[run]
+    look.session.need_responses()
     batch = look.rows(BATCH, run=trainer, step=step)
     span = look.row(STEPS, run=trainer)
     if span is None or span["last"] is None or not batch:

@@ -17,21 +17,16 @@ SELECT created_at, stage, kind, message, snapshot_id FROM run_events WHERE run_i
 
 -- name: source_mix
 -- Which sources did each stretch of training train on?
-SELECT max(step) AS step, source, count(*) AS sequences
-FROM (SELECT step, unnest(sources) AS source FROM train_batches WHERE run_id = $run)
-GROUP BY source, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM train_batches WHERE run_id = $run)
+SELECT max(step) AS step, source, count(*) AS sequences FROM resident.uses WHERE run_id = $run
+GROUP BY source, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM resident.uses WHERE run_id = $run)
 ORDER BY step, source;
 
 -- name: staleness
 -- How many optimizer steps old were the weights behind the online responses that each step trained on?
-WITH used AS (
-    SELECT step, hash(unnest(trajectory_ids)) AS response, unnest(sources) AS source
-    FROM train_batches WHERE run_id = $run
-),
-made AS (SELECT DISTINCT response, step FROM resident.responses WHERE run_id = $run AND source = 'online')
+WITH made AS (SELECT DISTINCT response, step FROM resident.responses WHERE run_id = $run AND source = 'online')
 SELECT used.step, avg(used.step - made.step) AS mean_steps, max(used.step - made.step) AS most_steps
-FROM used JOIN made USING (response)
-WHERE used.source = 'online'
+FROM resident.uses AS used JOIN made USING (response)
+WHERE used.run_id = $run AND used.source = 'online'
 GROUP BY used.step ORDER BY used.step;
 
 -- name: batch
@@ -43,7 +38,7 @@ ORDER BY place;
 
 -- name: steps
 -- Which optimizer steps of the run are there?
-SELECT min(step) AS first, max(step) AS last FROM train_batches WHERE run_id = $run;
+SELECT min(step) AS first, max(step) AS last FROM resident.uses WHERE run_id = $run;
 
 -- name: figures_of_step
 -- What were the trainer's figures at this step?

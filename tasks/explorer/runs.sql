@@ -34,19 +34,10 @@ SELECT recipe, count(*) AS runs FROM runs GROUP BY recipe ORDER BY recipe;
 
 -- name: totals
 -- How much is in the warehouse: responses, different programs, problems, and programs that only training found?
-WITH programs AS (
-    SELECT solution, bool_or(reward = 0) AS correct,
-           bool_or(author IN ('pi_0', 'person', 'other model')) AS given,
-           bool_or(author = 'training' AND reward = 0) AS by_training
-    FROM resident.responses
-    WHERE solution IS NOT NULL
-    GROUP BY solution
-)
-SELECT (SELECT count(*) FROM resident.responses) AS responses, count(*) AS programs,
-       (SELECT count(DISTINCT problem_id) FROM resident.responses WHERE solution IS NOT NULL) AS problems,
-       count(*) FILTER (correct) AS correct,
-       count(*) FILTER (by_training AND NOT given) AS found_by_training
-FROM programs;
+SELECT CAST(coalesce(sum(responses), 0) AS BIGINT) AS responses, CAST(coalesce(sum(programs), 0) AS BIGINT) AS programs,
+       count(*) FILTER (programs > 0) AS problems, CAST(coalesce(sum(correct), 0) AS BIGINT) AS correct,
+       CAST(coalesce(sum(found_by_training), 0) AS BIGINT) AS found_by_training
+FROM resident.by_problem;
 
 -- name: configurations
 -- With which settings were these runs made?

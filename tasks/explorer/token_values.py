@@ -1,4 +1,4 @@
-"""What is known of each token of a response: advantages, success probabilities, surprise, and values along it.
+"""What is known of each token of a response: advantages, success, entropy, surprise, and values along it.
 
 Advantages are in nats, A_t / beta = log pi(token) - log pi_0(token) (paper: Eq. 9); the value after a token is the
 prompt's soft value plus the advantages so far (Eq. 12).
@@ -23,7 +23,7 @@ from tasks.explorer.visible import plain, visible
 
 LEVELS = 10
 """Shades of a colour in the style sheet, on each side of nothing."""
-COLOURS = ("advantage", "success", "surprise", "none")
+COLOURS = ("advantage", "success", "entropy", "surprise", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Along:
     """y_t after each token (nats)."""
     surprise: Sequence[float | None]
     """-log-probability of each token under what sampled it (nats)."""
+    entropies: Sequence[float]
+    """Entropy of the chosen policy over what comes at each token (nats)."""
     estimates: Sequence[dict[str, Any]]
     """position, n, k, pivotal; at least two of them, in order, or none."""
 
@@ -83,13 +85,17 @@ def _shown(along: Along, index: int, estimate: dict[str, Any] | None, colour: st
     facts = [f"token {index + 1}: {plain(along.texts[index])!r}"]
     level = 0.0
     if along.advantages:
-        facts.append(f"advantage {along.advantages[index]:+.3f} nats, value {along.values[index]:.2f} nats")
+        value = f", value {along.values[index]:.2f} nats" if along.values else ""
+        facts.append(f"advantage {along.advantages[index]:+.3f} nats{value}")
         level = math.tanh(along.advantages[index] / 2) if colour == "advantage" else level
     if along.estimates:
         share = along.success(index + 1)
         counts = f" ({estimate['k']}/{estimate['n']})" if estimate else " (interpolated)"
         facts.append(f"S {share:.2f}{counts}")
         level = share if colour == "success" else level
+    if along.entropies:
+        facts.append(f"entropy {along.entropies[index]:.2f} nats")
+        level = min(1.0, along.entropies[index] / 2) if colour == "entropy" else level
     surprise = along.surprise[index] if along.surprise else None
     if surprise is not None:
         facts.append(f"surprise {surprise:.2f} nats, probability {math.exp(-surprise):.3f}")
@@ -127,6 +133,9 @@ def charts(along: Along, beta: float, label: str) -> list[tuple[str, Markup]]:
     ]
     if along.values:
         nats.append(Line(label, [Dot(i + 1, v) for i, v in enumerate(along.values)], step=True))
+    if along.entropies:
+        entropy = Line(label, [Dot(i + 1, v) for i, v in enumerate(along.entropies)], step=True)
+        found.append(("Entropy of each token in nats", plot(Plot("Entropy", [entropy], "token", marks=marks))))
     found.append(("Value y = Q/beta in nats", plot(Plot("Value", nats, "tokens so far", marks=marks, least=0.5))))
     return [(title, chart) for title, chart in found if chart and length]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.config import InvalidConfig, RunConfig, validate
 from tasks.estimators import soft_value
@@ -14,6 +14,7 @@ from tasks.explorer import response_rows
 from tasks.explorer.address import NotFound
 from tasks.explorer.computing import Computations
 from tasks.explorer.look import Look, Page
+from tasks.explorer.outcomes import with_outcomes
 from tasks.explorer.runs import CONFIGURATIONS
 from tasks.explorer.source_text import source
 from tasks.explorer.token_values import (
@@ -30,6 +31,9 @@ from tasks.problems.programs import extract_program
 from tasks.report.token_texts import token_texts
 from warehouse.queries import query
 
+if TYPE_CHECKING:
+    from tasks.report.trajectory import PolicyAlong
+
 CONTEXT = query(__name__, "context")
 COUNTS = query(__name__, "counts")
 ESTIMATES = query(__name__, "estimates")
@@ -40,13 +44,25 @@ USES = query(__name__, "uses")
 VERDICT = query(__name__, "verdict")
 TEST = query(__name__, "test")
 SEARCHED = query(__name__, "searched")
-_values: Computations[list[float]] = Computations()
+_along_policies: Computations[PolicyAlong] = Computations()
 
 
 def trajectory_page(look: Look) -> Page:
-    """Tokens coloured by advantage, success or surprise; with `policy`, that policy's own values (it is loaded)."""
+    """Tokens coloured by advantage, success, entropy or surprise; with `policy`, that policy's own (it is loaded)."""
     row = response_rows.trajectory(look, look.address.needed("id"))
-    context = look.row(CONTEXT, problem=row["problem_id"], prompt=row["prompt_id"]) or {}
+    return _page(look, row, f"Trajectory {row['trajectory_id'][:12]}")
+
+
+def sample_page(look: Look) -> Page:
+    """The same of a sample of an evaluation: number `n` of the policy `of` on a problem."""
+    policy, problem = look.address.needed("of"), look.address.needed("problem")
+    number, seed = look.address.number("n", 0) or 0, look.address.number("seed", 0) or 0
+    row = response_rows.sample(look, policy, problem, number, seed)
+    return _page(look, row, f"Sample {number} of policy {policy[:12]}")
+
+
+def _page(look: Look, row: dict[str, Any], title: str) -> Page:
+    context = look.row(CONTEXT, problem=row["problem_id"], prompt=row["prompt_id"], policy=row["policy_start"]) or {}
     settings = _settings(look, row["run_id"])
     along, label = _along(look, row, context, settings)
     known = [one for one in COLOURS if _has(along, one)]
@@ -56,7 +72,7 @@ def trajectory_page(look: Look) -> Page:
     whole = look.address.text("whole") == "1"
     return Page(
         "trajectory.html",
-        f"Trajectory {row['trajectory_id'][:12]}",
+        title,
         "/problems",
         {
             "row": row,
@@ -70,10 +86,10 @@ def trajectory_page(look: Look) -> Page:
             "label": label,
             "program": source(extract_program(row["text"] or ""), whole=whole),
             "text": source(row["text"] or "", whole=whole),
-            "verdict": verdict,
+            "verdict": verdict and with_outcomes(verdict),
             "failing": failing,
             "test": None if failing is None else look.row(TEST, suite=row["suite_hash"], position=failing),
-            "uses": _by_run(look.rows(USES, id=row["trajectory_id"])),
+            "uses": _by_run(look.rows(USES, id=row["trajectory_id"]) if row["trajectory_id"] else []),
             "pivots": sum(bool(one["pivotal"]) for one in along.estimates),
         },
     )
@@ -95,7 +111,12 @@ def _by_run(uses: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _has(along: Along, colour: str) -> bool:
-    known = {"advantage": along.advantages, "success": along.estimates, "surprise": along.surprise}
+    known = {
+        "advantage": along.advantages,
+        "success": along.estimates,
+        "entropy": along.entropies,
+        "surprise": along.surprise,
+    }
     return colour == "none" or bool(known[colour])
 
 
@@ -131,24 +152,30 @@ def _along(look: Look, row: dict[str, Any], context: dict[str, Any], settings: _
     texts = _texts(readable, row["token_ids"]) if readable else []
     counts = look.row(COUNTS, problem=row["problem_id"], suite=row["suite_hash"], reference=reference)
     n, k = (int(counts["n"]), int(counts["k"])) if counts and reference else (0, 0)
-    stored = look.row(REFERENCE_LOGPROBS, id=row["trajectory_id"])
+    stored = look.row(REFERENCE_LOGPROBS, id=row["trajectory_id"]) if row["trajectory_id"] else None
     found = advantages(row, stored["logprobs"]) if stored and texts else []
     values: list[float] = []
+    entropies: list[float] = []
     label = "the sampling policy's own value"
-    if n and texts:
-        start = soft_value(n, k, settings.beta, prior=settings.prior)
+    if texts:
+        start = soft_value(n, k, settings.beta, prior=settings.prior) if n else 0.0
         values = values_along(start, found)
         if chosen:
-            values = _computed(folders, chosen, str(reference), context, row, settings, start)
+            own = _computed(folders, chosen, str(reference), context, row, settings, start)
+            values, entropies = own.values, own.entropies
             found = [b - a for a, b in zip([start, *values], values, strict=False)]
-            label = f"policy {chosen[:8]}: its own value"
+        if not n:  # the prompt's own value is unknown, so no value is known; what each token adds is
+            values = []
+            label = f"policy {chosen[:8]}: its own value" if chosen != reference else "pi_0"
     surprise = [None if one is None else -float(one) for one in row["sampled_logprobs"] or []]
-    return Along(texts, found, values, surprise if texts else [], _estimates(look, row, (n, k))), label
+    return Along(texts, found, values, surprise if texts else [], entropies, _estimates(look, row, (n, k))), label
 
 
 def _estimates(look: Look, row: dict[str, Any], prompt: tuple[int, int]) -> list[dict[str, Any]]:
     """The prompt, the searched positions, and the end; nothing where the trajectory was not searched."""
     length = len(row["token_ids"])
+    if not row["trajectory_id"]:
+        return []
     inside = [one for one in look.rows(ESTIMATES, id=row["trajectory_id"]) if one["position"] < length]
     if not inside or not prompt[0]:
         return []
@@ -174,23 +201,23 @@ def _computed(
     row: dict[str, Any],
     settings: _Settings,
     start: float,
-) -> list[float]:
-    """The chosen policy's values; it and pi_0 are loaded for it. Raises NotFound, and StillReading meanwhile."""
+) -> PolicyAlong:
+    """What the chosen policy says; it and pi_0 are loaded for it. Raises NotFound, and StillReading meanwhile."""
     for name in (policy, reference):
         if name not in folders:
             raise NotFound(f"the checkpoint of policy {name[:40]!r} is not where the warehouse says, or unknown")
     if context["prompt_ids"] is None:
-        raise NotFound(f"the prompt of trajectory {row['trajectory_id']!r} is not in `prompts`")
+        raise NotFound(f"the prompt {row['prompt_id']!r} is not in `prompts`")
     try:
         config = settings.config()
     except InvalidConfig as error:
         raise NotFound(f"the values cannot be computed: {error}") from error
     ids = tuple(context["prompt_ids"]), tuple(row["token_ids"])
 
-    def compute() -> list[float]:
-        from tasks.report.trajectory import policy_values
+    def compute() -> PolicyAlong:
+        from tasks.report.trajectory import policy_along
 
-        return policy_values(config, folders[policy], folders[reference], ids, start)
+        return policy_along(config, folders[policy], folders[reference], ids, start)
 
-    what = f"the values of policy {policy[:12]} along this trajectory are being computed"
-    return _values.result((policy, reference, ids, start), compute, wait_s=3.0, what=what)
+    what = f"the values of policy {policy[:12]} along these tokens are being computed"
+    return _along_policies.result((policy, reference, ids, start), compute, wait_s=3.0, what=what)

@@ -1,9 +1,13 @@
 -- name: context
--- What are the problem, prompt and policy of this trajectory?
+-- What are the problem, prompt and pi_0 of this response: of its problem's samples, else of the policy that wrote it?
 SELECT (SELECT arg_max(title, arrival) FROM problems WHERE problem_id = $problem) AS title,
        (SELECT any_value(token_ids) FROM prompts WHERE prompt_id = $prompt) AS prompt_ids,
        (SELECT any_value(text) FROM prompts WHERE prompt_id = $prompt) AS prompt,
-       (SELECT arg_max(reference, arrival) FROM reference_counts WHERE problem_id = $problem) AS reference;
+       coalesce(
+           (SELECT arg_max(reference, arrival) FROM reference_counts WHERE problem_id = $problem),
+           (SELECT arg_max(CASE WHEN kind = 'reference' THEN policy_id ELSE parent_policy_id END, arrival) FROM policies
+            WHERE policy_id = $policy)
+       ) AS reference;
 
 -- name: counts
 -- How often did this reference policy solve the problem, with the tests that judged the trajectory?
@@ -37,12 +41,12 @@ GROUP BY policy_id ORDER BY max(arrival) DESC LIMIT 40;
 
 -- name: uses
 -- In which runs and at which optimizer steps was this trajectory trained on?
-SELECT run_id, step, count(*) AS times FROM train_batches WHERE list_contains(trajectory_ids, $id)
+SELECT run_id, step, count(*) AS times FROM resident.uses WHERE response = hash($id)
 GROUP BY run_id, step ORDER BY run_id, step LIMIT 200;
 
 -- name: verdict
 -- What did the sandbox say of its program?
-SELECT verdict, tests_passed, tests_total, cpu_s, memory_bytes, detail, sandbox_version FROM verdicts
+SELECT verdict, tests_passed, tests_total, cpu_s, memory_bytes, detail, outcomes, output, sandbox_version FROM verdicts
 WHERE program_hash = $program AND suite_hash = $suite ORDER BY arrival DESC LIMIT 1;
 
 -- name: test

@@ -8,7 +8,8 @@ from typing import Protocol
 from sandbox import Judgement, Submission, Suite, Verdict
 from tasks.problems.problem import Problem
 from tasks.problems.programs import program_hash
-from tasks.sampling.sampler import KnownVerdicts, Row, verdict_row
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Row, verdict_row
 
 PYTHON = {"python", "python3", "py"}
 UNFIT = "its own solution is judged"

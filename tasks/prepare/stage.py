@@ -24,7 +24,8 @@ from tasks.run.errors import StageError
 from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import Amount, Context, Outlook, Stage
-from tasks.sampling.sampler import KnownVerdicts, Row
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Row
 from warehouse.queries import query
 
 JUDGED_AT_ONCE = 256

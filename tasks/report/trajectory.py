@@ -16,7 +16,6 @@ from typing import Any
 
 from tasks.config import RunConfig
 from tasks.engines import checkpoint as checkpoints
-from tasks.engines import open_engine
 from tasks.estimators import beta_interval, soft_value
 from tasks.report.token_texts import token_texts
 from tasks.report.trajectory_page import ShownTrajectory, ValueEstimate
@@ -73,7 +72,7 @@ def gather(store: Warehouse, identity: str, *, policy: str | None = None, values
     if trained is not None:
         n, k = int(counts["n"]), int(counts["k"])
         start = soft_value(n, k, config.train.beta, prior=config.q0.prior)
-        own = policy_values(config, trained.folder, folder, (row["prompt_ids"], row["token_ids"]), start)
+        own = policy_along(config, trained.folder, folder, (row["prompt_ids"], row["token_ids"]), start).values
     return ShownTrajectory(
         trajectory_id=row["trajectory_id"],
         title=row["title"] or row["problem_id"],
@@ -87,17 +86,32 @@ def gather(store: Warehouse, identity: str, *, policy: str | None = None, values
     )
 
 
-def policy_values(
+@dataclass(frozen=True, slots=True)
+class PolicyAlong:
+    """What a policy says along a response."""
+
+    values: list[float]
+    """y_t = Q_t/beta in nats after each token: y_0 plus the log-ratios so far. Paper: Eq. 12."""
+    entropies: list[float]
+    """Entropy (nats) of its untempered distribution over the token that comes there."""
+
+
+def policy_along(
     config: RunConfig, policy: Path, reference: Path, sequence: tuple[Sequence[int], Sequence[int]], start: float
-) -> list[float]:
-    """y_t = Q_t/beta in nats after each response token: `start` (y_0) plus the log-ratios so far. Paper: Eq. 12."""
-    settings = config.engine.model_copy(update={"kind": "transformers"} if config.engine.kind == "vllm" else {})
-    scores: list[list[float]] = []
-    for folder in (policy, reference):
-        with closing(open_engine(settings, folder, dtype=config.reference.dtype)) as engine:
-            scores += engine.score([sequence])
-    own, before = scores
-    return list(accumulate((a - b for a, b in zip(own, before, strict=True)), initial=start))[1:]
+) -> PolicyAlong:
+    """A stored policy's values, from y_0 = `start`, and entropies along a (prompt, response); loads both folders."""
+    import torch
+
+    from tasks.engines.transformers_engine import TransformersEngine
+
+    torch.set_num_threads(config.engine.threads)
+    found: list[tuple[list[float], list[float]]] = []
+    for folder in dict.fromkeys((policy, reference)):
+        with closing(TransformersEngine(folder, dtype=config.reference.dtype, prefix_store_bytes=0)) as engine:
+            found += engine.evaluated([sequence])
+    (own, entropies), (before, _) = found[0], found[-1]
+    values = accumulate((a - b for a, b in zip(own, before, strict=True)), initial=start)
+    return PolicyAlong(list(values)[1:], entropies)
 
 
 def _trajectory(store: Warehouse, identity: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 StageError
     StageInputMissing     an earlier stage has not produced what this one reads
     TrainingHasBegun      what the run's batches were drawn from is recorded, and stands
+    Oversubscribed        training wants more GPUs than this machine has
 """
 
 from __future__ import annotations
@@ -18,3 +19,7 @@ class StageInputMissing(StageError):
 
 class TrainingHasBegun(StageError):
     """What the run's batches were drawn from is recorded, and stands."""
+
+
+class Oversubscribed(StageError):
+    """Training wants more GPUs than this machine has."""

@@ -12,7 +12,8 @@ from tasks.config import BehaviourConfig, RunConfig
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.problems.prompt import template_for
-from tasks.sampling.sampler import KnownVerdicts, Sampler
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Sampler
 from warehouse import Warehouse
 
 
@@ -38,6 +39,6 @@ def open_configured_sampler(
             behaviour=behaviour,
             max_response_tokens=config.engine.max_response_tokens,
             sandbox_config=config.sandbox,
-            known=KnownVerdicts(warehouse),
+            known=KnownVerdicts(warehouse, most_mb=config.sandbox.known_verdicts_mb),
             template=template_for(config.reference, tokenizer),
         )

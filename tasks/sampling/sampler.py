@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import sandbox
 from sandbox import Judge, Judgement, Submission, Suite, Verdict
@@ -21,7 +21,7 @@ from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import Template, complete_length
 from tasks.sampling.background_judging import BackgroundJudging
-from warehouse.queries import query
+from tasks.sampling.known_verdicts import KnownVerdicts
 
 Row = dict[str, Any]
 SampleProgress = Callable[[int, int], None]
@@ -30,17 +30,6 @@ SampleProgress = Callable[[int, int], None]
 PASS, FAIL = 0.0, -1.0
 CUT_OFF = "cut_off"
 """Verdict of a response that reached the length limit: a failure that the sandbox never sees."""
-
-
-KNOWN_VERDICTS = query(__name__, "known_verdicts")
-
-
-class VerdictReader(Protocol):
-    """What reads known verdicts: a `warehouse.Warehouse`."""
-
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """The rows of a query."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,38 +62,6 @@ class Judged:
     sample: int
     row: Row
     verdict_row: Row | None
-
-
-class KnownVerdicts:
-    """Verdicts by (program hash, suite hash): those of the warehouse, read suite by suite, and those made here.
-
-    Only verdicts of this sandbox version count, and an infrastructure failure is never one.
-    """
-
-    def __init__(self, warehouse: VerdictReader | None = None) -> None:
-        """Without a warehouse only the verdicts made here are known."""
-        self._warehouse = warehouse
-        self._suites: set[str] = set()
-        self._known: dict[tuple[str, str], Judgement] = {}
-
-    def read(self, suites: Iterable[str]) -> None:
-        """Make the warehouse's verdicts for these suites known."""
-        new = sorted(set(suites) - self._suites)
-        if self._warehouse is None or not new:
-            return
-        for row in self._warehouse.rows(KNOWN_VERDICTS, [sandbox.VERSION, str(Verdict.infra), new]):
-            judgement = Judgement(Verdict(row["verdict"]), row["tests_passed"], row["tests_total"], reused=True)
-            self._known[row["program_hash"], row["suite_hash"]] = judgement
-        self._suites.update(new)
-
-    def get(self, key: tuple[str, str]) -> Judgement | None:
-        """The known judgement of a program by a suite."""
-        return self._known.get(key)
-
-    def put(self, key: tuple[str, str], judgement: Judgement) -> None:
-        """Remember a judgement, unless the sandbox itself failed."""
-        if judgement.verdict != Verdict.infra:
-            self._known[key] = judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +335,8 @@ def verdict_row(program_hash: str, suite: Suite, judgement: Judgement) -> Row:
         "cpu_s": judgement.cpu_s,
         "memory_bytes": judgement.memory_bytes,
         "detail": judgement.detail,
+        "outcomes": judgement.outcomes,
+        "output": judgement.output or None,
     }
 
 

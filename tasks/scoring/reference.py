@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tasks.config import TrainConfig
 from tasks.engines.checkpoint import policy_id, tokenizer_hash
 from tasks.scoring import lora
 from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.example import Example
+from tasks.scoring.offloading import offload
 from tasks.scoring.packing import Pack, lay_out
-from tasks.scoring.policy import Policy
-from warehouse import Warehouse
+from tasks.scoring.policy import Policy, load_policy
 from warehouse.queries import query
 
 CODE_VERSION = 1
 """Raised when the computation changes in a way that changes its results."""
 
+ENTRY_BYTES = 200
+"""What an entry takes beside its numbers, measured (`python -m benchmarks.memory`)."""
+
 STORED = query(__name__, "stored")
+
+
+class RowReader(Protocol):
+    """What reads stored log-probabilities: a `warehouse.Warehouse`."""
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a query."""
+        ...
 
 
 def fingerprint(reference: Path, config: TrainConfig, dtype: str, device: str) -> str:
@@ -38,6 +51,14 @@ class Reference:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._adapters = lora.adapted(policy)
+
+    def close(self) -> None:
+        """Release the weights, on a GPU to other processes, too; it cannot be asked any more."""
+        del self.policy
+        self._adapters = []
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
 
     def logprobs(self, pack: Pack, stored: Mapping[str, Sequence[float]]) -> tuple[Tensor, dict[str, list[float]]]:
         """log pi_0 of the pack's response tokens (shape N), and those that had to be computed, by trajectory."""
@@ -56,6 +77,11 @@ class Reference:
         ]
         return torch.cat(rows), {identity: piece.tolist() for identity, piece in fresh.items()}
 
+    @property
+    def device(self) -> torch.device:
+        """Where packs are evaluated."""
+        return self.policy.head.weight.device
+
     @torch.no_grad()
     def evaluate(self, pack: Pack) -> Tensor:
         """log pi_0 of the pack's response tokens, computed now. Shape N."""
@@ -66,41 +92,88 @@ class Reference:
         return lay_out(examples, self.policy.layout).to(like.ids.device)
 
 
-class ReferenceStore:
-    """What is known of log pi_0, in memory and in the warehouse; used by the first process only."""
+def load_reference(folder: Path, config: TrainConfig, dtype: str, device: torch.device) -> Reference:
+    """pi_0 from a checkpoint folder, to be evaluated on `device`; `config` says where its layers wait."""
+    policy = load_policy(folder, config, dtype, trained=False)
+    sharded = config.zero_stage == 3 and device.type == "cuda"
+    if config.reference_weights == "device" or (config.reference_weights == "auto" and not sharded):
+        return Reference(policy.to(device))
+    policy.head.weight = nn.Parameter(policy.head.weight.detach().to(device), requires_grad=False)  # used all the time
+    offload(policy.causal_lm.base_model, device)
+    return Reference(policy)
 
-    def __init__(self, warehouse: Warehouse, fingerprint: str) -> None:
+
+class ReferenceStore:
+    """What is known of log pi_0: all of it in the warehouse, the last of it in memory; used by the first process only.
+
+    Beyond `most_mb` what was not asked for the longest time is forgotten and, when it is wanted again, read again.
+    """
+
+    def __init__(self, warehouse: RowReader, fingerprint: str, *, most_mb: int = 1024, unseen: int = 0) -> None:
+        """`unseen`: of what is added, so many of the newest may not be visible in the warehouse yet and stay."""
         self.warehouse = warehouse
         self.fingerprint = fingerprint
-        self._known: dict[str, Sequence[float]] = {}
-        self._asked: set[str] = set()
+        self._most = most_mb * 1_000_000
+        self._unseen = unseen
+        self._known: dict[str, array[float]] = {}
+        """By trajectory, the one that was asked for last at the end."""
+        self._bytes = 0
+
+    @property
+    def count(self) -> int:
+        """Trajectories in memory."""
+        return len(self._known)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what the trajectories in memory take."""
+        return self._bytes
 
     def lookup(self, examples: Iterable[Example]) -> dict[str, Sequence[float]]:
         """The stored log-probabilities of these trajectories, as far as there are any. Raises
         StoredLogprobsMismatch.
         """
         examples = list(examples)
-        ids = sorted({example.trajectory_id for example in examples} - self._asked)
-        if ids:
-            for row in self.warehouse.rows(STORED, (self.fingerprint, ids)):
-                self._known[str(row["trajectory_id"])] = row["logprobs"]
-            self._asked.update(ids)
-        found = {e.trajectory_id: self._known[e.trajectory_id] for e in examples if e.trajectory_id in self._known}
+        wanted = {example.trajectory_id for example in examples}
+        known = {identity: self._known[identity] for identity in wanted if identity in self._known}
+        if missing := sorted(wanted - known.keys()):
+            for row in self.warehouse.rows(STORED, (self.fingerprint, missing)):
+                known[str(row["trajectory_id"])] = array("f", row["logprobs"])
+        found: dict[str, Sequence[float]] = {}
         for example in examples:
-            stored = found.get(example.trajectory_id)
-            if stored is not None and len(stored) != len(example.response_ids):
+            stored = known.get(example.trajectory_id)
+            if stored is None:
+                continue
+            if len(stored) != len(example.response_ids):
                 raise StoredLogprobsMismatch(
                     example.trajectory_id,
                     f"trajectory {example.trajectory_id!r} has {len(example.response_ids)} response tokens but "
                     f"{len(stored)} stored reference log-probabilities; quarantine the batch that stored them",
                 )
+            self._keep(example.trajectory_id, stored)
+            found[example.trajectory_id] = stored
+        self._forget()
         return found
 
     def add(self, computed: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
         """Remember what was computed; returns the rows to append."""
-        self._known |= computed
-        self._asked |= set(computed)
+        for identity, logprobs in computed.items():
+            self._keep(identity, array("f", logprobs))
+        self._forget()
         return [
             {"trajectory_id": identity, "fingerprint": self.fingerprint, "logprobs": list(logprobs)}
             for identity, logprobs in sorted(computed.items())
         ]
+
+    def _keep(self, identity: str, logprobs: array[float]) -> None:
+        old = self._known.pop(identity, None)
+        self._bytes += _size(logprobs) - (0 if old is None else _size(old))
+        self._known[identity] = logprobs
+
+    def _forget(self) -> None:
+        while self._bytes > self._most and len(self._known) > self._unseen:
+            self._bytes -= _size(self._known.pop(next(iter(self._known))))
+
+
+def _size(logprobs: array[float]) -> int:
+    return len(logprobs) * logprobs.itemsize + ENTRY_BYTES

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from tasks.train.shared import time_limits
 from tasks.train.shared.errors import TrainerError
 from tasks.train.shared.job import TrainJob
 
 POLL_S = 0.2
-GRACE_S = 60.0
-"""Time the processes get to write their checkpoint before they are killed."""
 PASSED_ON = ("PYTHONPATH", "OMP_NUM_THREADS", "SPO_HOME", "HF_HOME", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 """Environment variables that the other machines get too; no secret is among them."""
 
@@ -57,6 +56,7 @@ def command(job: TrainJob, job_file: Path, rank: int) -> list[str]:
     torchrun = [
         *(sys.executable, "-m", "torch.distributed.run"),
         *("--nnodes", str(len(machines)), "--node-rank", str(rank), "--nproc-per-node", str(machines[rank].processes)),
+        *("--shutdown-timeout", str(time_limits.grace_s(job.reference, job.train))),
         *("--master-addr", machines[0].name, "--master-port", str(job.train.rendezvous_port)),
         *("-m", "tasks.train.trainer", str(job_file)),
     ]
@@ -64,13 +64,18 @@ def command(job: TrainJob, job_file: Path, rank: int) -> list[str]:
         return torchrun
     settings = [f"{name}={os.environ[name]}" for name in PASSED_ON if name in os.environ]
     there = f"cd {shlex.quote(os.getcwd())} && exec env {shlex.join([*settings, *torchrun])}"
-    return [*job.train.remote_shell, machines[rank].name, there]
+    name, shell = machines[rank].name, job.train.remote_shell
+    if any("{host}" in part for part in shell):
+        return [*(part.replace("{host}", name) for part in shell), there]
+    return [*shell, name, there]
 
 
 class ProcessGroup:
     """The torchruns of all machines."""
 
-    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+    def __init__(self, commands: Sequence[Sequence[str]], grace_s: float) -> None:
+        """`grace_s`: time the processes get to write their checkpoint before they are killed."""
+        self._grace_s = grace_s
         given, self._input = os.pipe()
         self.processes = [subprocess.Popen(line, stdin=given, start_new_session=True) for line in commands]
         os.close(given)
@@ -79,7 +84,7 @@ class ProcessGroup:
     def stop(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         """Ask all of them to stop with a checkpoint."""
         if self._deadline is None:
-            self._deadline = time.monotonic() + GRACE_S
+            self._deadline = time.monotonic() + self._grace_s
             os.close(self._input)
 
     def wait(self) -> int:
@@ -106,7 +111,8 @@ def main(argv: list[str]) -> int:
     """Start the trainer of the job `argv[0]` on all its machines and wait."""
     job_file = Path(argv[0])
     job = TrainJob.read(job_file)
-    group = ProcessGroup([command(job, job_file, rank) for rank in range(len(job.train.hosts))])
+    commands = [command(job, job_file, rank) for rank in range(len(job.train.hosts))]
+    group = ProcessGroup(commands, time_limits.grace_s(job.reference, job.train))
     signal.signal(signal.SIGTERM, group.stop)
     if job.end_on_stdin_eof:
         threading.Thread(target=lambda: (_drain(), group.stop()), daemon=True).start()

@@ -18,6 +18,7 @@ from tasks.engines.checkpoint import is_complete
 from tasks.run import prompt_set, runs
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, KeptPolicy, PivotalManifest, PrepareManifest, TrainManifest
+from tasks.run.placement import EVALUATOR
 from tasks.run.sampling import counts, counts_filter
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.train import supervisor
@@ -25,7 +26,7 @@ from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.trainer import checkpoint, earlier, pairs
 
-EVALUATOR = "tasks.evaluate.evaluator"
+EVALUATOR_MODULE = "tasks.evaluate.evaluator"
 """Module of the process that evaluates kept weights while training goes on."""
 NICENESS = 15
 """Added to the evaluator's priority from its first instruction and inherited by its sandbox: it takes what is left."""
@@ -81,7 +82,7 @@ def body(context: Context) -> TrainManifest:
     """Train to the last step, resuming from the newest complete checkpoint of this run."""
     job = make_job(context)
     job_file = job.write(job.run_dir / "job.json")
-    beside = {"evaluator": evaluator_command(job_file)} if context.config.evaluate.during_training else {}
+    beside = {EVALUATOR: evaluator_command(job_file)} if context.config.evaluate.during_training else {}
     secrets = context.warehouse.location.credentials()
     supervisor.run_training(job_file, _relay(context), beside=beside, secrets=secrets)
     kept = published_weights.kept(job.kept, every=job.train.snapshot_interval, last=job.train.steps)
@@ -105,7 +106,7 @@ def amount(outlook: Outlook) -> Amount:
 
 def evaluator_command(job_file: Path) -> list[str]:
     """What starts the evaluator of a job."""
-    return ["nice", "-n", str(NICENESS), sys.executable, "-m", EVALUATOR, str(job_file)]
+    return ["nice", "-n", str(NICENESS), sys.executable, "-m", EVALUATOR_MODULE, str(job_file)]
 
 
 def _relay(context: Context) -> Callable[[dict[str, Any]], None]:
@@ -114,6 +115,8 @@ def _relay(context: Context) -> Callable[[dict[str, Any]], None]:
     def relay(line: dict[str, Any]) -> None:
         if "done" in line:
             context.progress(line["done"], line["total"], line["unit"], line["note"])
+        elif "placement" in line:
+            runs.note(context.warehouse, context.run_id, stage="train", kind="placement", message=line["placement"])
         elif "warning" in line and "step" not in line:  # the trainer writes those about its steps down itself
             runs.note(context.warehouse, context.run_id, stage="train", kind="warning", message=line["warning"])
 

@@ -8,7 +8,6 @@ How such a process is held: tasks/train/shared/child.py. Their logs are in `run_
 from __future__ import annotations
 
 import json
-import os
 import queue
 import shutil
 import signal
@@ -18,7 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.train.shared import fork_server
+from tasks.run import placement as placements
+from tasks.train.shared import fork_server, time_limits
 from tasks.train.shared.child import Child, ChildCommand, Line
 from tasks.train.shared.errors import (
     CANNOT_GO_ON,
@@ -33,13 +33,8 @@ from tasks.train.shared.job import TrainJob
 from tasks.train.trainer import checkpoint
 
 POLL_S = 0.2
-GRACE_S = 60.0
-"""Time a trainer gets to write its checkpoint before it is killed."""
 MOST_RESTARTS = 5
 """Crashes of a process in a row, without progress between them, after which the run fails."""
-
-GPUS = Path("/proc/driver/nvidia/gpus")
-"""Where NVIDIA's driver lists the GPUs of a machine."""
 
 
 @dataclass(slots=True)
@@ -62,22 +57,19 @@ class TrainingProcesses:
     def __post_init__(self) -> None:
         logs = self.job.run_dir / "logs"
         count = self.job.train.rollout_workers if self.job.online_per_batch else 0
-        trainer_environment, *worker_environments = [
-            {**gpus, **self.secrets} for gpus in shared_out(visible_gpus(), self.job, count)
-        ]
-        self.trainer = ChildCommand(
-            "trainer", trainer_command(self.job, self.job_file), logs / "trainer.log", trainer_environment
-        )
+        placement = placements.place(self.job.config, placements.visible_gpus())
+
+        def process(name: str, command: list[str]) -> ChildCommand:
+            environment = placement.environment(name) | dict(self.secrets)
+            return ChildCommand(name, command, logs / f"{name}.log", environment)
+
+        self.trainer = process(placements.TRAINER, trainer_command(self.job, self.job_file))
         self.workers = [
-            ChildCommand(
-                f"worker-{i}", worker_command(self.job, self.job_file, i), logs / f"worker-{i}.log", environment
-            )
-            for i, environment in enumerate(worker_environments)
+            process(placements.worker_name(i), worker_command(self.job, self.job_file, i)) for i in range(count)
         ]
-        self.helpers = [
-            ChildCommand(name, command, logs / f"{name}.log", dict(self.secrets))
-            for name, command in self.beside.items()
-        ]
+        self.helpers = [process(name, command) for name, command in self.beside.items()]
+        if told := placement.lines():
+            self.on_line({"placement": "; ".join(told)})
 
     def supervise(self, cancelled: Callable[[], bool]) -> Line:
         """Run to the end; returns the manifest. Raises ProcessDied, or Interrupted when cancelled."""
@@ -112,8 +104,9 @@ class TrainingProcesses:
         for child in self.running.values():
             if child.what is not self.trainer:
                 child.signal(signal.SIGTERM)
+        grace = time_limits.grace_s(self.job.reference, self.job.train)
         for child in self.running.values():
-            child.end(GRACE_S if child.what is self.trainer else 5.0)
+            child.end(grace if child.what is self.trainer else 5.0)
         if self.job.weights != self.job.kept:  # memory; a trainer that resumes publishes anew
             shutil.rmtree(self.job.weights, ignore_errors=True)
 
@@ -177,7 +170,7 @@ def get_ready() -> None:
 
     Not beside GPUs, whose drivers do not survive a fork: there every process starts from nothing.
     """
-    if sys.platform == "linux" and not visible_gpus():
+    if sys.platform == "linux" and not placements.visible_gpus():
         fork_server.start()
 
 
@@ -210,33 +203,12 @@ def trainer_command(job: TrainJob, job_file: Path) -> list[str]:
         return [sys.executable, "-m", "tasks.train.hosts", str(job_file)]
     if job.train.processes == 1:
         return [sys.executable, "-m", "tasks.train.trainer", str(job_file)]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    return [*torchrun, str(job.train.processes), "-m", "tasks.train.trainer", str(job_file)]
+    grace = str(time_limits.grace_s(job.reference, job.train))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--shutdown-timeout", grace]
+    return [*torchrun, "--nproc-per-node", str(job.train.processes), "-m", "tasks.train.trainer", str(job_file)]
 
 
 def worker_command(job: TrainJob, job_file: Path, index: int) -> list[str]:
     """The command of rollout worker `index`, with what the recipe puts before it."""
     before = [part.replace("{index}", str(index)) for part in job.train.worker_launcher]
     return [*before, sys.executable, "-m", "tasks.train.rollout_worker.worker", str(job_file), "--index", str(index)]
-
-
-def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, as names for CUDA_VISIBLE_DEVICES."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name for name in named.split(",") if name]
-    return [str(number) for number in range(len(list(GPUS.glob("*"))))]
-
-
-def shared_out(gpus: list[str], job: TrainJob, workers: int) -> list[dict[str, str]]:
-    """Environments of the trainer and of `workers` rollout workers: the trainer's processes take the first GPUs, each
-    worker as many of the rest as its engine is wide, in turn. With too few GPUs all use all; without any, nothing.
-    """
-    width = int(job.config.engine.vllm.get("tensor_parallel_size", 1)) if job.config.engine.kind == "vllm" else 1
-    ranks = job.train.processes_here
-    rest = gpus[ranks:]
-    places = [rest[at : at + width] for at in range(0, len(rest) - width + 1, width)]
-    if not places or not workers:
-        return [{} for _ in range(workers + 1)]
-    taken = [gpus[:ranks], *(places[index % len(places)] for index in range(workers))]
-    return [{"CUDA_VISIBLE_DEVICES": ",".join(names)} for names in taken]

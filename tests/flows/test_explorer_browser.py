@@ -27,6 +27,8 @@ HOSTILE = (
     "x = '\u202egnirts\u2066'  # \x1b]0;owned\x07 \u200b{{ 7 * 7 }}\n" + "y = '" + "a" * 1_000_000 + "'\n"
 )
 
+SAMPLE = "/sample?of=%3Cb%3E&problem=p0&n=0&seed=1"
+
 
 @pytest.fixture(scope="module")
 def open_page() -> Iterator[Callable[..., Any]]:
@@ -100,17 +102,40 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, War
     home = tmp_path_factory.mktemp("hostile")
     with Warehouse.open(home / "warehouse") as store:
         problem = {"problem_id": "p0", "split": "train", "title": "<b>Title</b>\u202e", "statement": HOSTILE[:300]}
+        problem["suite_hash"] = "s"
         rows = {
             "problems": [problem],
             "runs": [{"recipe": "<i>recipe</i>", "config_json": "{}"}],
             "run_events": [{"stage": "train", "kind": "started", "message": HOSTILE[:300]}],
-            "trajectories": [trajectory(0, text=HOSTILE), trajectory(1, text="print(1)")],
+            "trajectories": [
+                trajectory(0, text=HOSTILE, program_hash="h", suite_hash="s"),
+                trajectory(1, text="print(1)"),
+            ],
+            **judged_and_audited(),
         }
         store.append("first", rows, run_id="tiny-<1>")
         process, address = serve(home)
         yield address, store
         process.terminate()
         process.wait(30)
+
+
+def judged_and_audited() -> dict[str, list[dict[str, Any]]]:
+    """What the sandbox, an audit and an evaluation left of hostile programs."""
+    text = HOSTILE[:300]
+    finding = {"audit_id": "a", "problem_id": "p0", "suite_hash": "s", "position": 0, "basis": "majority", "groups": 2}
+    audit = {"audit_id": "a", "problem_id": "p0", "suite_hash": "s", "programs": ["h", "i"], "solutions": []}
+    audit |= {"inputs": 9, "discarded": 0, "behaviours": 2, "disagreeing": 1, "unstable": []}
+    verdict = {"program_hash": "h", "suite_hash": "s", "verdict": "wrong_answer", "outcomes": "aw" + "." * 30}
+    sample = {"policy_id": "<b>", "problem_id": "p0", "sample": 0, "seed": 1, "token_ids": [1], "text": HOSTILE}
+    test = {"problem_id": "p0", "suite_hash": "s", "position": 1, "input": text, "expected": text, "hidden": True}
+    return {
+        "verdicts": [verdict | {"tests_total": 32, "detail": f"test 2: {text}", "output": text}],
+        "tests": [test],
+        "audits": [audit],
+        "audit_findings": [finding | {"input": text, "expected": text, "dissenters": ["h"]}],
+        "eval_samples": [sample | {"sampling": text, "program_hash": "h", "suite_hash": "s", "normal_hash": "e"}],
+    }
 
 
 def test_a_newcomer_finds_a_program_that_only_training_found_in_three_clicks(
@@ -205,7 +230,16 @@ def test_the_first_thing_the_keyboard_reaches_leads_to_the_content(address: str,
 
 def test_a_hostile_program_is_shown_harmlessly(hostile: tuple[str, Warehouse], open_page: Callable[..., Any]) -> None:
     page = open_page(hostile[0] + "/problem?id=p0")
-    for path in ("/problem?id=p0", "/", "/problems", "/trajectory?id=t0", "/ask?sql=SELECT+text+FROM+trajectories"):
+    paths = (
+        "/problem?id=p0",
+        "/problem?id=p0&by=suspect",
+        "/",
+        "/problems",
+        "/trajectory?id=t0",
+        SAMPLE,
+        "/prompt?id=p0",
+    )
+    for path in (*paths, "/ask?sql=SELECT+text+FROM+trajectories"):
         page.goto(hostile[0] + path)
         assert "owned" not in page.title()
         assert page.locator("main script, main img, main b b, h1 b, h1 i").count() == 0
@@ -214,11 +248,31 @@ def test_a_hostile_program_is_shown_harmlessly(hostile: tuple[str, Warehouse], o
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
         page.locator("body").wait_for()
     page.goto(hostile[0] + "/problem?id=p0")
-    shown = page.locator(".card pre").filter(has_text="<script>").inner_text()
+    shown = page.locator(".card pre.program").filter(has_text="<script>").first.inner_text()
     assert "</pre><script>document.title = 'owned'</script>" in shown
     assert "U+202E" in shown
     assert "{{ 7 * 7 }}" in shown
-    assert page.get_by_text("characters are not shown").count() == 1
+    assert page.get_by_text("characters are not shown").count() == 2
+    assert page.said == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_verdicts_per_test_audits_and_outputs_fit_the_window_and_can_be_read_aloud(
+    hostile: tuple[str, Warehouse], open_page: Callable[..., Any], width: int
+) -> None:
+    page = open_page(hostile[0] + "/problem?id=p0", width=width)
+    marks = page.locator(".outcomes").first
+    assert marks.get_attribute("aria-label") == "tests 1 accepted, 2 wrong answer, 3 to 32 not run"
+    assert marks.locator("span").count() == 32
+    page.get_by_text("Inputs on which they part").click()
+    page.get_by_role("link", name="1 program likely wrong").click()
+    page.wait_for_url("**by=suspect*")
+    page.get_by_role("link", name="its tokens").first.click()
+    page.get_by_text("printed", exact=True).wait_for()
+    for path in ("/problem?id=p0", "/trajectory?id=t0", SAMPLE):
+        page.goto(hostile[0] + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    assert page.get_by_role("heading", name="Test 2").count() == 1
     assert page.said == []
 
 

@@ -232,6 +232,22 @@ def test_without_early_exit_every_test_is_reported():
 
 
 @pytest.mark.parametrize("mode", ["test", "batch"])
+def test_every_test_has_an_outcome_and_the_first_failure_its_output(mode: Literal["test", "batch"]):
+    program = "a, b = map(int, input().split())\nprint(a + b if a % 3 else 'odd' * 500)"
+    with Judge(workers=1, mode=mode, stop_at_first_failure=False) as judge:
+        (found,) = judge.judge([Submission(program, replace(sums(6), suite_id="outcomes"))])
+    assert found.outcomes == "waawaa"
+    assert found.detail.startswith("test 1:")
+    assert found.output == ("odd" * 500)[:1000]
+    with Judge(workers=1, mode=mode) as judge:
+        (stopped,) = judge.judge([Submission(program, replace(sums(6), suite_id="outcomes"))])
+        (broken,) = judge.judge([Submission("def f(:", sums(6))])
+    assert stopped.outcomes == "w....."
+    assert broken.outcomes == "......"
+    assert broken.output == ""
+
+
+@pytest.mark.parametrize("mode", ["test", "batch"])
 def test_a_suite_that_wants_every_test_run_gets_it_from_a_judge_that_stops_early(mode: Literal["test", "batch"]):
     program = "a, b = map(int, input().split())\nprint(a + b if a % 2 else -1)"
     whole = replace(sums(6), suite_id="whole", every_test=True)

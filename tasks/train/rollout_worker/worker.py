@@ -18,7 +18,7 @@ from typing import Any
 
 from sandbox import Judge, SandboxError, Submission, Suite, TestCase, Verdict
 from tasks.config import ConfigError
-from tasks.engines.canary import check_drift
+from tasks.engines.canary import MEAN_DRIFT, check_drift
 from tasks.engines.protocol import EngineError
 from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import reference_counts, rollout_batches
@@ -36,8 +36,6 @@ from warehouse import Warehouse
 
 LONGEST_POLL_S = 1.0
 """A waiting worker asks again after a tenth of the time that it has waited, at most this."""
-MAX_DRIFT = {"float32": 1e-3, "bfloat16": 0.5}
-"""Largest difference per token (nats) between the engine's and the trainer's log-probabilities of the canaries."""
 _PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))
 """A program that every working sandbox accepts."""
 
@@ -180,12 +178,12 @@ def batch_id(run_id: str, index: int, sequence: int | None = None) -> str:
 
 
 def canary_drift(sampler: Sampler, published: published_weights.Published, job: TrainJob) -> float:
-    """Largest difference per token (nats) between engine and trainer on the published canaries. Raises EngineDrift."""
+    """Difference (nats a token) of engine and trainer on the worst of the published canaries. Raises EngineDrift."""
     canaries = published_weights.read_canaries(published.folder)
     if job.config.engine.kind == "scripted":
         return 0.0
     scores = sampler.engine.score([(canary.prompt_ids, canary.response_ids) for canary in canaries])
-    most = MAX_DRIFT[job.config.reference.dtype]
+    most = MEAN_DRIFT[job.config.reference.dtype]
     return max((check_drift(found, c.logprobs, most) for found, c in zip(scores, canaries, strict=True)), default=0.0)
 
 

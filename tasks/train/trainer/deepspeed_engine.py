@@ -11,8 +11,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,8 +21,12 @@ from torch import Tensor, nn
 
 from tasks.config import TrainConfig
 from tasks.scoring.packing import Pack
+from tasks.train.shared import time_limits
 from tasks.train.shared.errors import NonFinite, ResumeImpossible, TrainerError
+from tasks.train.trainer.first_process import FirstProcess
 from tasks.train.trainer.schedule import warmup_factor
+
+Found = TypeVar("Found")
 
 TAG = "state"
 UNIVERSAL = {"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}}
@@ -39,17 +44,27 @@ class DeepSpeedEngine:
         dtype: str,
         device: torch.device,
         groups: list[dict[str, Any]] | None = None,
+        timeout_s: int = time_limits.LEAST_GROUP_TIMEOUT_S,
     ) -> None:
-        """`groups`: the optimizer's parameter groups; None: all trained parameters at the recipe's rate."""
+        """`groups`: the optimizer's parameter groups; None: all trained parameters at the recipe's rate.
+
+        `timeout_s`: how long processes wait for each other before they take one for hung.
+        """
         self.device = device
         self.config = config
         self.updates = 0
         """Optimizer updates made by this process."""
         self._norm = float("nan")
         self._deepspeed = _import_deepspeed()
-        _join(self._deepspeed, device)
+        timeout = timedelta(seconds=timeout_s)
+        _join(self._deepspeed, device, timeout)
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self._objects: Any = dist.new_group(backend="gloo") if self.world > 1 and device.type == "cuda" else None
+        apart = self.world > 1 and device.type == "cuda"
+        self._objects: Any = dist.new_group(backend="gloo", timeout=timeout) if apart else None
+        self._first: FirstProcess | None = None
+        if self.world > 1:
+            group = dist.new_group(backend="gloo", timeout=timeout)
+            self._first = FirstProcess(group, beat_s=time_limits.BEAT_S, timeout_s=timeout_s)
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self._partly_frozen = len(trained) < len(list(module.parameters()))
         self.optimizer = torch.optim.AdamW(
@@ -121,9 +136,7 @@ class DeepSpeedEngine:
             self._load(folder)
             return
         universal = folder / "universal"
-        if self.rank == 0:
-            _make_universal(folder / TAG, universal / TAG)
-        self.barrier()
+        self.first_does(lambda: _make_universal(folder / TAG, universal / TAG))
         self._engine._config.load_universal_checkpoint = True
         try:
             self._load(universal)
@@ -181,6 +194,13 @@ class DeepSpeedEngine:
         dist.gather_object(value, box, dst=0, group=self._objects)
         return box or []
 
+    def first_does(self, work: Callable[[], Found]) -> Found | None:
+        """What `work` returns, on the first process, however long it takes; None on the others. Collective.
+
+        A TrainerError of `work` is raised by all. `work` must not use the engine.
+        """
+        return work() if self._first is None else self._first.does(work)
+
     def raise_together(self, error: TrainerError | None) -> None:
         """Raise the first error that a process has, on all of them: one alone would leave the others waiting."""
         if self.world > 1:
@@ -214,7 +234,7 @@ class DeepSpeedEngine:
             "gradient_accumulation_steps": 1,
             "managed_gradient_accumulation": False,
             "gradient_clipping": 0.0 if self._clips_itself else self.config.optimizer.max_grad_norm,
-            "zero_optimization": {"stage": stage, "overlap_comm": False},
+            "zero_optimization": {"stage": stage, "overlap_comm": self.device.type == "cuda"},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": dtype == "bfloat16"},
             "data_types": {"grad_accum_dtype": "fp32"},
@@ -250,13 +270,13 @@ def _import_deepspeed() -> Any:
     return deepspeed
 
 
-def _join(deepspeed: Any, device: torch.device) -> None:
+def _join(deepspeed: Any, device: torch.device, timeout: timedelta) -> None:
     """Join the process group that torchrun set up, or make one of a single process without opening a port."""
     if dist.is_initialized():
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        deepspeed.init_distributed(dist_backend=backend, auto_mpi_discovery=False, verbose=False)
+        deepspeed.init_distributed(dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=timeout)
         return
     os.environ.update(RANK="0", LOCAL_RANK=os.environ.get("LOCAL_RANK", "0"), WORLD_SIZE="1")
     meeting = Path(tempfile.mkdtemp(prefix="spo-trainer-")) / "store"

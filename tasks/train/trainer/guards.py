@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tasks.config import GuardConfig
+from tasks.engines.canary import MEAN_DRIFT, TAIL, Drift
 from tasks.scoring.errors import UnsupportedModel
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out
@@ -24,25 +25,23 @@ HISTORY = 50
 """Steps that a collapse is told from."""
 RECENT = 5
 """The last of them, whose mean or median is compared."""
-LAYOUT_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
-"""Largest difference per token (nats) between the trainer's pass and the model's own."""
 
 
 def check_layout(policy: Policy, examples: Sequence[Example], dtype: str) -> float:
-    """Largest difference between the policy's pass and the model's own forward pass. Raises UnsupportedModel."""
+    """Drift (nats a token) of the policy's pass from the model's own forward pass. Raises UnsupportedModel."""
     few = examples[:CHECKED]
     pack = lay_out(few, policy.layout).to(next(policy.parameters()).device)
     with torch.no_grad():
         together = policy(pack)[0]
     alone = torch.cat([full_logprobs(policy, e.prompt_ids, e.response_ids) for e in few])
-    worst = _worst(together, alone)
-    if not worst <= LAYOUT_TOLERANCE[dtype]:
+    found = Drift.between(together.tolist(), alone.tolist())
+    if not found.within(MEAN_DRIFT[dtype]):
         raise UnsupportedModel(
             f"{type(policy.causal_lm).__name__}: log-probabilities of the {policy.layout} layout differ from the "
-            f"model's own by {worst:.3g} nats; set train.packing = "
+            f"model's own by {found}; set train.packing = "
             f'"{"shared" if policy.layout == "padded" else "padded"}"'
         )
-    return worst
+    return found.mean
 
 
 def check_start(policy: Policy, reference: Reference, examples: Sequence[Example]) -> None:
@@ -60,23 +59,26 @@ def check_start(policy: Policy, reference: Reference, examples: Sequence[Example
 def check_stored(
     reference: Reference, examples: Sequence[Example], stored: Mapping[str, Sequence[float]], most: float
 ) -> float:
-    """Largest difference between stored and fresh reference log-probabilities of a few. Raises ReferenceDrift."""
+    """Difference of stored and fresh reference log-probabilities (nats a token), in the worst of a few sequences.
+
+    `most` is the largest that passes for noise (`canary.MEAN_DRIFT`). Raises ReferenceDrift.
+    """
     few = [example for example in examples if example.trajectory_id in stored][:CHECKED]
     if not few:
         return 0.0
-    pack = lay_out(few, reference.policy.layout).to(next(reference.policy.parameters()).device)
-    fresh = reference.evaluate(pack)
-    kept = torch.cat([torch.tensor(stored[example.trajectory_id], device=fresh.device) for example in few])
-    worst = _worst(fresh, kept)
-    if not worst <= most:
-        ids = [example.trajectory_id for example in few]
+    pack = lay_out(few, reference.policy.layout).to(reference.device)
+    fresh = reference.evaluate(pack).split([len(example.response_ids) for example in few])
+    found = {
+        e.trajectory_id: Drift.between(f.tolist(), stored[e.trajectory_id]) for e, f in zip(few, fresh, strict=True)
+    }
+    if wrong := {identity: drift for identity, drift in found.items() if not drift.within(most)}:
         raise ReferenceDrift.over(
-            ids,
-            f"stored reference log-probabilities differ from fresh ones by {worst:.3g} nats per token (at most "
-            f"{most:g}), among trajectories {ids}; the reference or its environment has changed without its "
-            f"fingerprint: quarantine the batches that stored them",
+            wrong,
+            f"stored reference log-probabilities differ from fresh ones by {next(iter(wrong.values()))} (allowed "
+            f"{most:g} and {TAIL * most:g}), trajectories {list(wrong)}; the reference or its environment has changed "
+            f"without its fingerprint: quarantine the batches that stored them",
         )
-    return worst
+    return max(drift.mean for drift in found.values())
 
 
 def _worst(left: Tensor, right: Tensor) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.config import TrainConfig
+from tasks.engines.canary import MEAN_DRIFT
 from tasks.scoring.example import Example
 from tasks.train.shared import atomic, published_weights
 from tasks.train.shared.errors import GuardTripped, Interrupted, ReferenceDrift
@@ -96,7 +97,8 @@ def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence
     drift = None
     if session.rank_zero is not None:
         try:
-            guards.check_stored(session.reference, batch, stored, session.job.train.guards.max_logprob_drift)
+            most = session.job.train.guards.max_logprob_drift or MEAN_DRIFT[session.job.config.reference.dtype]
+            guards.check_stored(session.reference, batch, stored, most)
         except ReferenceDrift as error:
             drift = error
     session.engine.raise_together(drift)

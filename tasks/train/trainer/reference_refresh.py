@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.engines.checkpoint import policy_id
-from tasks.scoring.policy import load_policy
-from tasks.scoring.reference import Reference, ReferenceStore, fingerprint
+from tasks.scoring.reference import ReferenceStore, fingerprint, load_reference
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer.recorder import COMMIT_EVERY
 from tasks.train.trainer.state import ReferenceSteps
 from warehouse import Warehouse
 from warehouse.queries import query
@@ -57,12 +57,20 @@ def install(session: Session) -> None:
     folder = published_weights.folder_of(job.kept, session.references.present)
     dtype = job.config.reference.dtype
     device = session.engine.device
-    session.reference = Reference(load_policy(folder, job.train, dtype, trained=False).to(device))
+    session.reference.close()  # before: there may be no room for two
+    session.reference = load_reference(folder, job.train, dtype, device)
     if session.rank_zero is None:
         return
     warehouse = session.rank_zero.warehouse
-    session.rank_zero.store = ReferenceStore(warehouse, fingerprint(folder, job.train, dtype, device.type))
+    session.rank_zero.store = open_store(warehouse, job, folder, device.type)
     session.rank_zero.replay.revalue(values_under(warehouse, job, folder))
+
+
+def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str) -> ReferenceStore:
+    """What is known of the log-probabilities under the weights in `folder`."""
+    own = fingerprint(folder, job.train, job.config.reference.dtype, device)
+    unseen = 2 * COMMIT_EVERY * job.train.batch_size
+    return ReferenceStore(warehouse, own, most_mb=job.train.reference_store_mb, unseen=unseen)
 
 
 def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str, float]:

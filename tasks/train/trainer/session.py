@@ -20,8 +20,8 @@ from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
-from tasks.scoring.reference import Reference, ReferenceStore, fingerprint
-from tasks.train.shared import published_weights
+from tasks.scoring.reference import Reference, ReferenceStore, load_reference
+from tasks.train.shared import published_weights, time_limits
 from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import frozen_values
@@ -32,6 +32,7 @@ from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
 from tasks.train.trainer.recorder import Recorder
+from tasks.train.trainer.reference_refresh import open_store
 from tasks.train.trainer.replay import Replay
 from tasks.train.trainer.state import ReferenceSteps, ReplayState
 from warehouse import Warehouse
@@ -84,20 +85,19 @@ class Session:
     """The replay's state when the present batch was drawn."""
 
     def next_batch(self, step: int) -> tuple[list[Example], dict[str, Sequence[float]]]:
-        """The examples of `step` and what is stored of log pi_0; empty on all but the first process."""
+        """The examples of `step` and what is stored of log pi_0; empty on all but the first process. Collective."""
         self.updates = self.engine.updates
-        batch: list[Example] = []
-        stored: dict[str, Sequence[float]] = {}
-        drift = None
-        if self.rank_zero is not None:
-            self.before = self.rank_zero.replay.state()
-            batch = self.rank_zero.replay.next(step, self.stop)
-            try:
-                stored = self.rank_zero.store.lookup(batch)
-            except StoredLogprobsMismatch as error:
-                drift = ReferenceDrift.over([error.trajectory_id], str(error))
-        self.engine.raise_together(drift)
-        return batch, stored
+        return self.engine.first_does(lambda: self._drawn(step)) or ([], {})
+
+    def _drawn(self, step: int) -> tuple[list[Example], dict[str, Sequence[float]]]:
+        """What `next_batch` gives, once the workers have sampled it. Raises Interrupted and GuardTripped."""
+        assert self.rank_zero is not None
+        self.before = self.rank_zero.replay.state()
+        batch = self.rank_zero.replay.next(step, self.stop)
+        try:
+            return batch, self.rank_zero.store.lookup(batch)
+        except StoredLogprobsMismatch as error:
+            raise ReferenceDrift.over([error.trajectory_id], str(error)) from error
 
     def publish(self, step: int) -> float:
         """Publish the weights of `step` for the rollout workers and evaluation; seconds it took. Collective."""
@@ -105,9 +105,7 @@ class Session:
         canaries = self._scored_canaries()
         wanted = lora.is_adapters if self.job.train.lora else _everything
         state = self.engine.consolidated(self.policy.causal_lm, wanted) if step else {}
-        if self.rank_zero is not None:
-            self.published = self._publish(self.rank_zero, step, state, canaries)
-        self.engine.barrier()
+        self.published = self.engine.first_does(lambda: self._publish(step, state, canaries))
         return time.monotonic() - began
 
     def hand_over(self) -> None:
@@ -117,13 +115,12 @@ class Session:
         """
         if self.references.nominee == 0:
             self.publish(self.step)
-        elif self.rank_zero is not None:
-            nominee = published_weights.folder_of(self.job.kept, self.references.nominee)
-            published_weights.keep(published_weights.read(nominee), self.job.weights)
-        self.engine.barrier()
+            return
+        nominee = published_weights.folder_of(self.job.kept, self.references.nominee)
+        self.engine.first_does(lambda: published_weights.keep(published_weights.read(nominee), self.job.weights))
 
     def _publish(
-        self, rank_zero: RankZeroState, step: int, state: dict[str, Tensor], canaries: list[published_weights.Canary]
+        self, step: int, state: dict[str, Tensor], canaries: list[published_weights.Canary]
     ) -> published_weights.Published:
         job, train = self.job, self.job.train
         if step == 0:
@@ -132,7 +129,8 @@ class Session:
         else:
             published = self._written(step, state, canaries)
             row = self._policy_row(published)
-            rank_zero.warehouse.append(f"policy/{job.run_id}/{step:08d}", {"policies": [row]}, run_id=job.run_id)
+            assert self.rank_zero is not None
+            self.rank_zero.warehouse.append(f"policy/{job.run_id}/{step:08d}", {"policies": [row]}, run_id=job.run_id)
         if job.weights != job.kept and step > 0 and kept(step, train):
             published = published_weights.keep(published, job.kept)
         lasting = {s for s in range(step + 1) if kept(s, train)}
@@ -237,12 +235,12 @@ def open_session(job: TrainJob) -> Generator[Session]:
     make_deterministic(job)
     dtype = job.config.reference.dtype
     policy = load_policy(job.reference, job.train, dtype, trained=True).to(device)
-    base = policy if job.train.lora else load_policy(job.reference, job.train, dtype, trained=False).to(device)
-    reference = Reference(base)
+    reference = Reference(policy) if job.train.lora else load_reference(job.reference, job.train, dtype, device)
     algorithm = algorithm_of(job)
     module = algorithm.module(policy, job.reference, dtype).to(device)
     groups = algorithm.parameter_groups(module)
-    engine = DeepSpeedEngine(module, job.train, dtype=dtype, device=device, groups=groups)
+    timeout_s = time_limits.group_timeout_s(job.reference, job.train)
+    engine = DeepSpeedEngine(module, job.train, dtype=dtype, device=device, groups=groups, timeout_s=timeout_s)
     try:
         stop = Stop()
         stop.listen(stdin=job.end_on_stdin_eof)
@@ -270,7 +268,7 @@ def _rank_zero(
         warehouse.commit()
         _require_same_reference(job)
         examples = Examples(warehouse, job, frozen_values(warehouse, job))
-        store = ReferenceStore(warehouse, fingerprint(job.reference, job.train, job.config.reference.dtype, device))
+        store = open_store(warehouse, job, job.reference, device)
         recorder = Recorder(warehouse, job, after=step)
         try:
             last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -79,6 +80,33 @@ def test_the_image_holds_every_package() -> None:
     dockerfile = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
     for package in ("flows", "tasks", "sandbox", "warehouse", "scripts"):
         assert f"COPY --chown=spo {package} {package}" in dockerfile
+
+
+def test_workers_can_be_asked_whether_they_poll_and_keep_what_they_fetched_and_compiled() -> None:
+    for name in ("worker", "worker-gpu"):
+        worker = SERVICES[name]
+        assert "--with-healthcheck" in worker["command"]
+        assert "127.0.0.1:8080/health" in worker["healthcheck"]["test"][-1]
+        (cache,) = [mount.split(":")[1] for mount in worker["volumes"] if mount.startswith("cache:")]
+        kept = ("HF_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT")
+        assert all(worker["environment"][variable].startswith(f"{cache}/") for variable in kept)
+        assert worker["environment"]["HF_TOKEN"] == "${HF_TOKEN:-}"
+        assert f" {cache}" in (PROJECT / "Dockerfile").read_text(encoding="utf-8"), "it must belong to the user"
+    assert "cache" in yaml.safe_load(COMPOSE)["volumes"]
+
+
+def test_the_gpu_image_has_vllm_in_an_environment_of_its_own() -> None:
+    dockerfile = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
+    assert SERVICES["worker-gpu"]["build"]["args"] == {"TORCH": "cuda", "VLLM": "1"}
+    assert "scripts/install_vllm.sh .venv-vllm" in dockerfile
+    assert "requirements-vllm.lock" in dockerfile
+
+
+def test_the_worker_knows_the_option_that_the_health_check_needs() -> None:
+    listed = subprocess.run(
+        ["prefect", "worker", "start", "--help"], capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"}
+    )
+    assert "--with-healthcheck" in listed.stdout
 
 
 def test_compose_accepts_the_file_when_the_passwords_are_set(tmp_path: Path) -> None:

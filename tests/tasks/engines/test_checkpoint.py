@@ -120,8 +120,8 @@ def test_importing_the_engines_loads_no_model_library() -> None:
 
 
 def test_drift_beyond_the_tolerance_is_an_error() -> None:
-    assert check_drift([-1.0, -2.0], [-1.0, -2.00005], 1e-4) == pytest.approx(5e-5)
-    with pytest.raises(EngineDrift, match=r"off by 2\.5 nats"):
+    assert check_drift([-1.0, -2.0], [-1.0, -2.00005], 1e-4) == pytest.approx(2.5e-5)
+    with pytest.raises(EngineDrift, match=r"off by 1\.25 nats a token"):
         check_drift([-1.0, -2.0], [-1.0, -4.5], 1e-4)
     with pytest.raises(EngineDrift, match="off by nan"):
         check_drift([float("nan")], [-1.0], 1e-4)

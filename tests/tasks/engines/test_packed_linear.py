@@ -29,7 +29,23 @@ def test_weights_that_changed_are_packed_again() -> None:
         assert not layer(torch.randn(4, 64)).any()
 
 
-def test_layers_that_cannot_be_packed_stay_as_they_are() -> None:
-    layer = nn.Linear(64, 64, dtype=torch.bfloat16)
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU does not multiply in bfloat16")
+@pytest.mark.parametrize("rows", [1, 3, 16, 100, 300])
+def test_a_row_in_bfloat16_has_the_same_bits_packed_and_alone(rows: int) -> None:
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(96, 64), nn.Linear(64, 32, bias=False)).to(torch.bfloat16)
+    given = torch.randn(300, 96).to(torch.bfloat16)
+    with torch.inference_mode():
+        packed_linear.pack(layers)
+        together = layers(given)
+        assert torch.equal(layers(given[:rows]), together[:rows])
+        with packed_linear.unpacked(layers):
+            assert torch.allclose(layers(given), together, atol=2e-2)
+    assert layers(given).requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_layers_that_cannot_be_packed_stay_as_they_are(dtype: torch.dtype) -> None:
+    layer = nn.Linear(64, 64, dtype=dtype)
     packed_linear.pack(layer)
     assert "forward" not in layer.__dict__

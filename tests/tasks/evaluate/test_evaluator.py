@@ -68,7 +68,7 @@ def test_training_goes_on_without_an_evaluator_that_cannot_run(
 ) -> None:
     shutil.copytree(finished.home, tmp_path / "home")
     lab = Lab(tmp_path / "home")
-    monkeypatch.setattr(training, "EVALUATOR", "tasks.there_is_no_such_module")
+    monkeypatch.setattr(training, "EVALUATOR_MODULE", "tasks.there_is_no_such_module")
     run_id = lab.start("alone", {"evaluate.during_training": True, "train.steps": 6})
     results = lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
     assert results["train"].manifest.policies[-1].step == 6

@@ -221,6 +221,31 @@ def test_every_link_of_every_page_leads_to_a_page(pages: Pages, problem: str) ->
             assert pages.explorer.reply(urlsplit(link).path, urlsplit(link).query).status == 200, link
 
 
+def test_every_judged_program_says_what_came_of_each_test(pages: Pages, problem: str) -> None:
+    page = pages.html("/problem", id=problem, order="often")
+    assert page.count('class="outcomes"') > 0
+    assert "was not recorded" not in page
+    stored = pages.store.rows("SELECT DISTINCT outcomes, tests_total FROM verdicts WHERE verdict = 'accepted'")
+    assert stored
+    assert all(row["outcomes"] == "a" * row["tests_total"] for row in stored)
+
+
+def test_entropies_of_a_samples_own_policy_have_the_mean_that_the_evaluation_stored(pages: Pages) -> None:
+    (row,) = pages.store.rows(
+        "SELECT policy_id, problem_id, sample, coalesce(seed, 0) AS seed, entropy FROM eval_samples "
+        "JOIN policies USING (policy_id) WHERE policies.kind = 'final' AND entropy > 0 ORDER BY ALL LIMIT 1"
+    )
+    filters = {"of": row["policy_id"], "problem": row["problem_id"], "n": row["sample"], "seed": row["seed"]}
+    assert "entropy 0." not in pages.html("/sample", **filters).split("data-tokens")[-1]
+    filters |= {"policy": row["policy_id"], "colour": "entropy"}
+    deadline = time.monotonic() + 500
+    while pages.reply("/sample", **filters).status == 503 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    page = pages.html("/sample", **filters)
+    shown = [float(one) for one in re.findall(r"; entropy ([\d.]+) nats", page)]
+    assert sum(shown) / len(shown) == pytest.approx(row["entropy"], abs=6e-3)
+
+
 def test_values_of_a_chosen_policy_are_computed_and_begin_at_the_prompts(pages: Pages) -> None:
     identity = pages.value(SEARCHED)
     policy = pages.value("SELECT policy_id FROM policies WHERE kind = 'final' LIMIT 1")

@@ -19,7 +19,7 @@ from tasks.engines.inspection import weight_bytes
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import Interrupted, ProcessDied
 from tasks.train.shared.job import TrainJob
-from tasks.train.supervisor import TrainingProcesses, shared_out, worker_command
+from tasks.train.supervisor import TrainingProcesses, worker_command
 from tests.tasks.train.conftest import RUN, config, fill, make_job, save_reference
 from warehouse import Warehouse
 
@@ -189,22 +189,16 @@ def test_kills_at_random_times_lose_nothing_and_the_last_step_is_reached(tmp_pat
     assert_accounts_balance(job)
 
 
-def test_workers_get_the_gpus_that_the_trainer_leaves(tmp_path: Path, reference: Path) -> None:
-    job = make_job(tmp_path, reference, config(processes=2))
-    found = [one.get("CUDA_VISIBLE_DEVICES") for one in shared_out(["0", "1", "2", "3"], job, 3)]
-    assert found == ["0,1", "2", "3", "2"]
-    assert shared_out(["0", "1"], job, 1) == [{}, {}]
-    assert shared_out([], job, 2) == [{}, {}, {}]
-    engine = job.config.engine.model_copy(update={"kind": "vllm", "vllm": {"tensor_parallel_size": 2}})
-    wide = job.model_copy(update={"config": job.config.model_copy(update={"engine": engine})})
-    found = [one.get("CUDA_VISIBLE_DEVICES") for one in shared_out([str(i) for i in range(7)], wide, 3)]
-    assert found == ["0,1", "2,3", "4,5", "2,3"]
-
-
-def test_with_hosts_the_trainer_takes_the_first_hosts_slots(tmp_path: Path, reference: Path) -> None:
-    job = make_job(tmp_path, reference, config(hosts=("one slots=2", "two slots=2")))
-    found = [one.get("CUDA_VISIBLE_DEVICES") for one in shared_out(["0", "1", "2"], job, 1)]
-    assert found == ["0,1", "2"]
+def test_every_process_sees_its_own_gpus_alone_and_the_run_says_which(
+    tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.run.placement.visible_gpus", lambda: ["0", "1", "2", "3"])
+    job = job_in(tmp_path, reference, processes=2)
+    told: list[dict[str, Any]] = []
+    run = TrainingProcesses(job, tmp_path / "job.json", told.append, {"evaluator": ["true"]})
+    seen = [dict(one.environment) for one in (run.trainer, *run.workers)]
+    assert seen == [{"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "2"}]
+    assert told == [{"placement": "trainer: GPUs 0, 1; worker-0: GPU 2; idle while training: 3"}]
 
 
 def test_a_launcher_stands_before_each_workers_command(tmp_path: Path, reference: Path) -> None:

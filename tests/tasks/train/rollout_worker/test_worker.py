@@ -19,7 +19,8 @@ from tasks.engines import open_engine
 from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.engines.protocol import EngineDrift
 from tasks.report import run_history
-from tasks.sampling.sampler import KnownVerdicts, Sampler
+from tasks.sampling.known_verdicts import KnownVerdicts
+from tasks.sampling.sampler import Sampler
 from tasks.scoring import lora
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
@@ -277,7 +278,7 @@ def test_weights_that_are_not_what_the_trainer_holds_are_an_error(job: TrainJob,
     state["model.layers.1.mlp.down_proj.weight"] *= 1.05
     published_weights.publish(job.weights, 2, model, state, like=job.reference, canaries=canaries)
     with working(job, judge) as worker:
-        with pytest.raises(EngineDrift, match=r"off by .* nats on the canary"):
+        with pytest.raises(EngineDrift, match=r"off by .* on the canary"):
             worker.run()
     assert rows(job) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tasks.scoring.reference import fingerprint
 from tasks.train.shared.job import TrainJob
+from tasks.train.trainer import checkpoint
 from tests.tasks.train.conftest import RUN, config, fill, make_job
 from tests.tasks.train.trainer.test_runs import outcome, run
 from tests.tasks.train.trainer_process import start
@@ -73,8 +75,8 @@ def test_a_step_whose_trajectories_were_quarantined_after_it_was_recorded_is_dra
 ) -> None:
     job = poisoned(tmp_path, reference, checkpoint_interval=100)
     stopped(job)
-    for checkpoint in job.checkpoints.iterdir():
-        checkpoint.rename(tmp_path / checkpoint.name)  # as if the process had been killed before it was written
+    for folder in job.checkpoints.iterdir():
+        folder.rename(tmp_path / folder.name)  # as if the process had been killed before it was written
     quarantine(job, f"rollout/{RUN}/0/00000000")  # what steps 1 and 2 used
     quarantine(job, "poison")
     with Warehouse.open(job.warehouse) as warehouse:
@@ -103,3 +105,18 @@ def test_several_processes_stop_together(reference: Path, tmp_path: Path) -> Non
     line = stopped(poisoned(tmp_path, reference, processes=2, zero_stage=2))
     assert BAD in line["error"]
     assert "checkpoint of step 2" in line["error"]
+
+
+@pytest.mark.slow
+def test_several_processes_that_wait_for_rollouts_stop_with_a_checkpoint(reference: Path, tmp_path: Path) -> None:
+    """The first one alone waits for trajectories; what ends its waiting ends all."""
+    fill(tmp_path / "warehouse", reference, online=4)  # of the eight that the first two steps take
+    job = make_job(tmp_path, reference, config(processes=2))
+    job.write(tmp_path / "job.json")
+    process = start(job)
+    assert process.stdout is not None
+    assert b'"done": 1' in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=200)
+    assert "checkpoint of step 1 written" in errors.decode()
+    assert checkpoint.newest_step(job.checkpoints) == 1

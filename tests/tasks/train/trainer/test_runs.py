@@ -148,6 +148,17 @@ def test_zero_stages_change_no_result(
     assert_close(outcome(run(job_in(stocked, reference, tmp_path, zero_stage=stage))), uninterrupted)
 
 
+@pytest.mark.slow
+def test_a_reference_in_main_memory_beside_a_divided_policy_changes_no_number(
+    stocked: Path, reference: Path, tmp_path: Path
+) -> None:
+    results = [
+        outcome(run(job_in(stocked, reference, tmp_path / where, zero_stage=3, processes=2, reference_weights=where)))
+        for where in ("device", "cpu")
+    ]
+    assert_identical(*results)
+
+
 @pytest.mark.parametrize("stage", [*(pytest.param(stage, marks=pytest.mark.slow) for stage in (0, 1, 2)), 3])
 def test_two_processes_change_no_result(
     stage: int, stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]

@@ -1,0 +1,82 @@
+"""Verdicts that need not be made again, within a bounded memory: what does not fit is read from the warehouse again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import sandbox
+from sandbox import Judgement, Verdict
+from warehouse.queries import query
+
+KNOWN_VERDICTS = query(__name__, "known_verdicts")
+VERDICT_BYTES = 210
+"""What a verdict takes in memory with its keys, measured (`python -m benchmarks.memory`)."""
+
+
+class VerdictReader(Protocol):
+    """What reads known verdicts: a `warehouse.Warehouse`."""
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a query."""
+        ...
+
+
+class KnownVerdicts:
+    """Verdicts by (program hash, suite hash): those of the warehouse, read suite by suite, and those made here.
+
+    Only verdicts of this sandbox version count, and an infrastructure failure is never one. Beyond `most_mb` the suites
+    that were not read for the longest time are forgotten, never those of the last `read`; one that is wanted again is
+    read again. A program whose verdict was forgotten before it was stored would be judged a second time.
+    """
+
+    def __init__(self, warehouse: VerdictReader | None = None, *, most_mb: int = 256) -> None:
+        """Without a warehouse only the verdicts made here are known, and none is forgotten."""
+        self._warehouse = warehouse
+        self._most = most_mb * 1_000_000 // VERDICT_BYTES
+        self._known: dict[str, dict[str, Judgement]] = {}
+        """By suite, the one that was read last at the end; then by program."""
+        self._read: set[str] = set()
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """Verdicts in memory."""
+        return self._count
+
+    def read(self, suites: Iterable[str]) -> None:
+        """Make the warehouse's verdicts for these suites known."""
+        if self._warehouse is None:
+            return
+        wanted = sorted(set(suites))
+        new = [suite for suite in wanted if suite not in self._read]
+        for suite in wanted:
+            self._known[suite] = self._known.pop(suite, {})
+        if new:
+            for row in self._warehouse.rows(KNOWN_VERDICTS, [sandbox.VERSION, str(Verdict.infra), new]):
+                judgement = Judgement(Verdict(row["verdict"]), row["tests_passed"], row["tests_total"], reused=True)
+                self._store(row["program_hash"], row["suite_hash"], judgement)
+            self._read.update(new)
+        self._forget(set(wanted))
+
+    def get(self, key: tuple[str, str]) -> Judgement | None:
+        """The known judgement of a program by a suite."""
+        program, suite = key
+        return self._known.get(suite, {}).get(program)
+
+    def put(self, key: tuple[str, str], judgement: Judgement) -> None:
+        """Remember a judgement, unless the sandbox itself failed."""
+        if judgement.verdict != Verdict.infra:
+            self._store(*key, judgement)
+
+    def _store(self, program: str, suite: str, judgement: Judgement) -> None:
+        known = self._known.setdefault(suite, {})
+        self._count += program not in known
+        known[program] = judgement
+
+    def _forget(self, needed: set[str]) -> None:
+        for suite in list(self._known):
+            if self._count <= self._most or suite in needed:
+                return  # the needed ones are the last
+            self._count -= len(self._known.pop(suite))
+            self._read.discard(suite)

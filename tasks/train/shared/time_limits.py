@@ -1,0 +1,42 @@
+"""How long parts of training may take, from the bytes that they move and the slowest rate at which they should.
+
+A checkpoint holds what is trained, AdamW's moments and, beside bfloat16, float32 weights: 14 bytes a parameter, seven
+times a bfloat16 checkpoint of the model. For 8 billion parameters these are 112 GB: 19 minutes at 100 MB/s.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from tasks.config import TrainConfig
+from tasks.engines.checkpoint import weight_files
+
+STATE_COPIES = 7
+"""A checkpoint in sizes of the reference's files, at most: those have two bytes a parameter or more."""
+LEAST_GRACE_S = 60
+"""A stop waits at least that long for the checkpoint of a small model."""
+LEAST_GROUP_TIMEOUT_S = 1800
+"""Processes of training wait at least that long for each other, whatever the model's size."""
+BEAT_S = 20.0
+"""Time between two signs of life of the first process while the others wait for its work."""
+
+
+def checkpoint_s(reference: Path, train: TrainConfig) -> float:
+    """Seconds that writing or reading a checkpoint of a model like `reference` takes at `train.disk_mb_s`."""
+    size = sum(path.stat().st_size for path in weight_files(reference))
+    return STATE_COPIES * size / (train.disk_mb_s * 1e6)
+
+
+def grace_s(reference: Path, train: TrainConfig) -> int:
+    """Seconds that a trainer gets, once it is asked to stop, to end its step and write a checkpoint."""
+    return LEAST_GRACE_S + math.ceil(checkpoint_s(reference, train))
+
+
+def group_timeout_s(reference: Path, train: TrainConfig) -> int:
+    """Seconds after which processes of training take another one that they wait for as hung.
+
+    What they legitimately wait for is the slowest of them at a checkpoint; while only the first one works, it lets the
+    others hear from it (tasks/train/trainer/first_process.py).
+    """
+    return LEAST_GROUP_TIMEOUT_S + math.ceil(2 * checkpoint_s(reference, train))

@@ -1,0 +1,92 @@
+"""What is kept of log pi_0 does not grow with the run, and nothing depends on how much that is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.scoring.example import Example
+from tasks.scoring.reference import ReferenceStore
+from warehouse import Warehouse
+
+STEPS, BATCH, CORPUS = 1000, 8, 400
+TOKENS = 250
+"""With what an entry takes beside its numbers 1.2 kB: 833 trajectories a megabyte."""
+
+
+class Stored:
+    """Stands for the warehouse: what was appended is read back."""
+
+    def __init__(self) -> None:
+        self.logprobs: dict[str, list[float]] = {}
+        self.questions = 0
+
+    def append(self, rows: Sequence[dict[str, Any]]) -> None:
+        self.logprobs |= {row["trajectory_id"]: row["logprobs"] for row in rows}
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        assert "reference_logprobs" in sql
+        self.questions += 1
+        found = [identity for identity in parameters[1] if identity in self.logprobs]
+        return [{"trajectory_id": identity, "logprobs": self.logprobs[identity]} for identity in found]
+
+
+def example(identity: str) -> Example:
+    return Example(identity, "p", "offline", (2,), (3,) * TOKENS, 0.0, 0.0, stopped=True)
+
+
+def logprobs_of(identity: str) -> list[float]:
+    """What pi_0 would be computed to say: a function of the trajectory, in float32."""
+    chance = random.Random(identity)
+    return torch.tensor([chance.uniform(-5, 0) for _ in range(TOKENS)]).tolist()
+
+
+def scripted(most_mb: int) -> tuple[list[dict[str, list[float]]], list[int], Stored]:
+    """1,000 steps of four online trajectories, new in each, and four of a corpus that comes again: what each step is
+    given of log pi_0, how much is in memory after it, and the warehouse.
+    """
+    warehouse, draws = Stored(), random.Random(0)
+    store = ReferenceStore(warehouse, "f", most_mb=most_mb, unseen=2 * BATCH)
+    given: list[dict[str, list[float]]] = []
+    sizes: list[int] = []
+    for step in range(STEPS):
+        ids = [f"online-{step}-{i}" for i in range(4)] + [f"corpus-{draws.randrange(CORPUS)}" for _ in range(4)]
+        stored = store.lookup([example(identity) for identity in ids])
+        computed = {identity: logprobs_of(identity) for identity in ids if identity not in stored}
+        warehouse.append(store.add(computed))
+        given.append({identity: list(stored.get(identity, computed.get(identity, []))) for identity in ids})
+        sizes.append(store.count)
+        assert store.memory_bytes <= max(most_mb * 1_000_000, 2 * BATCH * 1200)
+    return given, sizes, warehouse
+
+
+def test_memory_is_flat_over_a_thousand_steps_and_every_value_comes_out_the_same() -> None:
+    bounded, sizes, warehouse = scripted(1)
+    unbounded, growing, _ = scripted(1000)
+    assert bounded == unbounded
+    assert max(sizes) == sizes[-1] == 1_000_000 // 1200
+    assert growing[-1] == 4 * STEPS + CORPUS
+    assert len(warehouse.logprobs) == growing[-1], "everything is in the warehouse once"
+
+
+def test_what_may_not_be_visible_yet_is_never_forgotten() -> None:
+    store = ReferenceStore(Stored(), "f", most_mb=1, unseen=1000)
+    store.add({str(number): [0.0] * TOKENS for number in range(1000)})
+    assert store.count == 1000
+    assert len(store.lookup([example("0"), example("999")])) == 2
+
+
+def test_what_was_forgotten_is_read_from_a_real_warehouse_bit_for_bit(tmp_path: Path) -> None:
+    with Warehouse.open(tmp_path / "warehouse") as warehouse:
+        store = ReferenceStore(warehouse, "f", most_mb=1)
+        ids = [str(number) for number in range(1000)]
+        rows = store.add({identity: logprobs_of(identity) for identity in ids})
+        warehouse.append("scores", {"reference_logprobs": rows}, run_id="setup")
+        assert store.count < 1000
+        found = store.lookup([example("0"), example("999")])
+    assert [list(found["0"]), list(found["999"])] == [logprobs_of("0"), logprobs_of("999")]
+    assert torch.equal(torch.tensor(found["0"]), torch.tensor(logprobs_of("0")))

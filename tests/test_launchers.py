@@ -1,0 +1,99 @@
+"""Starting runs under SLURM and Kubernetes, without either: the script against stand-ins, the template rendered."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from prefect.utilities.templating import apply_values
+
+from flows.cli.run_commands import overrides
+from flows.settings import RECIPES
+from tasks import config as configuration
+from tasks.run import placement
+from tasks.train import hosts
+from tests.tasks.train.conftest import make_job, save_reference
+
+PROJECT = Path(__file__).parents[1]
+
+
+def commanded(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What scripts/slurm.sh says on the first of three nodes; `scontrol` is a stand-in that lists them."""
+    folder.mkdir(exist_ok=True)
+    stand_in = folder / "scontrol"
+    stand_in.write_text("#!/bin/sh\nprintf '%s\\n' n1 n2 n3\n")
+    stand_in.chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "n[1-3]"} | environment
+    command = ["bash", str(PROJECT / "scripts" / "slurm.sh"), "--dry-run", *arguments]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+
+
+def configured(said: str) -> configuration.RunConfig:
+    """The configuration that the printed command asks for."""
+    program, verb, recipe, *rest = said.splitlines()
+    assert (program, verb) == ("spo", "run")
+    return configuration.load(recipe, overrides([value for value in rest if value != "--set"]), folder=RECIPES)
+
+
+def test_a_slurm_job_becomes_hosts_that_train_and_workers_on_the_rest(tmp_path: Path) -> None:
+    done = commanded(tmp_path / "bin", "paper", "--set", "train.steps=5", TRAIN_NODES="2", SLOTS="4")
+    train = configured(done.stdout).train
+    assert train.hosts == ("n1 slots=4", "n2 slots=4")
+    assert (train.steps, train.zero_stage, train.rollout_workers) == (5, 3, 4)
+    assert train.worker_launcher[0] == "srun"
+    assert "--exclude=n1,n2" in train.worker_launcher
+
+
+def test_a_slurm_host_is_reached_with_srun_and_takes_no_gpu_of_the_first(tmp_path: Path) -> None:
+    done = commanded(tmp_path / "bin", "paper", TRAIN_NODES="2", SLOTS="4")
+    config = configured(done.stdout)
+    job = make_job(tmp_path, save_reference(tmp_path / "reference"), config)
+    there = hosts.command(job, tmp_path / "job.json", 1)
+    assert there[:-1] == ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--nodelist=n2", "bash", "-c"]
+    assert "--node-rank 1 --nproc-per-node 4" in there[-1]
+    assert "--master-addr n1" in there[-1]
+    lines = placement.place(config, ["0", "1", "2", "3"]).lines()
+    assert lines[0] == "trainer: GPUs 0, 1, 2, 3"
+    assert "worker-3: where train.worker_launcher starts it" in lines
+
+
+def test_a_slurm_job_with_too_few_nodes_is_refused_and_a_run_is_resumed(tmp_path: Path) -> None:
+    refused = commanded(tmp_path / "bin", TRAIN_NODES="4")
+    assert refused.returncode == 1
+    assert "TRAIN_NODES is 4, the job has 3 nodes" in refused.stderr
+    assert commanded(tmp_path / "bin", "--resume", "paper-1").stdout.split() == ["spo", "resume", "paper-1"]
+
+
+def rendered(*arguments: str, **variables: Any) -> dict[str, Any]:
+    """The job that Prefect would make of the template with these job variables."""
+    command = [sys.executable, str(PROJECT / "scripts" / "kubernetes_template.py"), *arguments]
+    made = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    properties = made["variables"]["properties"]
+    assert set(variables) <= set(properties)
+    defaults = {name: field["default"] for name, field in properties.items() if "default" in field}
+    return apply_values(made["job_configuration"], defaults | variables)["job_manifest"]
+
+
+def test_a_kubernetes_job_has_gpus_shared_memory_volumes_secrets_and_time_to_stop() -> None:
+    job = rendered("--gpus", "4", "--image", "registry.example/spo", command="prefect flow-run execute", name="run")
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == "registry.example/spo"
+    assert container["args"] == "prefect flow-run execute"
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
+    assert container["envFrom"] == [{"secretRef": {"name": "spo-env"}}]
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted.keys() == {volume["name"] for volume in pod["volumes"]}
+    assert mounted["shared-memory"] == "/dev/shm"
+    assert container["env"]["SPO_HOME"] == mounted["home"]
+    assert container["env"]["HF_HOME"].startswith(mounted["cache"])
+    assert pod["terminationGracePeriodSeconds"] == 1500
+
+
+def test_a_kubernetes_job_without_gpus_asks_for_none() -> None:
+    (container,) = rendered("--gpus", "0")["spec"]["template"]["spec"]["containers"]
+    assert "nvidia.com/gpu" not in container["resources"].get("limits", {})
