@@ -19,8 +19,10 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-WEIGHT, GRADIENT, OPTIMIZER = 2, 4, 12
+WEIGHT, ADDED_UP, OPTIMIZER = 2, 4, 12
 """Bytes a parameter: bfloat16; float32, in which gradients are added up; float32 weights and both moments of AdamW."""
+GRADIENT = 2
+"""The backward pass's own gradient in bfloat16, of which stages 2 and 3 hold only a bucket."""
 LLAMA_8B = {
     "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 8, "tie_word_embeddings": False,
@@ -39,8 +41,10 @@ def parameters(shape: dict[str, Any]) -> int:
 
 def bytes_per_parameter(stage: int, ranks: int) -> float:
     """What a parameter costs each rank while a gradient is there. Stage 0 is stage 1 in bfloat16 (train.zero_stage)."""
-    divided = {0: OPTIMIZER, 1: OPTIMIZER, 2: GRADIENT + OPTIMIZER, 3: WEIGHT + GRADIENT + OPTIMIZER}[stage]
-    return WEIGHT + GRADIENT + OPTIMIZER - divided + divided / ranks
+    if stage < 2:
+        return WEIGHT + GRADIENT + ADDED_UP + OPTIMIZER / ranks
+    divided = ADDED_UP + OPTIMIZER
+    return WEIGHT + divided / ranks if stage == 2 else (WEIGHT + divided) / ranks
 
 
 def measured(stage: int, ranks: int) -> float:

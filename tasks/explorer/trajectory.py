@@ -164,9 +164,9 @@ def _along(look: Look, row: dict[str, Any], context: dict[str, Any], settings: _
             own = _computed(folders, chosen, str(reference), context, row, settings, start)
             values, entropies = own.values, own.entropies
             found = [b - a for a, b in zip([start, *values], values, strict=False)]
+            label = f"policy {chosen[:8]}: its own value" if chosen != reference else "pi_0's own value"
         if not n:  # the prompt's own value is unknown, so no value is known; what each token adds is
             values = []
-            label = f"policy {chosen[:8]}: its own value" if chosen != reference else "pi_0"
     surprise = [None if one is None else -float(one) for one in row["sampled_logprobs"] or []]
     return Along(texts, found, values, surprise if texts else [], entropies, _estimates(look, row, (n, k))), label
 
