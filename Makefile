@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_worker.py
+VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_adapter.py \
+	tests/tasks/engines/test_vllm_worker.py tests/tasks/publish/test_vllm_loads.py
 
 .PHONY: help run ui test coverage test-slow test-all test-vllm check install up down format lock clean
 .DEFAULT_GOAL := help

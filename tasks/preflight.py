@@ -246,8 +246,11 @@ def _fills_corpus(config: RunConfig, problems: list[Problem]) -> bool:
 
 def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Faults) -> None:
     """Complain when there is less room than the kept policies and the trainer's states will take."""
-    weights = 0 if folder is None else inspection.weight_bytes(folder)
-    kept = 1 + config.train.steps // config.train.snapshot_interval
+    train, rank = config.train, config.train.lora.rank if config.train.lora else 0
+    weights = 0
+    if folder is not None:
+        weights = inspection.adapter_bytes(folder, rank) if rank else inspection.weight_bytes(folder)
+    kept = 1 + train.steps // (train.model_update_interval if rank else train.snapshot_interval)
     needed = LEAST_FREE_BYTES + weights * (kept + TRAINER_COPIES)
     place = next(path for path in (home, *home.parents) if path.exists())
     free = shutil.disk_usage(place).free

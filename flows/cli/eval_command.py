@@ -29,6 +29,8 @@ class SetLayout(StrEnum):
     jsonl = "jsonl"
     humaneval = "humaneval"
     mbpp = "mbpp"
+    humanevalplus = "humanevalplus"
+    mbppplus = "mbppplus"
     livecodebench = "livecodebench"
     codecontests = "codecontests"
     taco = "taco"

@@ -32,22 +32,25 @@ __all__ = [
 ]
 
 
-def open_engine(config: EngineConfig, checkpoint: Path, *, dtype: str) -> SamplingEngine:
+def open_engine(
+    config: EngineConfig, checkpoint: Path, *, dtype: str, adapter_rank: int | None = None
+) -> SamplingEngine:
     """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`, where `config` says.
 
     That is in this process or in processes of its own (`tasks.engines.devices.engine_processes`). On a CPU each
-    computes with `config.threads` threads. Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied).
+    computes with `config.threads` threads. `adapter_rank` is the largest rank of adapters that it will be refreshed
+    with; vLLM has to know beforehand. Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied).
     """
     from tasks.engines.devices import engine_processes, visible_gpus
 
     if places := engine_processes(config, visible_gpus(of_torch=config.python is None)):
         from tasks.engines.process_engine import ProcessEngine
 
-        return ProcessEngine(config, checkpoint, dtype=dtype, places=places)
-    return open_here(config, checkpoint, dtype=dtype)
+        return ProcessEngine(config, checkpoint, dtype=dtype, adapter_rank=adapter_rank, places=places)
+    return open_here(config, checkpoint, dtype=dtype, adapter_rank=adapter_rank)
 
 
-def open_here(config: EngineConfig, checkpoint: Path, *, dtype: str) -> SamplingEngine:
+def open_here(config: EngineConfig, checkpoint: Path, *, dtype: str, adapter_rank: int | None = None) -> SamplingEngine:
     """The same in this process, whatever `config` says of processes."""
     if config.kind == "scripted":
         from tasks.engines.scripted_engine import ScriptedEngine
@@ -57,7 +60,7 @@ def open_here(config: EngineConfig, checkpoint: Path, *, dtype: str) -> Sampling
         from tasks.engines.vllm_engine import VllmEngine
 
         sizes = {"max_batch": config.max_batch, "threads": config.threads}
-        return VllmEngine(checkpoint, dtype=dtype, **sizes, options=config.vllm)
+        return VllmEngine(checkpoint, dtype=dtype, **sizes, options=config.vllm, adapter_rank=adapter_rank)
     import torch
 
     from tasks.engines.transformers_engine import TransformersEngine

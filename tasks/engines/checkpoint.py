@@ -1,4 +1,4 @@
-"""Checkpoints on disk: ordinary Hugging Face folders, how to get one, and what identifies it."""
+"""Checkpoints on disk: ordinary Hugging Face folders and adapters of them, how to get one, and what identifies it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.config import ReferenceConfig
-from tasks.engines import packaged_models
+from tasks.engines import adapter, packaged_models
 from tasks.engines.protocol import MissingModel
 
 POLICY_FILE = "policy.json"
@@ -20,29 +20,56 @@ HUB_PATIENCE_S = 5.0
 """Seconds the hub has for its answer whether it has a model."""
 _VOLATILE = {"_name_or_path", "transformers_version", "_attn_implementation", "use_cache"}
 _TOKENIZER_FILES = ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json")
+_WEIGHT_KINDS = (".safetensors", ".bin", ".gguf", ".pt", ".h5", ".msgpack")
+PUBLISHED_FILE = "published.json"
+"""What the trainer says of weights that it published, beside them."""
+_OWN = {"config.json", POLICY_FILE, PUBLISHED_FILE, "model.safetensors.index.json", "pytorch_model.bin.index.json"}
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "merges.txt", "vocab.txt"]
 
 
 def load_weights(folder: Path, dtype: str) -> Any:
-    """The causal model of `folder` in `dtype`, in evaluation mode (no dropout). Raises MissingModel."""
+    """The causal model of `folder` in `dtype`, in evaluation mode (no dropout); an adapter is merged into its base.
+
+    `dtype` may be "auto": the folder's own. Raises MissingModel and UnsupportedArchitecture.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
     require_checkpoint(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True)
+    base = adapter.base_of(folder)
+    wanted = dtype if dtype == "auto" else getattr(torch, dtype)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=wanted, local_files_only=True)
+    if base != folder:
+        from tasks.engines import adapted_weights
+
+        _require_same_base(folder, base)
+        adapted_weights.merge(model, adapted_weights.read(folder))
     return model.eval()
 
 
+def _require_same_base(folder: Path, base: Path) -> None:
+    expected, found = base_id(folder), policy_id(base)
+    if expected != found:
+        raise other_base(base, expected, found)
+
+
+def other_base(base: Path, expected: str, found: str) -> MissingModel:
+    """The error for a base folder whose weights have become other ones."""
+    return MissingModel(f"{base} is policy {found}, but the adapter belongs to policy {expected}; put that model back")
+
+
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of `folder`. Raises MissingModel."""
+    """The tokenizer of `folder`, an adapter's being its base's. Raises MissingModel."""
     from transformers import AutoTokenizer
 
-    _tokenizer_files(folder)
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    base = adapter.base_of(folder)
+    _tokenizer_files(base)
+    return AutoTokenizer.from_pretrained(base, local_files_only=True)
 
 
 def stop_ids(folder: Path) -> tuple[int, ...]:
     """Token ids that end a response: the generation config's, else the config's. Raises MissingModel."""
+    folder = adapter.base_of(folder)
     for name in ("generation_config.json", "config.json"):
         path = folder / name
         found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.is_file() else None
@@ -52,9 +79,13 @@ def stop_ids(folder: Path) -> tuple[int, ...]:
 
 
 def require_checkpoint(folder: Path) -> None:
-    """Raise MissingModel unless `folder` holds a config and safetensors weights."""
+    """Raise MissingModel unless `folder` holds a config and safetensors weights, or an adapter of such a folder."""
     if not folder.is_dir():
         raise MissingModel(f"no checkpoint folder {folder}; set reference.model to a folder or a hub name")
+    if adapter.is_adapter(folder):
+        if not (folder / adapter.WEIGHTS).is_file():
+            raise MissingModel(f"{folder} has no {adapter.WEIGHTS}; save the adapter with save_pretrained first")
+        folder = adapter.base_of(folder)
     if not (folder / "config.json").is_file():
         raise MissingModel(f"{folder} has no config.json: it is not a checkpoint folder (for a GGUF, set gguf_file)")
     if not weight_files(folder):
@@ -82,6 +113,11 @@ def make_once(folder: Path, write: Callable[[Path], None]) -> Path:
     return folder
 
 
+def is_complete(folder: Path) -> bool:
+    """Whether a model or an adapter is in `folder`, at a glance."""
+    return (folder / "config.json").is_file() or adapter.is_adapter(folder)
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The folder's safetensors files in name order."""
     return sorted(folder.glob("*.safetensors"))
@@ -95,9 +131,21 @@ def policy_id(folder: Path) -> str:
     return compute_policy_id(folder)
 
 
+def base_id(folder: Path) -> str:
+    """Policy id of the weights that are loaded first: of an adapter's base, as recorded with it or computed now."""
+    if not adapter.is_adapter(folder):
+        return policy_id(folder)
+    recorded = folder / POLICY_FILE
+    if recorded.is_file():
+        return str(json.loads(recorded.read_text(encoding="utf-8"))["base"])
+    return policy_id(adapter.base_of(folder))
+
+
 def compute_policy_id(folder: Path) -> str:
     """sha256 over the safetensors content and the config without what does not change results. Raises MissingModel."""
     require_checkpoint(folder)
+    if adapter.is_adapter(folder):
+        return adapter.fingerprint(folder, base_id(folder))
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     kept = {name: value for name, value in config.items() if name not in _VOLATILE}
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
@@ -107,17 +155,22 @@ def compute_policy_id(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def record_policy_id(folder: Path) -> str:
-    """Compute the folder's policy id and write it to `policy.json`, for readers of a published folder."""
-    found = compute_policy_id(folder)
-    (folder / POLICY_FILE).write_text(json.dumps({"policy_id": found}) + "\n", encoding="utf-8")
-    return found
+def record_policy_id(folder: Path, identity: str | None = None, *, base: str | None = None) -> str:
+    """Write the folder's policy id to `policy.json`, for its readers: `identity`, or as computed now.
+
+    `base` is the policy id of an adapter's base.
+    """
+    if identity is None:
+        identity = compute_policy_id(folder) if base is None else adapter.fingerprint(folder, base)
+    content = {"policy_id": identity} | ({} if base is None else {"base": base})
+    (folder / POLICY_FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
+    return identity
 
 
 def tokenizer_hash(folder: Path) -> str:
     """Fingerprint of how text becomes ids (16 hex digits); the chat template is no part of it. Raises MissingModel."""
     digest = hashlib.sha256()
-    for path in _tokenizer_files(folder):
+    for path in _tokenizer_files(adapter.base_of(folder)):
         content = path.read_bytes()
         if path.name == "tokenizer.json":
             tree = json.loads(content)
@@ -135,7 +188,7 @@ def resolve(reference: ReferenceConfig, cache: Path) -> Path:
     """
     if reference.model == "miniature":
         raise MissingModel("the miniature reference is trained by the prepare stage; run `spo run prepare` first")
-    folder = _model_folder(reference, cache)
+    folder = _ordinary(_model_folder(reference, cache), cache)
     if reference.temperature == 1:
         return folder
     from tasks.engines.tempered import tempered
@@ -157,6 +210,36 @@ def _model_folder(reference: ReferenceConfig, cache: Path) -> Path:
         require_checkpoint(folder)
         return folder
     return converted(folder, reference.gguf_file, cache)
+
+
+def _ordinary(folder: Path, cache: Path) -> Path:
+    """The folder, or a copy of an adapter's base with the adapter merged in; it keeps the adapter's policy id."""
+    if not adapter.is_adapter(folder):
+        return folder
+    require_checkpoint(folder)
+    identity = policy_id(folder)
+
+    def write(unfinished: Path) -> None:
+        write_merged(folder, "auto", unfinished)
+        record_policy_id(unfinished, identity)
+
+    return make_once(cache / f"merged-{identity}", write)
+
+
+def companions(folder: Path) -> list[Path]:
+    """The folder's files beside weights, config and what the project itself wrote: tokenizer, template, settings."""
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.suffix not in _WEIGHT_KINDS and path.name not in _OWN
+    ]
+
+
+def write_merged(folder: Path, dtype: str, target: Path) -> None:
+    """The adapter in `folder` merged into its base, as an ordinary checkpoint in the folder `target`."""
+    load_weights(folder, dtype).save_pretrained(target)
+    for path in companions(adapter.base_of(folder)):
+        shutil.copyfile(path, target / path.name)
 
 
 def require_reachable(reference: ReferenceConfig) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from tasks.engines import checkpoint
+from tasks.engines import adapter, checkpoint
 from tasks.engines.protocol import MissingModel
 
 HEADER_LENGTH = 8
@@ -21,6 +22,7 @@ def faults(folder: Path) -> Iterator[str]:
     """Everything that would keep the checkpoint in `folder` from being loaded and sampled, in words."""
     try:
         checkpoint.require_checkpoint(folder)
+        folder = adapter.base_of(folder)
         _json(folder / "config.json")
         checkpoint.stop_ids(folder)
     except MissingModel as error:
@@ -46,13 +48,11 @@ def weights_fault(path: Path) -> str:
     """Why a safetensors file cannot be whole; empty when header and size agree."""
     size = path.stat().st_size
     with path.open("rb") as stream:
-        begins = stream.read(HEADER_LENGTH)
-        length = struct.unpack("<Q", begins)[0] if len(begins) == HEADER_LENGTH else LONGEST_HEADER + 1
+        length = _header_length(stream)
         if length > min(LONGEST_HEADER, size):
             return f"{path} is no safetensors file or was cut off in its header ({size:,} bytes); fetch it again"
         try:
-            header: dict[str, Any] = json.loads(stream.read(length))
-            ends = [one["data_offsets"][1] for name, one in header.items() if name != "__metadata__"]
+            ends = [one["data_offsets"][1] for one in _tensors(stream, length).values()]
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             return f"{path} has no readable safetensors header ({error}); fetch it again"
     wanted = HEADER_LENGTH + length + max(ends, default=0)
@@ -62,8 +62,40 @@ def weights_fault(path: Path) -> str:
 
 
 def weight_bytes(folder: Path) -> int:
-    """Size of the folder's weights."""
-    return sum(path.stat().st_size for path in checkpoint.weight_files(folder))
+    """Size of the folder's weights, of an adapter those of its base."""
+    return sum(path.stat().st_size for path in checkpoint.weight_files(adapter.base_of(folder)))
+
+
+def adapter_bytes(folder: Path, rank: int) -> int:
+    """Size of an adapter of that rank of every matrix in the folder's weights, in float32: at least what it takes."""
+    total = 0
+    for path in checkpoint.weight_files(adapter.base_of(folder)):
+        with path.open("rb") as stream:
+            shapes = [one["shape"] for one in _tensors(stream, _header_length(stream)).values()]
+        total += sum(4 * rank * sum(shape) for shape in shapes if len(shape) == 2)
+    return total
+
+
+def layer_matrices(folder: Path) -> set[str]:
+    """Names of the modules that are matrices inside numbered layers, such as q_proj: not embeddings, not the head."""
+    found: set[str] = set()
+    for path in checkpoint.weight_files(folder):
+        with path.open("rb") as stream:
+            for name, one in _tensors(stream, _header_length(stream)).items():
+                if len(one["shape"]) == 2 and re.search(r"\.\d+\.", name):
+                    found.add(name.removesuffix(".weight").rpartition(".")[2])
+    return found
+
+
+def _header_length(stream: BinaryIO) -> int:
+    """Bytes of the header of a safetensors file, which begins where the stream is then; too many if it has none."""
+    begins = stream.read(HEADER_LENGTH)
+    return int(struct.unpack("<Q", begins)[0]) if len(begins) == HEADER_LENGTH else LONGEST_HEADER + 1
+
+
+def _tensors(stream: BinaryIO, length: int) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(stream.read(length))
+    return {name: one for name, one in header.items() if name != "__metadata__"}
 
 
 def _missing_parts(folder: Path) -> Iterator[str]:

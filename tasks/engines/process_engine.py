@@ -30,16 +30,22 @@ class ProcessEngine:
     """`len(places)` engine processes as one engine. All of them have the same weights."""
 
     def __init__(
-        self, config: EngineConfig, checkpoint: Path, *, dtype: str, places: Sequence[Sequence[str]] = ((),)
+        self,
+        config: EngineConfig,
+        checkpoint: Path,
+        *,
+        dtype: str,
+        adapter_rank: int | None = None,
+        places: Sequence[Sequence[str]] = ((),),
     ) -> None:
-        """`places`: the GPUs of each process, nothing on a machine without.
+        """`places`: the GPUs of each process, nothing on a machine without. The rest as for `open_engine`.
 
         Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied) as the engines do.
         """
         self._most = config.max_batch
         self._processes: list[EngineProcess] = []
         said = {"engine": config.model_dump(mode="json"), "checkpoint": str(Path(checkpoint).absolute())}
-        said |= {"dtype": dtype, "version": wire.VERSION}
+        said |= {"dtype": dtype, "adapter_rank": adapter_rank, "version": wire.VERSION}
         with contextlib.ExitStack() as failed:
             for gpus in places:
                 environment = {"OMP_NUM_THREADS": str(config.threads)}

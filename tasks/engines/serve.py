@@ -103,7 +103,8 @@ class EngineServer:
         if header["version"] != wire.VERSION:
             raise wire.Garbled(f"frames of version {header['version']}, this process speaks version {wire.VERSION}")
         config = EngineConfig.model_validate(header["engine"])
-        engine = self._engine = open_here(config, Path(header["checkpoint"]), dtype=header["dtype"])
+        kind = {"dtype": header["dtype"], "adapter_rank": header["adapter_rank"]}
+        engine = self._engine = open_here(config, Path(header["checkpoint"]), **kind)
         said = {name: getattr(engine, name) for name in ("name", "logprob_kind", "rolling", "policy_id")}
         return said | {"version": wire.VERSION}
 

@@ -17,8 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.engines import adapter as adapters
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import packed_linear, shared_prefix
+from tasks.engines.adapted_weights import AdaptedWeights, Adapter, read
 from tasks.engines.canary import MEAN_DRIFT, Drift
 from tasks.engines.decoding_batch import DecodingRows, Prompt, Sample, StopTest, distinct_prompts
 from tasks.engines.prefill import WORTH_SHARING, prefill
@@ -65,26 +67,54 @@ class TransformersEngine:
         self._store = PrefixStore(prefix_store_bytes)
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model: Any = None
+        self._weights: AdaptedWeights | None = None
+        self._base_id = ""
         self._stop_text: StopText | None = None
         self.policy_id = ""
         self.refresh(checkpoint)
 
     def refresh(self, checkpoint: Path) -> None:
-        """Load the weights of `checkpoint`; a failure leaves the old ones in place."""
-        policy = checkpoints.policy_id(checkpoint)
-        model: Any = checkpoints.load_weights(checkpoint, self._dtype).to(self._device)
-        _require_plain_attention(model)
-        model.set_attn_implementation(shared_prefix.IMPLEMENTATION)
+        """Load the weights of `checkpoint`; a failure leaves the old ones in place.
+
+        Of an adapter whose base is loaded, only the adapter is read.
+        """
+        policy, base = checkpoints.policy_id(checkpoint), checkpoints.base_id(checkpoint)
+        adapter = read(checkpoint) if adapters.is_adapter(checkpoint) else Adapter()
         stop_ids = checkpoints.stop_ids(checkpoint)
-        packed_linear.pack(model)
-        _require_parity(model, MEAN_DRIFT[self._dtype])
-        self._model, self._stop_ids, self.policy_id = model, stop_ids, policy
+        model, weights = self._model, self._weights
+        if model is None or weights is None or base != self._base_id:
+            model = self._opened(adapters.base_of(checkpoint), base)
+            weights = AdaptedWeights(model)
+        self._exchange(model, weights, adapter)
+        self._model, self._weights, self._base_id = model, weights, base
+        self._stop_ids, self.policy_id = stop_ids, policy
         self._folder, self._stop_text = checkpoint, None
         self._store.clear()
 
+    def _opened(self, folder: Path, expected: str) -> Any:
+        """The model of an ordinary folder, of which `expected` is the policy id."""
+        found = checkpoints.policy_id(folder)
+        if found != expected:
+            raise checkpoints.other_base(folder, expected, found)
+        model: Any = checkpoints.load_weights(folder, self._dtype).to(self._device)
+        _require_plain_attention(model)
+        model.set_attn_implementation(shared_prefix.IMPLEMENTATION)
+        return model
+
+    def _exchange(self, model: Any, weights: AdaptedWeights, adapter: Adapter) -> None:
+        """Put `adapter` into the weights; they stay as they were when the model does not compute right with it."""
+        before = weights.put(adapter)
+        try:
+            packed_linear.pack(model)
+            _require_parity(model, MEAN_DRIFT[self._dtype])
+        except BaseException:
+            weights.put(before)
+            packed_linear.pack(model)
+            raise
+
     def close(self) -> None:
         """Release the weights."""
-        self._model = None
+        self._model = self._weights = None
         self._store.clear()
 
     def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:

@@ -4,6 +4,8 @@ Weights are refreshed in place. Two things would go wrong silently: reused prefi
 keys and values (off by nats), so the cache is reset; and with tied embeddings a reload on CPU leaves the output head
 stale (off by nats, greedy text still plausible), so the head is processed again. A canary then compares the engine
 with transformers on the same weights.
+
+Adapters are not merged: vLLM holds the base and applies one adapter to every request. Its caches tell adapters apart.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from tasks.engines import adapter as adapters
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines.canary import MEAN_DRIFT, check_drift
+from tasks.engines.inspection import layer_matrices, weight_bytes
 from tasks.engines.protocol import (
     Completion,
     EngineError,
@@ -39,6 +43,8 @@ _ENVIRONMENT = {
 _CPU_CACHE_BYTES = 1 << 28
 _LONGEST = 4096
 _SEED_MASK = (1 << 63) - 1
+ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM makes room for."""
 
 
 class HeadRefresh:
@@ -70,18 +76,29 @@ class VllmEngine:
         max_batch: int = 256,
         threads: int = 1,
         options: Mapping[str, Any] | None = None,
+        adapter_rank: int | None = None,
     ) -> None:
-        """Load `checkpoint` (an ordinary folder). Raises MissingModel, or EngineError where vLLM is missing."""
+        """Load `checkpoint` (a folder). Raises MissingModel, or EngineError where vLLM is missing.
+
+        With `adapter_rank`, or if `checkpoint` is an adapter, it takes adapters up to that rank, and no other weights.
+        """
         checkpoints.require_checkpoint(checkpoint)
+        if adapter_rank is None and adapters.is_adapter(checkpoint):
+            adapter_rank = int(adapters.settings(checkpoint)["r"])
         self._vllm = _import_vllm(threads)
         self._dtype, self._max_batch = dtype, max_batch
-        self._llm: Any = self._vllm.LLM(
-            **_settings(checkpoint, dtype, max_batch, self._vllm.platforms.current_platform.is_cpu())
-            | dict(options or {})
-        )
-        self._calls = 0
+        on_cpu = self._vllm.platforms.current_platform.is_cpu()
+        base = adapters.base_of(checkpoint)
+        settings = _settings(base, dtype, max_batch, on_cpu) | _room_for_adapters(base, adapter_rank)
+        self._llm: Any = self._vllm.LLM(**settings | dict(options or {}))
+        self._calls = self._adapters = 0
         self._of_others: dict[str, Any] = {}
         """Outputs of requests that another call waits for, such as samples while something is scored."""
+        self._base_id = checkpoints.base_id(checkpoint)
+        self._takes_adapters = adapter_rank is not None
+        self._adapter: Any = None
+        if adapters.is_adapter(checkpoint):
+            self._exchange(checkpoint)
         self._adopt(checkpoint)
 
     def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
@@ -123,8 +140,12 @@ class VllmEngine:
         checkpoints.require_checkpoint(checkpoint)
         self._of_others.clear()
         engine = self._loaded()
-        engine.collective_rpc("reload_weights", kwargs={"weights_path": str(checkpoint)})
-        engine.collective_rpc("refresh_tied_head")
+        if self._takes_adapters or adapters.is_adapter(checkpoint):
+            self._exchange(checkpoint)
+        else:
+            engine.collective_rpc("reload_weights", kwargs={"weights_path": str(checkpoint)})
+            engine.collective_rpc("refresh_tied_head")
+            self._base_id = checkpoints.policy_id(checkpoint)
         if not engine.reset_prefix_cache():
             raise EngineError("vLLM refused to drop its prefix cache: finish or close every `sample` before a refresh")
         self._adopt(checkpoint)
@@ -135,10 +156,29 @@ class VllmEngine:
             self._llm.llm_engine.engine_core.shutdown()
             self._llm = None
 
+    def _exchange(self, checkpoint: Path) -> None:
+        """Apply the adapter in `checkpoint` from now on, or none where it is the base. Raises EngineError."""
+        base = checkpoints.base_id(checkpoint)
+        if not self._takes_adapters or base != self._base_id:
+            raise EngineError(
+                f"vLLM holds policy {self._base_id}{'' if self._takes_adapters else ' without room for adapters'}, and "
+                f"cannot go on with {checkpoint}, whose base is policy {base}; open another engine for it"
+            )
+        engine, former = self._loaded().llm_engine, self._adapter
+        self._adapter = None
+        if adapters.is_adapter(checkpoint):
+            self._adapters += 1
+            self._adapter = self._vllm.lora.request.LoRARequest(
+                f"adapter-{self._adapters}", self._adapters, str(checkpoint)
+            )
+            engine.add_lora(self._adapter)
+        if former is not None:
+            engine.remove_lora(former.lora_int_id)
+
     def _adopt(self, checkpoint: Path) -> None:
         self.policy_id = checkpoints.policy_id(checkpoint)
         self._stop_ids = list(checkpoints.stop_ids(checkpoint))
-        if sum(path.stat().st_size for path in checkpoints.weight_files(checkpoint)) <= CANARY_MOST_BYTES:
+        if weight_bytes(checkpoint) <= CANARY_MOST_BYTES:
             canary = canary_sequence(checkpoint)
             check_drift(self.score([canary])[0], transformers_scores(checkpoint, canary), MEAN_DRIFT[self._dtype])
 
@@ -160,7 +200,8 @@ class VllmEngine:
     def _submit(self, prompt_ids: Sequence[int], parameters: Any) -> str:
         self._calls += 1
         name = str(self._calls)
-        self._loaded().llm_engine.add_request(name, {"prompt_token_ids": list(prompt_ids)}, parameters)
+        prompt = {"prompt_token_ids": list(prompt_ids)}
+        self._loaded().llm_engine.add_request(name, prompt, parameters, lora_request=self._adapter)
         return name
 
     def _finished(self, waiting: dict[str, T], refill: Callable[[], None] = lambda: None) -> Iterator[tuple[Any, T]]:
@@ -192,7 +233,8 @@ class VllmEngine:
 
 def canary_sequence(checkpoint: Path) -> ScoredSequence:
     """A fixed sequence spread over the vocabulary of the checkpoint."""
-    vocabulary = int(json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))["vocab_size"])
+    config = adapters.base_of(checkpoint) / "config.json"
+    vocabulary = int(json.loads(config.read_text(encoding="utf-8"))["vocab_size"])
     ids = [(number * number * 31 + 7 * number + 3) % vocabulary for number in range(24)]
     return ids[:8], ids[8:]
 
@@ -228,6 +270,26 @@ def _settings(checkpoint: Path, dtype: str, max_batch: int, on_cpu: bool) -> dic
     return shared | whole | {"enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
 
 
+def _room_for_adapters(base: Path, rank: int | None) -> dict[str, Any]:
+    """Settings under which vLLM takes adapters up to `rank`, one at a time and a second while they are exchanged.
+
+    They are for what is inside the layers: with room for one of the head, vLLM 0.32 mixes up the rows of prompts.
+    """
+    if rank is None:
+        return {}
+    room = next((room for room in ADAPTER_RANKS if room >= rank), None)
+    if room is None:
+        raise EngineError(f"vLLM takes adapters up to rank {ADAPTER_RANKS[-1]}; train.lora.rank is {rank}: lower it")
+    inside = sorted(layer_matrices(base))
+    return {
+        "enable_lora": True,
+        "max_lora_rank": room,
+        "max_loras": 1,
+        "max_cpu_loras": 2,
+        "lora_target_modules": inside,
+    }
+
+
 def _import_vllm(threads: int) -> Any:
     """vLLM itself; its settings are environment variables read at import."""
     for name, value in (_ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)}).items():
@@ -240,5 +302,6 @@ def _import_vllm(threads: int) -> Any:
             f"scripts/install_vllm.sh makes an environment for it, whose interpreter goes into engine.python"
         ) from error
     importlib.import_module("vllm.platforms")
+    importlib.import_module("vllm.lora.request")
     importlib.import_module("vllm.sampling_params")
     return vllm

@@ -69,7 +69,7 @@ def body(context: Context) -> EvaluateManifest:
 
 def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], total: int) -> None:
     done = 0
-    with open_sampler(context, todo[0][1].folder, context.config.evaluate.behaviour) as sampler:
+    with open_sampler(context, todo[0][1].folder, context.config.evaluate.behaviour, trained=True) as sampler:
         for prompts, candidate in todo:
 
             def progress(n: int, start: int = done, step: int = candidate.step) -> None:

@@ -12,6 +12,7 @@ import pickle
 import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from sandbox import Checker, TestCase
@@ -121,7 +122,10 @@ def humaneval(record: Record, problem_set: str) -> Problem:
 
 
 def mbpp(record: Record, problem_set: str) -> Problem:
-    """An MBPP problem, of the full or the sanitized set; the first assert is shown, since it names the function."""
+    """An MBPP problem, of the full or the sanitized set; the first assert is shown, since it names the function.
+
+    A field `test`, which MBPP+ has on the hub, is one more test.
+    """
     tests = record.texts("test_list")
     if not tests:
         raise record.error("test_list", "is empty")
@@ -138,7 +142,9 @@ def mbpp(record: Record, problem_set: str) -> Problem:
         "source": "MBPP",
         "license": "CC BY 4.0",
     }
-    return own_layout.read_problem(Record(record.where, own), problem_set)
+    problem = own_layout.read_problem(Record(record.where, own), problem_set)
+    more = record.text("test", "")
+    return replace(problem, hidden_tests=(*problem.hidden_tests, TestCase(more, ""))) if more else problem
 
 
 def _from_input_output(

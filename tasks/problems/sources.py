@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.config import EvaluationSet, ProblemFiles, ProblemsConfig
-from tasks.problems import basics, miniature, own_layout, published
+from tasks.problems import basics, evalplus, miniature, own_layout, published
 from tasks.problems.hub import read_hub
 from tasks.problems.kattis import read_packages
 from tasks.problems.problem import Problem, Split
@@ -26,6 +26,8 @@ LAYOUTS: dict[str, Callable[[Record, str], Problem]] = {
     "livecodebench": published.livecodebench,
     "humaneval": published.humaneval,
     "mbpp": published.mbpp,
+    "humanevalplus": evalplus.humanevalplus,
+    "mbppplus": evalplus.mbppplus,
 }
 """Readers of one line, by the recipe's name of the layout."""
 
@@ -128,7 +130,10 @@ def layout_of(path: Path) -> str:
     """The layout that the first record's fields belong to; folders of packages are `kattis`. Raises InvalidProblem."""
     if path.is_dir() and not any(_KNOWN_FILE.search(file.name) for file in path.rglob("*")):
         return "kattis"
-    fields = set(next(iter(read_records(path)), Record(str(path), {})).data)
+    first = next(iter(read_records(path)), Record(str(path), {}))
+    fields = set(first.data)
+    if fields >= {"task_id", "entry_point", "base_input", "plus_input"}:
+        return "mbppplus" if str(first.data["task_id"]).startswith("Mbpp/") else "humanevalplus"
     found = [layout for layout, telling in _TELLING.items() if telling <= fields]
     if not found:
         raise InvalidProblem(f"{path}: its fields are those of no known layout; name it with --layout")

@@ -129,7 +129,7 @@ def _chosen(policies: Sequence[KeptPolicy], step: int | None, run_id: str) -> Ke
     if step is not None and step not in found:
         raise NothingToPublish(f"run {run_id!r} kept no weights of step {step}; it has {', '.join(map(str, found))}")
     policy = policies[-1] if step is None else found[step]
-    if not (policy.path / "config.json").is_file():
+    if not checkpoint.is_complete(policy.path):
         raise NothingToPublish(
             f"the weights of step {policy.step} of run {run_id!r} are gone from {policy.path}; "
             f"`spo run --like {run_id}` trains them anew"

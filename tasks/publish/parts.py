@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from tasks.engines import checkpoint
+from tasks.engines import adapter, checkpoint, inspection
 from tasks.publish import card
 from tasks.publish.facts import NothingToPublish, Publishable, trainer_of
 from tasks.report import chart_sections
 from tasks.report.chart_rendering import Chart, save_png
 from tasks.run.stage import Context
-from tasks.scoring.lora import FOLDER as ADAPTER
 from warehouse import exchange
 from warehouse.queries import query
 
@@ -28,6 +27,7 @@ PartName = Literal["model", "adapter", "trajectories"]
 PARTS: tuple[PartName, ...] = ("model", "adapter", "trajectories")
 CARD = "README.md"
 GENERATION = "generation_config.json"
+MERGED = "model.safetensors"
 _OWN = {"published.json", checkpoint.POLICY_FILE, CARD}
 """Files that only the project reads, and what the card takes the place of."""
 
@@ -42,11 +42,19 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Merged:
+    """Weights and config of the adapter in `folder` merged into its base."""
+
+    folder: Path
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file to be written: a copy, a text, a picture, or rows."""
+    """A file to be written: a copy, a text, a picture, rows, or merged weights with their config."""
 
     name: str
-    content: Path | str | Chart | Rows
+    content: Path | str | Chart | Rows | Merged
 
     @property
     def size(self) -> str:
@@ -55,6 +63,8 @@ class PlannedFile:
             return f"{self.content.stat().st_size:,} bytes"
         if isinstance(self.content, str):
             return f"{len(self.content.encode()):,} bytes"
+        if isinstance(self.content, Merged):
+            return f"about {inspection.weight_bytes(self.content.folder):,} bytes"
         return f"{self.content.count:,} rows" if isinstance(self.content, Rows) else "picture"
 
 
@@ -67,7 +77,7 @@ class Part:
     """`owner/name` on the hub, or the folder's name."""
     files: Sequence[PlannedFile]
     policy_id: str | None = None
-    """Of the weights in it."""
+    """Of the weights in it, where they are those that the run kept."""
 
     @property
     def card(self) -> str:
@@ -98,6 +108,8 @@ def write(context: Context, part: Part, folder: Path) -> Path:
             shutil.copyfile(file.content, path)
         elif isinstance(file.content, str):
             path.write_text(file.content, encoding="utf-8")
+        elif isinstance(file.content, Merged):
+            _write_merged(file.content, folder)
         elif isinstance(file.content, Rows):
             exchange.copy_rows(context.warehouse, file.content.query, file.content.parameters, path)
         else:
@@ -107,21 +119,35 @@ def write(context: Context, part: Part, folder: Path) -> Path:
     return folder
 
 
+def _write_merged(merged: Merged, folder: Path) -> None:
+    """Raises NothingToPublish when what can be read of the folder is not what was written."""
+    import torch
+
+    checkpoint.write_merged(merged.folder, merged.dtype, folder)
+    wanted = checkpoint.load_weights(merged.folder, merged.dtype).state_dict()
+    found = checkpoint.load_weights(folder, merged.dtype).state_dict()
+    if wanted.keys() != found.keys() or not all(torch.equal(wanted[name], found[name]) for name in wanted):
+        raise NothingToPublish(f"the weights in {folder} are not those of {merged.folder}: the disk is damaged")
+
+
 def _existing(found: Publishable) -> Sequence[PartName]:
-    return [part for part in PARTS if part != "adapter" or _adapter_folder(found).is_dir()]
+    return [part for part in PARTS if part != "adapter" or adapter.is_adapter(found.policy.path)]
 
 
 def _model(context: Context, found: Publishable, name: str, licence: str) -> Part:
-    del context
-    source = found.policy.path
+    source, kept = adapter.base_of(found.policy.path), found.policy.policy_id
     files = [path for path in sorted(source.iterdir()) if path.is_file() and path.name not in _OWN]
     planned = [PlannedFile(path.name, path) for path in files]
+    if source != found.policy.path:
+        files, kept = checkpoint.companions(source), None
+        merged = Merged(found.policy.path, context.config.reference.dtype)
+        planned = [PlannedFile(MERGED, merged), *(PlannedFile(path.name, path) for path in files)]
     if not any(path.name == GENERATION for path in files):
         planned.append(PlannedFile(GENERATION, _generation(source)))
     charts = list(chart_sections.learning([found.history]).charts)
     pictures = [PlannedFile(f"{chart.name}.png", chart) for chart in charts]
     text = card.model_card(found, name, licence, [picture.name for picture in pictures])
-    return Part("model", name, [*planned, *pictures, PlannedFile(CARD, text)], found.policy.policy_id)
+    return Part("model", name, [*planned, *pictures, PlannedFile(CARD, text)], kept)
 
 
 def _generation(source: Path) -> str:
@@ -132,17 +158,19 @@ def _generation(source: Path) -> str:
     return json.dumps({"eos_token_id": stop[0] if len(stop) == 1 else stop, **known}, indent=2) + "\n"
 
 
-def _adapter_folder(found: Publishable) -> Path:
-    return found.policy.path / ADAPTER
-
-
 def _adapter(context: Context, found: Publishable, name: str, licence: str) -> Part:
-    folder = _adapter_folder(found)
-    if not folder.is_dir():
-        reason = "was trained without train.lora" if not found.adapted else "kept its weights before adapters were kept"
+    folder = found.policy.path
+    if not adapter.is_adapter(folder):
+        reason = (
+            "was trained without train.lora" if not found.adapted else "kept its weights merged, as version 0.1 did"
+        )
         raise NothingToPublish(f"there is no adapter to publish: run {context.run_id!r} {reason}")
     own = f"{name}-adapter"
-    files = [PlannedFile(path.name, path) for path in sorted(folder.iterdir()) if path.name != CARD]
+    settings = adapter.settings(folder) | {adapter.BASE_FIELD: found.base_model}
+    files = [
+        PlannedFile(adapter.WEIGHTS, folder / adapter.WEIGHTS),
+        PlannedFile(adapter.CONFIG, json.dumps(settings, indent=2) + "\n"),
+    ]
     return Part("adapter", own, [*files, PlannedFile(CARD, card.adapter_card(found, own, name, licence))])
 
 

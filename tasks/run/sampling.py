@@ -70,9 +70,14 @@ def rows_of_counts(context: Context, prompts: PromptSet, judged: Iterable[Judged
     )
 
 
-def open_sampler(context: Context, folder: Path, behaviour: BehaviourConfig) -> AbstractContextManager[Sampler]:
-    """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts."""
-    return open_configured_sampler(context.config, folder, behaviour, context.warehouse)
+def open_sampler(
+    context: Context, folder: Path, behaviour: BehaviourConfig, *, trained: bool = False
+) -> AbstractContextManager[Sampler]:
+    """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts.
+
+    `trained`: it will load what the run's trainer publishes.
+    """
+    return open_configured_sampler(context.config, folder, behaviour, context.warehouse, trained=trained)
 
 
 def scored(judged: Iterable[Judged]) -> list[Judged]:

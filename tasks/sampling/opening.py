@@ -19,14 +19,16 @@ from warehouse import Warehouse
 
 @contextmanager
 def open_configured_sampler(
-    config: RunConfig, folder: Path, behaviour: BehaviourConfig, warehouse: Warehouse
+    config: RunConfig, folder: Path, behaviour: BehaviourConfig, warehouse: Warehouse, *, trained: bool = False
 ) -> Generator[Sampler]:
     """A sampler over the weights in `folder` that judges in the run's sandbox and knows the warehouse's verdicts.
 
+    `trained`: it will load what the run's trainer publishes, which may be adapters.
     Raises EngineError and SandboxError when the engine or the sandbox cannot be opened.
     """
+    rank = config.train.lora.rank if trained and config.train.lora else None
     with (
-        closing(open_engine(config.engine, folder, dtype=config.reference.dtype)) as engine,
+        closing(open_engine(config.engine, folder, dtype=config.reference.dtype, adapter_rank=rank)) as engine,
         Judge(**config.sandbox.judge_arguments()) as judge,
     ):
         tokenizer: Any = checkpoints.load_tokenizer(folder)

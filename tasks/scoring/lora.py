@@ -1,29 +1,26 @@
 """Low-rank adapters inside an ordinary model (peft): only they are trained; without them the model is pi_0.
 
 The model keeps its class and its pass; the linear layers named in the recipe get an adapter each. An adapter starts at
-exactly 0. Published weights have the adapters merged in, so that workers and evaluation need to know nothing of them;
-the adapters alone lie beside them, as peft loads them.
+exactly 0. The adapters alone are published, as peft writes them; whoever samples merges them into the base that it
+holds (tasks/engines/adapted_weights.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
-import torch
 from torch import Tensor, nn
 
 from tasks.config import AdapterConfig
+from tasks.engines.adapter import WEIGHTS
 from tasks.scoring.errors import AdaptersImpossible
 
 ADAPTER = "default"
-FOLDER = "adapter"
-"""Beside published weights: the adapters alone."""
 _PREFIX = "base_model.model."
 """What peft puts before the name of a layer."""
-BASE = ".base_layer."
 
 
 def add_adapters(causal_lm: Any, config: AdapterConfig) -> None:
@@ -63,31 +60,34 @@ def disabled(layers: Sequence[Any]) -> Generator[None]:
             layer.enable_adapters(True)
 
 
-@torch.no_grad()
-def merged_state(causal_lm: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """`state` of a model with adapters as that of the ordinary model that computes the same: W + scale * B A."""
-    plain = {name.replace(BASE, "."): value for name, value in state.items() if ".lora_" not in name}
-    for name, layer in causal_lm.named_modules():
-        if is_adapted(layer):
-            weight = plain[f"{name}.weight"]
-            delta = layer.get_delta_weight(ADAPTER).float().to(weight.device)
-            plain[f"{name}.weight"] = (weight.float() + delta).to(weight.dtype)
-    return plain
+def is_adapters(name: str) -> bool:
+    """Whether a parameter of that name belongs to an adapter."""
+    return ".lora_" in name
 
 
-def save_adapter(state: dict[str, Tensor], config: AdapterConfig, folder: Path) -> None:
-    """Write the adapters of a model's `state` into `folder`: `PeftModel.from_pretrained(base, folder)` loads them."""
+def save_adapter(
+    causal_lm: nn.Module, state: Mapping[str, Tensor], config: AdapterConfig, base: Path, to: Path
+) -> None:
+    """Write the adapters of a model's `state` into the folder `to`; peft and this project's engines load them.
+
+    `base` is the folder of the model without adapters.
+    """
     import peft
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True)
     own = {
         _PREFIX + name.replace(f".{ADAPTER}.", "."): value.detach().cpu().contiguous()
         for name, value in state.items()
-        if ".lora_" in name
+        if is_adapters(name)
     }
-    save_file(own, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    _settings(peft, config).save_pretrained(str(folder))
+    save_file(own, to / WEIGHTS, metadata={"format": "pt"})
+    named = {name.rpartition(".")[2]: layer for name, layer in causal_lm.named_modules() if is_adapted(layer)}
+    settings = _settings(peft, config)
+    settings.target_modules = sorted(named)
+    settings.fan_in_fan_out = any(layer.fan_in_fan_out for layer in named.values())
+    settings.base_model_name_or_path = str(base)
+    settings.inference_mode = True
+    settings.save_pretrained(str(to))
 
 
 def _settings(peft: Any, config: AdapterConfig) -> Any:

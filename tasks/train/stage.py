@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tasks.engines import inspection
+from tasks.engines.checkpoint import is_complete
 from tasks.run import prompt_set, runs
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, KeptPolicy, PivotalManifest, PrepareManifest, TrainManifest
@@ -144,13 +146,15 @@ def make_job(context: Context) -> TrainJob:
 
 def _hand_over(context: Context, reference: Path) -> Path | None:
     """The folder in shared memory through which the workers get weights; None: they read what is kept on disk."""
-    if context.config.train.hand_over == "disk":
+    train = context.config.train
+    if train.hand_over == "disk":
         return None
-    return published_weights.memory_folder(context.run_dir / "train", reference)
+    size = inspection.adapter_bytes(reference, train.lora.rank) if train.lora else inspection.weight_bytes(reference)
+    return published_weights.memory_folder(context.run_dir / "train", size)
 
 
 def _usable(manifest: TrainManifest) -> bool:
-    return all((kept.path / "config.json").is_file() for kept in manifest.policies)
+    return all(is_complete(kept.path) for kept in manifest.policies)
 
 
 STAGE = Stage(

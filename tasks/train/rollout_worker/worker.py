@@ -248,7 +248,7 @@ def work(job: TrainJob, index: int, report: ReportLine) -> None:
     stop.listen(stdin=job.end_on_stdin_eof)
     with (
         Warehouse.open(job.warehouse) as warehouse,
-        open_configured_sampler(job.config, job.reference, job.train.behaviour, warehouse) as sampler,
+        open_configured_sampler(job.config, job.reference, job.train.behaviour, warehouse, trained=True) as sampler,
     ):
         prompts = PromptSchedule.read(warehouse, job)
         rates = success_rates(frozen_values(warehouse, job), job.train.beta)

@@ -1,4 +1,6 @@
-"""Published weights: complete checkpoint folders, each with its policy id, and a pointer to the newest.
+"""Published weights: complete checkpoints, each with its policy id, and a pointer to the newest.
+
+A checkpoint is a whole model, or an adapter that names its base (tasks/engines/adapter.py): a hundredth of the bytes.
 
 A folder appears complete or not at all, and is neither deleted nor replaced while someone holds it, so that a reader
 never loads parts of two sets. The folder may lie on a disk or in shared memory; the protocol is the same.
@@ -17,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.engines.checkpoint import record_policy_id, weight_files
+from tasks.engines.checkpoint import POLICY_FILE, companions, policy_id, record_policy_id
+from tasks.engines.checkpoint import PUBLISHED_FILE as OWN_FILE
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import TrainerError
 
@@ -26,12 +29,9 @@ if TYPE_CHECKING:
 
 PREFIX = "step-"
 LATEST = "LATEST"
-OWN_FILE = "published.json"
 KEPT = 3
 """Newest folders kept, whether or not someone holds them."""
 SHARED_MEMORY = Path("/dev/shm")
-_WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".h5", ".msgpack")
-_OWN = {"config.json", "policy.json", "model.safetensors.index.json", "pytorch_model.bin.index.json", OWN_FILE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +66,44 @@ def publish(
     like: Path,
     canaries: Sequence[Canary] = (),
     announced: bool = True,
-    beside: Callable[[Path], None] = lambda _: None,
 ) -> Published:
     """Write the weights of `step` as an ordinary checkpoint folder and point LATEST at it, if they are `announced`.
 
-    Tokenizer, chat template and generation settings are copied from the folder `like`; `beside` may add to the folder.
+    Tokenizer, chat template and generation settings are copied from the folder `like`.
     """
     building = atomic.start_folder(folder_of(root, step))
     model.save_pretrained(building, state_dict=state)
-    for path in sorted(like.iterdir()):
-        if path.is_file() and path.suffix not in _WEIGHTS and path.name not in _OWN:
-            shutil.copyfile(path, building / path.name)
-    beside(building)
-    return _complete(building, root, step, canaries, announced=announced)
+    for path in companions(like):
+        shutil.copyfile(path, building / path.name)
+    return _complete(building, root, step, record_policy_id(building), canaries, announced=announced)
 
 
-def publish_reference(root: Path, like: Path, canaries: Sequence[Canary]) -> Published:
-    """Publish the checkpoint `like` itself as the weights of step 0: the policy is the reference, down to its id."""
+def publish_adapter(
+    root: Path, step: int, write: Callable[[Path], None], *, base: str, canaries: Sequence[Canary] = ()
+) -> Published:
+    """Publish what `write` puts into a folder as the weights of `step`: an adapter of the policy `base`, alone."""
+    building = atomic.start_folder(folder_of(root, step))
+    write(building)
+    return _complete(building, root, step, record_policy_id(building, base=base), canaries)
+
+
+def publish_reference(root: Path, like: Path, canaries: Sequence[Canary], *, linked: bool = False) -> Published:
+    """Publish the checkpoint `like` itself as the weights of step 0: the policy is the reference, down to its id.
+
+    `linked`: the folder's files are links to those of `like`, which stays where it is.
+    """
     building = atomic.start_folder(folder_of(root, 0))
     for path in sorted(like.iterdir()):
-        if path.is_file() and path.name != OWN_FILE:
-            shutil.copyfile(path, building / path.name)
-    return _complete(building, root, 0, canaries, announced=True)
+        if path.is_file() and path.name not in (OWN_FILE, POLICY_FILE):
+            put = building / path.name
+            put.symlink_to(path.resolve()) if linked else shutil.copyfile(path, put)
+    return _complete(building, root, 0, record_policy_id(building, policy_id(like)), canaries)
 
 
-def _complete(building: Path, root: Path, step: int, canaries: Sequence[Canary], *, announced: bool) -> Published:
-    content = {
-        "step": step,
-        "policy_id": record_policy_id(building),
-        "canaries": [asdict(canary) for canary in canaries],
-    }
+def _complete(
+    building: Path, root: Path, step: int, identity: str, canaries: Sequence[Canary], *, announced: bool = True
+) -> Published:
+    content = {"step": step, "policy_id": identity, "canaries": [asdict(canary) for canary in canaries]}
     (building / OWN_FILE).write_text(json.dumps(content), encoding="utf-8")
     return _appear(building, folder_of(root, step), announced=announced)
 
@@ -152,18 +160,18 @@ def prune(root: Path, keep_steps: set[int]) -> list[Path]:
     return [folder for folder in doomed if _delete(folder, wait=False)]
 
 
-def memory_folder(run_dir: Path, like: Path) -> Path:
-    """Where a run hands its weights over in shared memory. Raises TrainerError where there is not enough of it.
+def memory_folder(run_dir: Path, size: int) -> Path:
+    """Where a run hands its weights over in shared memory, `size` bytes each time.
 
-    `like` is a checkpoint of the size of those to be published.
+    Raises TrainerError where there is not enough of it.
     """
     if not SHARED_MEMORY.is_dir():
         raise TrainerError(f'there is no {SHARED_MEMORY} on this machine; set train.hand_over = "disk"')
-    wanted = (KEPT + 2) * sum(path.stat().st_size for path in weight_files(like))
+    wanted = (KEPT + 2) * size
     free = shutil.disk_usage(SHARED_MEMORY).free
     if wanted > free:
         raise TrainerError(
-            f"{SHARED_MEMORY} has {free >> 20} MiB left, {KEPT + 2} sets of the weights of {like} take "
+            f"{SHARED_MEMORY} has {free >> 20} MiB left, {KEPT + 2} sets of the weights take "
             f'{wanted >> 20}; enlarge it, or set train.hand_over = "disk"'
         )
     return SHARED_MEMORY / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"

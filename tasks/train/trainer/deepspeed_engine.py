@@ -151,17 +151,21 @@ class DeepSpeedEngine:
         if path is None:
             raise ResumeImpossible(f"{folder} holds no DeepSpeed state; delete it to resume from an older checkpoint")
 
-    def consolidated(self, model: nn.Module) -> dict[str, Tensor]:
-        """The whole state of `model` (a part of the policy) on the CPU; empty but on the first process. Collective."""
+    def consolidated(self, model: nn.Module, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Tensor]:
+        """The state of `model` (a part of the policy) on the CPU; empty but on the first process. Collective.
+
+        `wanted` says of which names.
+        """
         if self.config.zero_stage < 3:
-            return {} if self.rank else {name: t.detach().cpu() for name, t in model.state_dict().items()}
+            whole = {} if self.rank else model.state_dict()
+            return {name: value.detach().cpu() for name, value in whole.items() if wanted(name)}
         state: dict[str, Tensor] = {}
         for name, parameter in model.named_parameters():
             with self._deepspeed.zero.GatheredParameters([parameter]):
-                if self.rank == 0:
+                if self.rank == 0 and wanted(name):
                     state[name] = parameter.detach().cpu().clone()
         if self.rank == 0:
-            persistent = set(model.state_dict()) - set(state)
+            persistent = {name for name in model.state_dict() if wanted(name)} - set(state)
             state |= {name: buffer.detach().cpu() for name, buffer in model.named_buffers() if name in persistent}
         return state
 

@@ -103,7 +103,8 @@ class Session:
         """Publish the weights of `step` for the rollout workers and evaluation; seconds it took. Collective."""
         began = time.monotonic()
         canaries = self._scored_canaries()
-        state = self.engine.consolidated(self.policy.causal_lm) if step else {}
+        wanted = lora.is_adapters if self.job.train.lora else _everything
+        state = self.engine.consolidated(self.policy.causal_lm, wanted) if step else {}
         self.published = self.engine.first_does(lambda: self._publish(step, state, canaries))
         return time.monotonic() - began
 
@@ -123,33 +124,35 @@ class Session:
     ) -> published_weights.Published:
         job, train = self.job, self.job.train
         if step == 0:
-            published = published_weights.publish_reference(job.weights, job.reference, canaries)
+            linked = train.lora is not None
+            published = published_weights.publish_reference(job.weights, job.reference, canaries, linked=linked)
         else:
-            model = self.policy.causal_lm
-            merged = lora.merged_state(model, state)
-
-            def beside(folder: Path) -> None:
-                if train.lora:
-                    lora.save_adapter(state, train.lora, folder / lora.FOLDER)
-
-            published = published_weights.publish(
-                job.weights,
-                step,
-                model,
-                merged,
-                like=job.reference,
-                canaries=canaries,
-                announced=not self.references.nominee,
-                beside=beside,
-            )
+            published = self._written(step, state, canaries)
             row = self._policy_row(published)
             assert self.rank_zero is not None
             self.rank_zero.warehouse.append(f"policy/{job.run_id}/{step:08d}", {"policies": [row]}, run_id=job.run_id)
-        if job.weights != job.kept and kept(step, train):
+        if job.weights != job.kept and step > 0 and kept(step, train):
             published = published_weights.keep(published, job.kept)
         lasting = {s for s in range(step + 1) if kept(s, train)}
         published_weights.prune(job.weights, lasting if job.weights == job.kept else set())
         return published
+
+    def _written(
+        self, step: int, state: dict[str, Tensor], canaries: list[published_weights.Canary]
+    ) -> published_weights.Published:
+        """The weights of `step` in a folder: the adapters where those alone are trained, else the whole model."""
+        job, model, config = self.job, self.policy.causal_lm, self.job.train.lora
+        if config is None:
+            announced = not self.references.nominee
+            return published_weights.publish(
+                job.weights, step, model, state, like=job.reference, canaries=canaries, announced=announced
+            )
+        base = job.reference.resolve()
+
+        def write(folder: Path) -> None:
+            lora.save_adapter(model, state, config, base, folder)
+
+        return published_weights.publish_adapter(job.weights, step, write, base=job.counts.reference, canaries=canaries)
 
     def save(self) -> None:
         """Write a checkpoint of the present step. Collective."""
@@ -200,14 +203,22 @@ class Session:
             "parent_policy_id": self.job.counts.reference,
             "step": published.step,
             "tokenizer_hash": tokenizer_hash(self.job.reference),
-            "parameters": sum(p.numel() for n, p in self.policy.causal_lm.named_parameters() if ".lora_" not in n),
+            "parameters": sum(
+                p.numel() for n, p in self.policy.causal_lm.named_parameters() if not lora.is_adapters(n)
+            ),
         }
 
 
 def kept(step: int, train: TrainConfig) -> bool:
-    """Whether the weights of `step` outlast their use by the workers: for evaluation, or as a reference."""
+    """Whether the weights of `step` outlast their use by the workers: every adapter does, and what others need."""
+    if train.lora is not None:
+        return True
     intervals = [n for n in (train.snapshot_interval, train.reference_refresh_interval) if n]
     return step == train.steps or (step > 0 and any(step % interval == 0 for interval in intervals))
+
+
+def _everything(_name: str) -> bool:
+    return True
 
 
 def algorithm_of(job: TrainJob) -> Algorithm:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
+    AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -68,6 +71,36 @@ def build(kind: str, seed: int = 0) -> Any:
         ),
     }
     return builders[kind]().eval()
+
+
+def write_adapter(folder: Path, base: Path, seed: int, *, rank: int = 4) -> Path:
+    """A random adapter of every linear layer of the attention of the model in `base`, as peft writes it."""
+    torch.manual_seed(seed)
+    model: Any = AutoModelForCausalLM.from_pretrained(base)
+    layers = {
+        name: layer
+        for name, layer in model.named_modules()
+        if name.endswith(("_proj", "c_attn")) and getattr(layer, "weight", None) is not None
+    }
+    tensors: dict[str, torch.Tensor] = {}
+    for name, layer in layers.items():
+        inputs, outputs = layer.weight.shape if type(layer).__name__ == "Conv1D" else layer.weight.shape[::-1]
+        tensors[f"base_model.model.{name}.lora_A.weight"] = torch.randn(rank, inputs) * 0.1
+        tensors[f"base_model.model.{name}.lora_B.weight"] = torch.randn(outputs, rank) * 0.1
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base),
+        "r": rank,
+        "lora_alpha": 2 * rank,
+        "target_modules": sorted({name.rpartition(".")[2] for name in layers}),
+        "bias": "none",
+        "fan_in_fan_out": any(type(layer).__name__ == "Conv1D" for layer in layers.values()),
+    }
+    folder.mkdir(parents=True)
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    (folder / "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder
 
 
 def save_tokenizer(folder: Path) -> Any:

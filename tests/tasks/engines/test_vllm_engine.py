@@ -11,8 +11,8 @@ import pytest
 
 from tasks.engines.canary import check_drift
 from tasks.engines.checkpoint import load_tokenizer
-from tasks.engines.protocol import EngineDrift, Request
-from tests.tasks.engines.conftest import END, build, save
+from tasks.engines.protocol import EngineDrift, EngineError, Request
+from tests.tasks.engines.conftest import END, build, save, write_adapter
 
 if importlib.util.find_spec("vllm") is None and os.environ.get("SPO_REQUIRE_VLLM") != "1":
     pytest.skip("vLLM is not installed in this environment (docs/engines.md says how)", allow_module_level=True)
@@ -146,3 +146,11 @@ def test_sequences_are_scored_while_samples_are_drawn(engine: VllmEngine, folder
     assert engine.score([canary])[0] == pytest.approx(transformers_scores(folders[0], canary), abs=1e-4)
     found += list(call)
     assert {(item.request, item.index): item.token_ids for item in found} == alone
+
+
+def test_an_adapter_without_room_for_it_is_refused(
+    engine: VllmEngine, folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = write_adapter(tmp_path / "adapter", folders[0], seed=1)
+    with pytest.raises(EngineError, match="without room for adapters"):
+        engine.refresh(folder)

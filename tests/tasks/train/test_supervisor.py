@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tasks.engines.inspection import weight_bytes
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import Interrupted, ProcessDied
 from tasks.train.shared.job import TrainJob
@@ -111,7 +112,7 @@ def test_a_killed_worker_and_a_killed_trainer_are_replaced_and_nothing_is_lost_o
 
 def test_two_workers_fill_one_run_and_hand_over_in_memory_leaves_nothing_there(tmp_path: Path, reference: Path) -> None:
     job = job_in(tmp_path, reference, rollout_workers=2, max_batches_ahead=4)
-    memory = published_weights.memory_folder(job.run_dir, reference)
+    memory = published_weights.memory_folder(job.run_dir, weight_bytes(reference))
     job = job.model_copy(update={"weights_dir": memory})
     run = Watched(job, quiet)
     run.supervise(lambda: False)

@@ -22,6 +22,7 @@ from tasks.engines.protocol import EngineDrift
 from tasks.report import run_history
 from tasks.sampling.known_verdicts import KnownVerdicts
 from tasks.sampling.sampler import Judged, Sampler
+from tasks.scoring import lora
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
 from tasks.train.rollout_worker.backpressure import Backpressure
@@ -102,6 +103,31 @@ def publish(
     return published_weights.publish(
         job.weights, step, model, model.state_dict(), like=job.reference, canaries=canaries or []
     )
+
+
+def publish_adapter(
+    job: TrainJob, step: int, seed: int, *, canaries_of: int | None = None
+) -> published_weights.Published:
+    """Random adapters of `seed`, with what the trainer's pass says of the canaries with those of `canaries_of`."""
+    train = job.train
+    assert train.lora is not None
+    config = train.lora
+
+    def disturbed(number: int) -> Policy:
+        policy = load_policy(job.reference, train, "float32", trained=True)
+        torch.manual_seed(number)
+        for name, parameter in policy.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.1)
+        return policy
+
+    policy = disturbed(seed)
+
+    def write(folder: Path) -> None:
+        lora.save_adapter(policy.causal_lm, policy.causal_lm.state_dict(), config, job.reference, folder)
+
+    canaries = scored(policy if canaries_of is None else disturbed(canaries_of))
+    return published_weights.publish_adapter(job.weights, step, write, base=policy_id(job.reference), canaries=canaries)
 
 
 def trained(job: TrainJob, step: int) -> None:
@@ -325,6 +351,27 @@ def test_the_distance_between_engine_and_trainer_is_measured_after_each_refresh(
         found = store.rows("SELECT step, value FROM train_steps WHERE name = 'worker-0/drift' ORDER BY step")
     assert [row["step"] for row in found] == [3, 5]
     assert all(0 < row["value"] < 1e-4 for row in found)
+
+
+def test_a_worker_takes_up_adapters_that_compute_what_the_trainer_computes(
+    stocked: Path, reference: Path, tmp_path: Path, judge: Judge
+) -> None:
+    job = job_in(stocked, reference, tmp_path, lora={"rank": 4})
+    policies = [publish_adapter(job, 1, seed=1).policy_id]
+    with working(job, judge) as worker:
+        worker.refresh()
+        worker.append(0)
+        policies.append(publish_adapter(job, 2, seed=2).policy_id)
+        worker.refresh()
+        worker.append(1)
+        publish_adapter(job, 3, seed=3, canaries_of=4)
+        with pytest.raises(EngineDrift, match=r"off by .* on the canary"):
+            worker.refresh()
+    assert [row["policy_start"] for row in rows(job)] == [policies[0]] * 8 + [policies[1]] * 8
+    with Warehouse.open(job.warehouse) as store:
+        found = store.rows("SELECT step, value FROM train_steps WHERE name = 'worker-0/drift' ORDER BY step")
+    assert [row["step"] for row in found] == [1, 2]
+    assert all(row["value"] < 1e-4 for row in found)
 
 
 def test_weights_that_are_not_what_the_trainer_holds_are_an_error(job: TrainJob, judge: Judge) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tasks.engines.checkpoint import compute_policy_id
+from tasks.config import AdapterConfig
+from tasks.engines.checkpoint import compute_policy_id, load_weights, policy_id
+from tasks.scoring import lora
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import TrainerError
 from tests.tasks.train.conftest import save_reference, tiny_model
 
 KILLED = 9
+Put = Callable[[Path, int, int, Path], published_weights.Published]
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +31,22 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def publish(root: Path, step: int, seed: int, reference: Path) -> published_weights.Published:
     model = tiny_model(seed)
     return published_weights.publish(root, step, model, model.state_dict(), like=reference)
+
+
+def publish_adapter(root: Path, step: int, seed: int, reference: Path) -> published_weights.Published:
+    """An adapter of the reference with random weights, as the trainer writes it."""
+    model = load_weights(reference, "float32")
+    config = AdapterConfig(rank=2)
+    torch.manual_seed(seed)
+    lora.add_adapters(model, config)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter)
+
+    def write(folder: Path) -> None:
+        lora.save_adapter(model, model.state_dict(), config, reference, folder)
+
+    return published_weights.publish_adapter(root, step, write, base=policy_id(reference))
 
 
 def killed_at(point: int, work: Any) -> bool:
@@ -54,20 +75,23 @@ def _die_at(point: int) -> None:
 def assert_whole(published: published_weights.Published | None) -> published_weights.Published:
     assert published is not None
     assert compute_policy_id(published.folder) == published.policy_id
-    assert {path.name for path in published.folder.iterdir()} >= {"tokenizer.json", "config.json", "policy.json"}
+    names = {path.name for path in published.folder.iterdir()}
+    model, adapter = {"tokenizer.json", "config.json"}, {"adapter_config.json", "adapter_model.safetensors"}
+    assert names >= {"policy.json", "published.json"} | (adapter if names & adapter else model)
     return published
 
 
+@pytest.mark.parametrize("put", [publish, publish_adapter], ids=["whole", "adapter"])
 @pytest.mark.parametrize("again", [False, True], ids=["a_new_step", "the_same_step_with_other_weights"])
 def test_a_publisher_killed_at_any_point_leaves_the_old_weights_or_the_new(
-    again: bool, tmp_path: Path, reference: Path
+    again: bool, put: Put, tmp_path: Path, reference: Path
 ) -> None:
     root = tmp_path / "weights"
-    old = publish(root, 1, 0, reference)
+    old = put(root, 1, 0, reference)
     step = 1 if again else 2
     seen: set[str] = set()
     point = 0
-    while killed_at(point, lambda: publish(root, step, 1, reference)):
+    while killed_at(point, lambda: put(root, step, 1, reference)):
         found = published_weights.latest(root)
         assert again or found is not None
         if found is not None:
@@ -77,6 +101,17 @@ def test_a_publisher_killed_at_any_point_leaves_the_old_weights_or_the_new(
     assert seen <= {old.policy_id, assert_whole(published_weights.latest(root)).policy_id}
     assert old.policy_id in seen
     assert sorted(path.name for path in root.iterdir()) == sorted({"LATEST", "step-00000001", f"step-0000000{step}"})
+
+
+def test_a_linked_reference_takes_no_room_and_stays_what_it_was(tmp_path: Path, reference: Path) -> None:
+    before = {path.name: path.read_bytes() for path in reference.iterdir()}
+    found = published_weights.publish_reference(tmp_path / "weights", reference, (), linked=True)
+    assert assert_whole(found).policy_id == policy_id(reference)
+    assert all(path.is_symlink() for path in found.folder.iterdir() if path.name in before.keys() - {"policy.json"})
+    for step in range(1, 6):
+        publish_adapter(tmp_path / "weights", step, step, reference)
+    assert found.folder in published_weights.prune(tmp_path / "weights", set())
+    assert {path.name: path.read_bytes() for path in reference.iterdir()} == before
 
 
 def test_pruning_killed_at_any_point_leaves_whole_folders_only(tmp_path: Path, reference: Path) -> None:
@@ -144,18 +179,13 @@ def test_a_kept_copy_is_the_same_policy(tmp_path: Path, reference: Path) -> None
 
 
 def test_shared_memory_that_is_missing_or_full_is_said_and_not_replaced_by_the_disk(
-    tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_dir, huge = tmp_path / "run", tmp_path / "huge"
-    with huge.open("wb") as file:
-        file.truncate(1 << 40)
-    assert published_weights.memory_folder(run_dir, reference).parent == published_weights.SHARED_MEMORY
-    assert published_weights.memory_folder(run_dir, reference) != published_weights.memory_folder(
-        tmp_path / "other", reference
-    )
-    monkeypatch.setattr(published_weights, "weight_files", lambda _: [huge])
+    run_dir = tmp_path / "run"
+    assert published_weights.memory_folder(run_dir, 1000).parent == published_weights.SHARED_MEMORY
+    assert published_weights.memory_folder(run_dir, 1000) != published_weights.memory_folder(tmp_path / "other", 1000)
     with pytest.raises(TrainerError, match=r"MiB left.*hand_over"):
-        published_weights.memory_folder(run_dir, reference)
+        published_weights.memory_folder(run_dir, 1 << 50)
     monkeypatch.setattr(published_weights, "SHARED_MEMORY", tmp_path / "nowhere")
     with pytest.raises(TrainerError, match="there is no"):
-        published_weights.memory_folder(run_dir, reference)
+        published_weights.memory_folder(run_dir, 1000)

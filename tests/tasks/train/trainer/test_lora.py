@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import peft
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from tasks.config import InvalidConfig
-from tasks.engines.checkpoint import load_weights
+from tasks.config import InvalidConfig, ReferenceConfig
+from tasks.engines import inspection
+from tasks.engines.adapter import fingerprint
+from tasks.engines.checkpoint import (
+    base_id,
+    compute_policy_id,
+    load_tokenizer,
+    load_weights,
+    policy_id,
+    resolve,
+    stop_ids,
+    tokenizer_hash,
+)
+from tasks.engines.protocol import MissingModel, UnsupportedArchitecture
 from tasks.scoring import lora
 from tasks.scoring.errors import AdaptersImpossible
 from tasks.scoring.packing import lay_out
@@ -18,7 +33,7 @@ from tasks.scoring.policy import Policy, load_policy
 from tasks.scoring.reference import Reference
 from tasks.train.shared import published_weights
 from tasks.train.trainer import guards
-from tests.tasks.train.conftest import config, examples
+from tests.tasks.train.conftest import config, examples, tiny_model
 from tests.tasks.train.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
 
 TRAIN = config(lora={"rank": 4, "alpha": 8}).train
@@ -62,36 +77,99 @@ def test_gradients_reach_the_adapters_after_the_reference_was_asked(reference: P
     assert all(p.grad is None for p in policy.parameters() if not p.requires_grad)
 
 
-def test_published_weights_are_base_plus_adapter(reference: Path, tmp_path: Path) -> None:
-    policy = disturbed(reference)
-    state = lora.merged_state(policy.causal_lm, policy.causal_lm.state_dict())
-    published = published_weights.publish(tmp_path, 3, policy.causal_lm, state, like=reference)
-    plain = load_weights(published.folder, "float32")
-    assert set(plain.state_dict()) == set(load_weights(reference, "float32").state_dict())
-    with torch.no_grad():
-        expected = policy(PACK)[0]
-        found = Policy(plain, layout="packed", chunk=64)(PACK)[0]
-    assert torch.allclose(found, expected, atol=1e-5)
-
-
-def test_the_adapter_beside_the_weights_is_what_peft_adds_to_the_base(reference: Path, tmp_path: Path) -> None:
-    policy = disturbed(reference)
-    state = policy.causal_lm.state_dict()
+def published(policy: Policy, reference: Path, root: Path, step: int = 3) -> published_weights.Published:
+    """The policy's adapters, published as the trainer does it."""
     assert TRAIN.lora is not None
-    adapter = TRAIN.lora
+    config = TRAIN.lora
 
-    def beside(folder: Path) -> None:
-        lora.save_adapter(state, adapter, folder / lora.FOLDER)
+    def write(folder: Path) -> None:
+        lora.save_adapter(policy.causal_lm, policy.causal_lm.state_dict(), config, reference, folder)
 
-    merged = lora.merged_state(policy.causal_lm, state)
-    published = published_weights.publish(tmp_path, 3, policy.causal_lm, merged, like=reference, beside=beside)
-    loaded = peft.PeftModel.from_pretrained(load_weights(reference, "float32"), published.folder / lora.FOLDER)
+    return published_weights.publish_adapter(root, step, write, base=policy_id(reference))
+
+
+def logprobs(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return Policy(model, layout="packed", chunk=64)(PACK)[0]
+
+
+def test_merged_weights_and_the_adapter_beside_its_base_compute_the_same(reference: Path, tmp_path: Path) -> None:
+    policy = disturbed(reference)
+    folder = published(policy, reference, tmp_path).folder
     with torch.no_grad():
         expected = policy(PACK)[0]
-        found = Policy(loaded.merge_and_unload(), layout="packed", chunk=64)(PACK)[0]
-    assert torch.allclose(found, expected, atol=1e-5)
-    files = [path.name for path in (published.folder / lora.FOLDER).iterdir() if path.suffix != ".md"]
-    assert sorted(files) == ["adapter_config.json", "adapter_model.safetensors"]
+    assert torch.allclose(logprobs(load_weights(folder, "float32")), expected, atol=1e-5)
+    applied = peft.PeftModel.from_pretrained(load_weights(reference, "float32"), folder)
+    assert torch.allclose(logprobs(applied.base_model.model), expected, atol=1e-5)
+    assert not torch.allclose(logprobs(load_weights(reference, "float32")), expected, atol=1e-3)
+
+
+def test_merging_is_what_peft_does(reference: Path, tmp_path: Path) -> None:
+    folder = published(disturbed(reference), reference, tmp_path).folder
+    base = load_weights(reference, "float32")
+    wanted = peft.PeftModel.from_pretrained(base, folder).merge_and_unload().state_dict()
+    found = load_weights(folder, "float32").state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(torch.allclose(found[name], wanted[name], atol=1e-7, rtol=0) for name in wanted)
+
+
+def test_a_published_adapter_is_small_and_whole(reference: Path, tmp_path: Path) -> None:
+    folder = published(disturbed(reference), reference, tmp_path).folder
+    files = {path.name for path in folder.iterdir() if path.suffix != ".md"}
+    assert files == {"adapter_config.json", "adapter_model.safetensors", "policy.json", "published.json"}
+    assert compute_policy_id(folder) == policy_id(folder) != policy_id(reference)
+    assert base_id(folder) == policy_id(reference)
+    assert stop_ids(folder) == stop_ids(reference)
+    assert tokenizer_hash(folder) == tokenizer_hash(reference)
+    assert list(inspection.faults(folder)) == []
+    tensors = load_file(folder / "adapter_model.safetensors").values()
+    assert inspection.adapter_bytes(reference, 4) >= sum(tensor.numel() * 4 for tensor in tensors) > 0
+
+
+def test_adapters_have_ids_of_their_own_whatever_order_peft_writes_names_in(reference: Path, tmp_path: Path) -> None:
+    policy = disturbed(reference)
+    first = published(policy, reference, tmp_path / "first").folder
+    settings = json.loads((first / "adapter_config.json").read_text())
+    (first / "adapter_config.json").write_text(
+        json.dumps(settings | {"target_modules": settings["target_modules"][::-1], "base_model_name_or_path": "x"})
+    )
+    again = published(policy, reference, tmp_path / "again")
+    assert fingerprint(first, policy_id(reference)) == again.policy_id
+    assert fingerprint(first, "another base") != again.policy_id
+    torch.nn.init.zeros_(next(p for n, p in policy.named_parameters() if "lora_B" in n))
+    assert published(policy, reference, tmp_path / "other").policy_id != again.policy_id
+
+
+def test_an_adapter_whose_base_has_changed_is_refused(reference: Path, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(reference, tmp_path / "base"))
+    folder = published(disturbed(base), base, tmp_path / "weights").folder
+    load_weights(folder, "float32")
+    tiny_model(9).save_pretrained(base)
+    (base / "policy.json").unlink(missing_ok=True)
+    with pytest.raises(MissingModel, match="put that model back"):
+        load_weights(folder, "float32")
+    shutil.rmtree(base)
+    with pytest.raises(MissingModel, match="is an adapter of"):
+        load_weights(folder, "float32")
+
+
+def test_adapters_that_are_more_than_a_low_rank_change_are_refused(reference: Path, tmp_path: Path) -> None:
+    folder = published(disturbed(reference), reference, tmp_path).folder
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"use_dora": True}))
+    with pytest.raises(UnsupportedArchitecture, match="use_dora"):
+        load_weights(folder, "float32")
+
+
+def test_an_adapter_is_merged_once_where_it_is_the_reference(reference: Path, tmp_path: Path) -> None:
+    adapter = published(disturbed(reference), reference, tmp_path).folder
+    config = ReferenceConfig(model=str(adapter))
+    folder = resolve(config, tmp_path / "cache")
+    assert resolve(config, tmp_path / "cache") == folder
+    assert policy_id(folder) == policy_id(adapter)
+    assert load_tokenizer(folder).get_vocab() == load_tokenizer(reference).get_vocab()
+    wanted, found = (load_weights(one, "float32").state_dict() for one in (adapter, folder))
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
 def test_layers_that_the_model_has_not_are_named(reference: Path) -> None:

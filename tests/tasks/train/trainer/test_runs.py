@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from tasks.config import validate
+from tasks.engines.checkpoint import weight_files
 from tasks.train.shared.job import TrainJob
 from tests.tasks.train.conftest import RUN, config, make_job
 from tests.tasks.train.trainer_process import start
@@ -49,7 +50,7 @@ def outcome(job: TrainJob) -> dict[str, Any]:
     with Warehouse.open(job.warehouse) as warehouse:
         figures = warehouse.rows("SELECT step, name, value FROM train_steps WHERE run_id = ?", (RUN,))
         batches = warehouse.rows("SELECT step, trajectory_ids FROM train_batches WHERE run_id = ?", (RUN,))
-    weights = job.weights / f"step-{job.train.steps:08d}" / "model.safetensors"
+    (weights,) = weight_files(job.weights / f"step-{job.train.steps:08d}")
     return {
         "figures": {(row["step"], row["name"]): row["value"] for row in figures if row["name"] in FIGURES},
         "batches": {row["step"]: row["trajectory_ids"] for row in batches},

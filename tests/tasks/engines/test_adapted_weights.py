@@ -1,0 +1,127 @@
+"""Adapters: the base is loaded once, each next adapter starts from it, and what is merged is what peft applies."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tasks.engines import checkpoint, transformers_engine
+from tasks.engines.adapter import WEIGHTS
+from tasks.engines.protocol import MissingModel, Request, UnsupportedArchitecture
+from tasks.engines.transformers_engine import TransformersEngine
+from tests.tasks.engines.conftest import build, save, write_adapter
+
+PROMPT = tuple(range(3, 13))
+SEQUENCE = (PROMPT, tuple(range(20, 40)))
+REQUESTS = [Request(PROMPT, 4, seed=1, max_tokens=12)]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return save(build("llama"), tmp_path / "base")
+
+
+@pytest.fixture
+def engine(base: Path) -> Iterator[TransformersEngine]:
+    opened = TransformersEngine(base, dtype="float32", max_batch=8, device="cpu")
+    yield opened
+    opened.close()
+
+
+def expected(folder: Path) -> list[float]:
+    return TransformersEngine(folder, dtype="float32", max_batch=8, device="cpu").score([SEQUENCE])[0]
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt2"])
+def test_merged_weights_compute_what_peft_computes_beside_the_base(kind: str, tmp_path: Path) -> None:
+    peft: Any = pytest.importorskip("peft")
+    base = save(build(kind), tmp_path / "base")
+    folder = write_adapter(tmp_path / "adapter", base, seed=1)
+    ids = torch.tensor([SEQUENCE[0] + SEQUENCE[1]])
+    applied = peft.PeftModel.from_pretrained(checkpoint.load_weights(base, "float32"), folder)
+    with torch.no_grad():
+        wanted = applied(ids).logits.log_softmax(-1)
+        found = checkpoint.load_weights(folder, "float32")(ids).logits.log_softmax(-1)
+        alone = checkpoint.load_weights(base, "float32")(ids).logits.log_softmax(-1)
+    assert torch.allclose(found, wanted, atol=1e-4)
+    assert (found - alone).abs().max() > 0.05
+
+
+def test_an_engine_takes_one_adapter_after_the_other_and_the_base_again(
+    engine: TransformersEngine, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (write_adapter(tmp_path / f"step-{seed}", base, seed) for seed in (1, 2))
+    of_base = engine.score([SEQUENCE])[0]
+    wanted = {folder: expected(folder) for folder in (first, second)}
+    before = list(engine.sample(REQUESTS))
+    monkeypatch.setattr(checkpoint, "load_weights", lambda *_: pytest.fail("the base is loaded already"))
+    for folder in (first, second, first):
+        engine.refresh(folder)
+        assert engine.policy_id == checkpoint.policy_id(folder)
+        assert engine.score([SEQUENCE])[0] == wanted[folder], "to the bit: nothing of the one before is left"
+        drawn = list(engine.sample(REQUESTS))
+        assert [one.token_ids for one in drawn] != [one.token_ids for one in before]
+        scores = engine.score([(PROMPT, one.token_ids) for one in drawn])
+        for one, score in zip(drawn, scores, strict=True):
+            assert one.logprobs == pytest.approx(score, abs=1e-4)
+    engine.refresh(base)
+    assert engine.score([SEQUENCE])[0] == of_base
+    assert engine.policy_id == checkpoint.policy_id(base)
+
+
+def test_an_adapter_that_does_not_fit_leaves_the_one_before(
+    engine: TransformersEngine, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = write_adapter(tmp_path / "good", base, seed=1)
+    engine.refresh(good)
+    wanted = engine.score([SEQUENCE])[0]
+    odd = Path(shutil.copytree(good, tmp_path / "odd"))
+    tensors = load_file(odd / WEIGHTS)
+    name = next(name for name in tensors if name.endswith("q_proj.lora_A.weight"))
+    save_file(tensors | {name: torch.zeros(4, 7)}, odd / WEIGHTS)
+    with pytest.raises(UnsupportedArchitecture, match="is for weights of"):
+        engine.refresh(odd)
+    save_file({name.replace("layers.0", "layers.7"): value for name, value in tensors.items()}, odd / WEIGHTS)
+    with pytest.raises(UnsupportedArchitecture, match=r"layers\.7"):
+        engine.refresh(odd)
+    save_file(tensors | {"base_model.model.lm_head.weight": torch.zeros(1)}, odd / WEIGHTS)
+    with pytest.raises(UnsupportedArchitecture, match="lm_head"):
+        engine.refresh(odd)
+
+    def refuse(*_: Any) -> None:
+        raise UnsupportedArchitecture("computes something else")
+
+    other = write_adapter(tmp_path / "other", base, seed=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(transformers_engine, "_require_parity", refuse)
+        with pytest.raises(UnsupportedArchitecture, match="something else"):
+            engine.refresh(other)
+    assert engine.policy_id == checkpoint.policy_id(good)
+    assert engine.score([SEQUENCE])[0] == wanted
+
+
+def test_an_adapter_of_another_base_loads_that_base(engine: TransformersEngine, base: Path, tmp_path: Path) -> None:
+    other = save(build("llama", 5), tmp_path / "other")
+    folder = write_adapter(tmp_path / "adapter", other, seed=1)
+    engine.refresh(folder)
+    assert engine.score([SEQUENCE])[0] == expected(folder)
+    checkpoint.record_policy_id(folder, base=checkpoint.policy_id(base))
+    with pytest.raises(MissingModel, match="put that model back"):
+        TransformersEngine(folder, dtype="float32", max_batch=8, device="cpu")
+
+
+def test_rank_stabilised_adapters_are_scaled_by_the_root(base: Path, tmp_path: Path) -> None:
+    peft: Any = pytest.importorskip("peft")
+    folder = write_adapter(tmp_path / "adapter", base, seed=1)
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"use_rslora": True}))
+    wanted = peft.PeftModel.from_pretrained(checkpoint.load_weights(base, "float32"), folder).merge_and_unload()
+    found = checkpoint.load_weights(folder, "float32").state_dict()
+    assert all(torch.allclose(found[name], value, atol=1e-6) for name, value in wanted.state_dict().items())
