@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,8 @@ def test_the_gpu_image_has_vllm_in_an_environment_of_its_own() -> None:
 
 
 def test_the_worker_knows_the_option_that_the_health_check_needs() -> None:
-    listed = subprocess.run(
-        ["prefect", "worker", "start", "--help"], capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"}
-    )
+    asked = [sys.executable, "-m", "prefect", "worker", "start", "--help"]
+    listed = subprocess.run(asked, capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"})
     assert "--with-healthcheck" in listed.stdout
 
 
