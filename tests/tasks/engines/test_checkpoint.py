@@ -131,5 +131,5 @@ def test_drift_beyond_the_tolerance_is_an_error() -> None:
 
 def test_an_engine_without_its_library_says_how_to_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(EngineError, match=r"spo-pipeline\[vllm\]"):
+    with pytest.raises(EngineError, match=r"scripts/install_vllm\.sh .* engine\.python"):
         open_engine(EngineConfig(kind="vllm"), folder, dtype="float32")

@@ -20,8 +20,12 @@ from tests.tasks.engines.test_gguf_conversion import write_gguf
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = metadata.distribution
+
     def distribution(name: str) -> metadata.Distribution:
-        raise metadata.PackageNotFoundError(name)
+        if name.startswith("llm-"):
+            raise metadata.PackageNotFoundError(name)
+        return everything(name)
 
     monkeypatch.setattr("tasks.engines.packaged_models.metadata.distribution", distribution)
 

@@ -360,10 +360,10 @@ def test_a_worker_takes_up_adapters_that_compute_what_the_trainer_computes(
     policies = [publish_adapter(job, 1, seed=1).policy_id]
     with working(job, judge) as worker:
         worker.refresh()
-        worker.append(0)
+        append(worker, 0)
         policies.append(publish_adapter(job, 2, seed=2).policy_id)
         worker.refresh()
-        worker.append(1)
+        append(worker, 1)
         publish_adapter(job, 3, seed=3, canaries_of=4)
         with pytest.raises(EngineDrift, match=r"off by .* on the canary"):
             worker.refresh()
