@@ -19,8 +19,8 @@ wanted=$(cat requirements-vllm.lock scripts/install_vllm.sh <(echo "${TORCH:-cpu
 echo "install_vllm: creating the environment in $venv (a few minutes, about 3 GB)"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check -qq "$@"; }
-if [ "${TORCH:-cpu}" = cuda ]; then
-    pip install "torch==$torch" vllm==0.32.0 -c <(grep -vE '^(torch|vllm)' requirements-vllm.lock)
+if [ "${TORCH:-cpu}" = cuda ]; then # CUDA's vLLM wants an apache-tvm-ffi of its own
+    pip install "torch==$torch" vllm==0.32.0 -c <(grep -vE '^(torch|vllm|apache-tvm-ffi)' requirements-vllm.lock)
 else
     pip install --no-deps "torch==$torch+cpu" 2>/dev/null ||
         pip install --no-deps "torch==$torch+cpu" --extra-index-url "$cpu_index"

@@ -19,6 +19,6 @@ for extra in $("$python" -c 'import tomllib; print(*tomllib.load(open("pyproject
 done
 if [ "$(uname -s)/$(uname -m)" = Linux/x86_64 ]; then
     try requirements-vllm.lock --no-deps --ignore-installed -r requirements-vllm.lock
-    try "vLLM for GPUs" --ignore-installed torch==2.13.0 vllm==0.32.0 -c <(grep -vE '^(torch|vllm)' requirements-vllm.lock)
+    try "vLLM for GPUs" --ignore-installed torch==2.13.0 vllm==0.32.0 -c <(grep -vE '^(torch|vllm|apache-tvm-ffi)' requirements-vllm.lock)
 fi
 [ ${#failed[@]} = 0 ]
