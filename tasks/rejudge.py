@@ -25,7 +25,7 @@ from tasks.sampling.reference_counts import reference_counts
 from tasks.sampling.sampler import Judged, Row, outcome
 from warehouse import Warehouse
 from warehouse.queries import query
-from warehouse.schema import PROVENANCE, SUPERSEDED, VIEW_COLUMNS
+from warehouse.superseding import content, superseded
 
 AFFECTED = (Verdict.compile_error, Verdict.runtime_error, Verdict.infra)
 """Verdicts that versions before 3 gave to right programs; `wrong_answer` is one where asserts call functions."""
@@ -155,20 +155,14 @@ def _replace(store: Warehouse, batch: str, changed: dict[tuple[str, str, str], J
     for table in (*RESPONSES, *BESIDE):
         rows = store.rows(query(__name__, "contents", table=table), [batch])
         run_id = rows[0]["run_id"] if rows else run_id
-        tables[table] = [_content(row) for row in rows]
+        tables[table] = [content(row) for row in rows]
     for table in RESPONSES:
         tables[table] = [_corrected(row, changed) for row in tables[table]]
     tables["reference_counts"] = _counts(tables)
     tables["token_values"] = [_values(row, tables["trajectories"]) for row in tables["token_values"]]
     new = rejudged_batch(batch, sandbox.VERSION)
-    tables["quarantine"] = [{"bad_batch_id": batch, "reason": f"{SUPERSEDED} by {new}"}]
+    tables["quarantine"] = [superseded(batch, new)]
     store.append(new, tables, run_id=run_id)
-
-
-def _content(row: Row) -> Row:
-    """A row without what the warehouse adds to it."""
-    added = {column.name for column in (*PROVENANCE, *VIEW_COLUMNS)}
-    return {name: value for name, value in row.items() if name not in added}
 
 
 def _corrected(row: Row, changed: dict[tuple[str, str, str], Judgement]) -> Row:

@@ -14,18 +14,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse import encoding, lake
+from warehouse import encoding, lake, superseding
 from warehouse.errors import InvalidRows, WarehouseError
 from warehouse.files import storage_errors, translated
-from warehouse.schema import PROVENANCE, TABLES, VIEW_COLUMNS
+from warehouse.schema import PROVENANCE, TABLES
 from warehouse.store import Parameters, Warehouse, utc_now
 
 Format = Literal["parquet", "jsonl", "hf"]
 PRIVATE: Final = "tests"
 _ROWS_PER_BATCH: Final = 10_000
 _GROUP: Final = 64
-_STAMPED: Final = frozenset(column.name for column in (*PROVENANCE, *VIEW_COLUMNS))
-"""What a file of exported rows has beside the table's own columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +218,7 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
         raise WarehouseError(f"there is no file {source}")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     found = _read_parquet(source) if source.suffix == ".parquet" else list(_read_lines(source))
-    rows = [{name: value for name, value in row.items() if name not in _STAMPED} for row in found]
+    rows = [superseding.content(row) for row in found]
     encoding.check(table, rows, origin=str(source))
     runs = [run_id or str(row.get("run_id") or "import") for row in found]
     times = [_time(row.get("created_at"), source, number) for number, row in enumerate(found)]

@@ -17,7 +17,7 @@ from tasks.train.trainer.metrics import Figures, TensorBoard, open_trackers
 from tasks.train.trainer.spo_step import SequenceRecord
 from warehouse import Warehouse
 from warehouse.queries import query
-from warehouse.schema import PROVENANCE, SUPERSEDED, VIEW_COLUMNS
+from warehouse.superseding import content, superseded
 
 Row = dict[str, Any]
 COMMIT_EVERY = 10
@@ -95,15 +95,10 @@ class Recorder:
     def _superseding(self, old: _Recorded, used: tuple[tuple[str, str], ...], tables: dict[str, list[Row]]) -> str:
         """Leave the old batch out; what it has of pi_0, which is as true as before, moves. The new batch's id."""
         batch_id = f"{old.batch_id}/{digest(old=old.batch_id, used=used)}"
-        added = {column.name for column in (*PROVENANCE, *VIEW_COLUMNS)}
         moved = self.warehouse.rows(REFERENCES, (old.batch_id,))
         fresh = {row["trajectory_id"] for row in tables["reference_logprobs"]}
-        tables["reference_logprobs"] += [
-            {name: value for name, value in row.items() if name not in added}
-            for row in moved
-            if row["trajectory_id"] not in fresh
-        ]
-        tables["quarantine"] = [{"bad_batch_id": old.batch_id, "reason": f"{SUPERSEDED} by {batch_id}"}]
+        tables["reference_logprobs"] += [content(row) for row in moved if row["trajectory_id"] not in fresh]
+        tables["quarantine"] = [superseded(old.batch_id, batch_id)]
         return batch_id
 
 
