@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -54,6 +56,17 @@ def test_no_module_carries_the_name_of_an_installed_package() -> None:
         path.stem for path in tracked() if path.suffix == ".py" and path.relative_to(PROJECT).parts[0] in PACKAGES
     }
     assert modules & (locked | set(sys.stdlib_module_names)) <= {"__init__", "__main__"}
+
+
+@pytest.mark.parametrize("path", [p for p in tracked() if p.suffix == ".py" and "tests" in p.parts], ids=lambda p: p.name)
+def test_what_a_test_takes_from_another_is_there(path: Path) -> None:
+    # tests of vLLM run in an environment of their own, so that here nothing else would notice
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+            module = importlib.import_module(str(node.module))
+            for name in (alias.name for alias in node.names):
+                found = hasattr(module, name) or importlib.util.find_spec(f"{node.module}.{name}")
+                assert found, f"{node.module} has no {name}"
 
 
 def test_the_make_help_names_the_two_commands_of_the_readme() -> None:

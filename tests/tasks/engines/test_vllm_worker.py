@@ -22,7 +22,7 @@ from tasks.scoring.policy import load_policy
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tests.tasks.train.conftest import config, examples, fill, make_job, save_reference, tiny_model
-from tests.tasks.train.rollout_worker.test_worker import ONLINE, append, rows, scored, working
+from tests.tasks.train.rollout_worker.workers import ONLINE, append, rows, scored, working
 from warehouse import Warehouse
 
 
