@@ -46,7 +46,7 @@ def prefill(model: Any, store: PrefixStore, prompts: Sequence[Tokens]) -> Tensor
     logits: dict[Tokens, Tensor] = {}
     for wave in waves(prompts):
         pieces = [piece for ids in wave for piece in _missing(store, ids, last=ids in whole)]
-        for group in _packs(pieces):
+        for group in packs(pieces):
             found = _forward(model, store, group)
             logits.update({piece.ids: row for piece, row in zip(group, found, strict=True)})
     return torch.stack([logits[ids] for ids in prompts])
@@ -91,7 +91,7 @@ def _missing(store: PrefixStore, ids: Tokens, *, last: bool) -> Iterator[Piece]:
         start = end
 
 
-def _packs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+def packs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
     """Pieces that fit into one forward pass; a piece never stands beside its own beginning."""
     pack: list[Piece] = []
     for piece in pieces:

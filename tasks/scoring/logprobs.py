@@ -7,6 +7,8 @@ gradient in place.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -48,7 +50,8 @@ def _logits(hidden_mD: Tensor, weight_VD: Tensor) -> Tensor:
         return hidden_mD @ weight_VD.T
     if hidden_mD.is_cuda:
         return torch.mm(hidden_mD, weight_VD.T, out_dtype=torch.float32)
-    return hidden_mD.float() @ weight_VD.float().T
+    with _bfloat16_factors():
+        return hidden_mD.float() @ weight_VD.float().T
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -57,7 +60,20 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
         return left @ right
     if right.is_cuda:
         return torch.mm(left.to(right.dtype), right, out_dtype=torch.float32)
-    return left.float() @ right.float()
+    with _bfloat16_factors():
+        return left.float() @ right.float()
+
+
+@contextmanager
+def _bfloat16_factors() -> Generator[None]:
+    """Where the processor multiplies bfloat16: float32 products are of factors rounded to it, summed in float32."""
+    matmul: Any = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "bf16"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
 
 
 class _TokenLogprobs(torch.autograd.Function):

@@ -68,12 +68,13 @@ class _TreeAttention(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        q, k, v, output, lse = ctx.saved_tensors
+        *rest, lse = ctx.saved_tensors
+        d_output, q, k, v, output = (x.to(lse.dtype) for x in (gradients[0], *rest))
         groups: int = ctx.groups
-        d_q = torch.zeros_like(output, dtype=lse.dtype)
+        d_q = torch.zeros_like(output)
         d_k, d_v = (x.new_empty((1, x.shape[2], x.shape[1], x.shape[3])).transpose(1, 2) for x in (k, v))
         d_q_GKLD = _grouped(d_q.transpose(1, 2), groups)
-        whole = [_grouped(x.transpose(1, 2), groups) for x in (gradients[0], output, lse)]
+        whole = [_grouped(x.transpose(1, 2), groups) for x in (d_output, output, lse)]
         q_GKLD = _grouped(q, groups)
         for block in ctx.blocks:
             rows, keys = slice(block.start, block.reach), slice(block.start, block.stop)
@@ -94,7 +95,8 @@ class _TreeAttention(torch.autograd.Function):
             d_q_GKLD[:, :, rows] += part_q
             d_k[0, :, keys] = part_k.sum(dim=0)
             d_v[0, :, keys] = part_v.sum(dim=0)
-        return d_q.to(q.dtype).transpose(1, 2), d_k, d_v, None, None
+        given_type = rest[0].dtype
+        return d_q.to(given_type).transpose(1, 2), d_k.to(given_type), d_v.to(given_type), None, None
 
 
 def _grouped(x_1HL: Tensor, groups: int) -> Tensor:
