@@ -40,7 +40,8 @@ def follow(context: Context, job: TrainJob, report: ReportLine, stop: Callable[[
     """Evaluate the reference policy, then each kept policy once it is published, until told to stop."""
     prompts = prompt_set.load(context, "evaluation")
     done: set[str] = set()
-    with open_sampler(context, prompts.reference, context.config.evaluate.behaviour, trained=True) as sampler:
+    behaviour = context.config.evaluate.behaviour
+    with open_sampler(context, prompts.reference, behaviour, trained=True, beside=True) as sampler:
         while not stop():
             waiting = [c for c in published(job, prompts) if c.policy_id not in done]
             if not waiting:
