@@ -126,6 +126,9 @@ class TrainConfig(Section):
     stage 0 is stage 1: float32 weights and gradients are kept beside the bfloat16 ones."""
     processes: Parallel = 1
     """Trainer processes on this machine, one per GPU; with `hosts` their slots say it."""
+    threads: Annotated[Parallel, Field(exclude_if=lambda given: given == 1)] = 1
+    """CPU threads of one trainer process. More pay from some ten million parameters on; a number of threads has a
+    rounding of its own, so a run repeats bit for bit with the same number."""
     share_gpus: bool = False
     """Let rollout workers and the evaluator share GPUs with each other and with the trainer where there are too few.
     Off: a machine with too few is refused by name, since what shares a GPU shares its memory, too (docs/scaling.md)."""

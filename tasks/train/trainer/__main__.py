@@ -20,10 +20,14 @@ def main(argv: list[str]) -> int:
     os.environ.setdefault("TQDM_DISABLE", "1")
 
     def body(report: ReportLine) -> None:
-        from tasks.train.shared.job import TrainJob
-        from tasks.train.trainer.loop import train  # after standard output is taken away from what torch prints
+        import torch  # after standard output is taken away from what it prints
 
-        train(TrainJob.read(Path(argv[0])), report)
+        from tasks.train.shared.job import TrainJob
+        from tasks.train.trainer.loop import train
+
+        job = TrainJob.read(Path(argv[0]))
+        torch.set_num_threads(job.train.threads)
+        train(job, report)
 
     return run_process(body, refusals=(TrainerError, ScoringError), status=1)
 

@@ -1,0 +1,27 @@
+"""The trainer's process before it trains."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.tasks.train.conftest import config, make_job, save_reference
+
+PROCESS = """
+import sys, torch
+from tasks.train.trainer import loop
+loop.train = lambda job, report: report({"threads": torch.get_num_threads()})
+from tasks.train.trainer.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_trainer_computes_with_as_many_threads_as_the_recipe_says(tmp_path: Path) -> None:
+    for threads in (1, 2):
+        job = make_job(tmp_path, save_reference(tmp_path / "reference"), config(threads=threads))
+        path = tmp_path / "job.json"
+        job.write(path)
+        done = subprocess.run([sys.executable, "-c", PROCESS, str(path)], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == {"threads": threads}
