@@ -6,7 +6,8 @@
 #SBATCH --cpus-per-task=64
 #SBATCH --time=2-00:00:00
 #SBATCH --signal=B:TERM@1500
-# A run of the pipeline in one SLURM job: the first TRAIN_NODES nodes train together, the GPUs of the others sample.
+# A run of the pipeline in one SLURM job: the first TRAIN_NODES nodes train together, the GPUs of the others sample meanwhile;
+# before and after training all GPUs sample.
 #   sbatch --export=ALL,TRAIN_NODES=2,SLOTS=8 scripts/slurm.sh paper --set train.steps=1000
 # The project and SPO_HOME lie at the same paths on every node. At 25 minutes before its end the job is asked to stop, which
 # writes a checkpoint; `sbatch ... scripts/slurm.sh --resume RUN` goes on. --dry-run prints the command only.
@@ -24,6 +25,8 @@ hosts=("${training[@]/%/ slots=$slots}")
 settings+=(--set "train.hosts=$(list "${hosts[@]}")" --set train.zero_stage=3)
 step=(srun --nodes=1 --ntasks=1 --overlap)
 settings+=(--set "train.remote_shell=$(list "${step[@]}" '--nodelist={host}' bash -c)")
+engine=(srun --nodes=1 --ntasks=1 --exact --gpus=1 --kill-on-bad-exit=1)    # stages before and after training: all nodes
+settings+=(--set "shards.launcher=$(list "${engine[@]}")" --set "shards.engines=$((${#nodes[@]} * slots))")
 if [ ${#sampling[@]} -gt 0 ]; then
     trained_on=$(IFS=,; echo "${training[*]}")
     launcher=(srun --nodes=1 --ntasks=1 --exact --gpus=1 --kill-on-bad-exit=1 "--exclude=$trained_on")

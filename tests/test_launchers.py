@@ -39,9 +39,12 @@ def configured(said: str) -> configuration.RunConfig:
     return configuration.load(recipe, overrides([value for value in rest if value != "--set"]), folder=RECIPES)
 
 
-def test_a_slurm_job_becomes_hosts_that_train_and_workers_on_the_rest(tmp_path: Path) -> None:
+def test_a_slurm_job_becomes_hosts_that_train_workers_on_the_rest_and_engines_on_all(tmp_path: Path) -> None:
     done = commanded(tmp_path / "bin", "paper", "--set", "train.steps=5", TRAIN_NODES="2", SLOTS="4")
-    train = configured(done.stdout).train
+    config = configured(done.stdout)
+    train = config.train
+    assert config.shards.engines == 12
+    assert config.shards.launcher == ("srun", "--nodes=1", "--ntasks=1", "--exact", "--gpus=1", "--kill-on-bad-exit=1")
     assert train.hosts == ("n1 slots=4", "n2 slots=4")
     assert (train.steps, train.zero_stage, train.rollout_workers) == (5, 3, 4)
     assert train.worker_launcher[0] == "srun"

@@ -198,11 +198,12 @@ class EngineConfig(Section):
 
 
 class ShardsConfig(Section):
-    """Who samples and judges Q0's shards; the result is the same wherever they run."""
+    """Which machines the stages sample on; the samples are the same wherever they are drawn."""
 
     runner: Literal["here", "ray"] = "here"
-    """`here`: the stage's own process. `ray`: tasks on a Ray cluster (`pip install .[ray]`), each with an engine and a
-    sandbox of its own; the warehouse and SPO_HOME must be reachable from every node (docs/scaling.md)."""
+    """`here`: the stage's own process. `ray`: Q0's shards are tasks on a Ray cluster (`pip install .[ray]`), each with
+    an engine and a sandbox of its own; the warehouse and SPO_HOME must be reachable from every node
+    (docs/scaling.md)."""
     address: str | None = None
     """Address of the Ray cluster, e.g. `auto` or `ray://head:10001`; None starts Ray on this machine."""
     tasks: Parallel = 8
@@ -211,10 +212,23 @@ class ShardsConfig(Section):
     """CPUs that a task reserves on its node; too few let Ray put more engines on a node than it can feed."""
     gpus: Annotated[float, Field(ge=0, le=4096)] = 0.0
     """GPUs that a task reserves on its node: 1 for one vLLM engine per GPU, 0 on nodes without one."""
+    launcher: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
+    """Command before that of each engine process of Q0, corpus, pivotal search and last evaluation, which starts it
+    elsewhere, `{index}` standing for its number, e.g. ("srun", "--ntasks=1", "--gpus=1") or ("ssh", "gpu-{index}"). It
+    must pass standard input and output on, and end its engine when its input ends. Programs are judged where the stage
+    is; SPO_HOME, this package and the interpreter must have the same paths there."""
+    engines: Annotated[int, Field(ge=0, le=4096, exclude_if=lambda given: given == 0)] = 0
+    """Engine processes that `launcher` starts, over which a stage spreads its requests."""
 
     @model_validator(mode="after")
     def _cluster_is_used(self) -> ShardsConfig:
         if self.runner == "here":
             reason = "runner 'here' samples in the stage's own process; set runner to 'ray'"
             self.refuse_ignored("address", "tasks", "cpus", "gpus", reason=reason)
+        else:
+            self.refuse_ignored(
+                "launcher", "engines", reason="runner 'ray' starts its engines on the nodes of the cluster"
+            )
+        if bool(self.launcher) != bool(self.engines):
+            raise ValueError("launcher and engines go together: the command, and how many engine processes it starts")
         return self

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from tasks.config import EngineConfig
+from tasks.config import EngineConfig, ShardsConfig
 from tasks.engines.protocol import (
     Completion,
     EngineDied,
@@ -33,20 +34,29 @@ __all__ = [
 
 
 def open_engine(
-    config: EngineConfig, checkpoint: Path, *, dtype: str, adapter_rank: int | None = None
+    config: EngineConfig,
+    checkpoint: Path,
+    *,
+    dtype: str,
+    adapter_rank: int | None = None,
+    shards: ShardsConfig | None = None,
 ) -> SamplingEngine:
     """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`, where `config` says.
 
-    That is in this process or in processes of its own (`tasks.engines.devices.engine_processes`). On a CPU each
+    That is in this process or in processes of its own (`tasks.engines.devices.engine_processes`), which
+    `shards.launcher` starts if there is one. On a CPU each
     computes with `config.threads` threads. `adapter_rank` is the largest rank of adapters that it will be refreshed
     with; vLLM has to know beforehand. Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied).
     """
     from tasks.engines.devices import engine_processes, visible_gpus
 
-    if places := engine_processes(config, visible_gpus(of_torch=config.python is None)):
+    launcher = shards.launcher if shards else ()
+    elsewhere: list[tuple[str, ...]] = [()] * (shards.engines if shards else 0)
+    if places := elsewhere or engine_processes(config, visible_gpus(of_torch=config.python is None)):
         from tasks.engines.process_engine import ProcessEngine
 
-        return ProcessEngine(config, checkpoint, dtype=dtype, adapter_rank=adapter_rank, places=places)
+        weights: dict[str, Any] = {"dtype": dtype, "adapter_rank": adapter_rank}
+        return ProcessEngine(config, checkpoint, **weights, places=places, launcher=launcher)
     return open_here(config, checkpoint, dtype=dtype, adapter_rank=adapter_rank)
 
 

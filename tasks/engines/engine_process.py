@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import queue
+import shlex
 import signal
 import socket
 import subprocess
@@ -21,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tasks
 from tasks.engines import protocol, wire
+from tasks.engines.engine_start import start_by, start_here
 from tasks.engines.protocol import EngineError
 
 CLOSING_S = 20.0
@@ -38,9 +39,11 @@ Inbox = queue.SimpleQueue[Message]
 class EngineProcess:
     """A child process that holds one engine; `open` it before anything else."""
 
-    def __init__(self, python: str | None, environment: Mapping[str, str]) -> None:
-        """`python`: its interpreter; None: this one. `environment` is set beside what this process has."""
-        self.python = python or sys.executable
+    def __init__(self, python: str | None, environment: Mapping[str, str], *, launcher: Sequence[str] = ()) -> None:
+        """`python`: its interpreter; None: this one. `environment` is set beside what there is. `launcher`: the command
+        that starts it elsewhere; nothing: it starts here. Raises EngineError.
+        """
+        self.command = shlex.join([*launcher, python or sys.executable])
         self._numbers = itertools.count(1)
         self._sending = threading.Lock()
         self._inboxes: dict[int, tuple[Inbox, str]] = {}
@@ -50,8 +53,14 @@ class EngineProcess:
         self._dismissed = False
         self._sources = tempfile.TemporaryDirectory(prefix="spo-engine-")
         self._connection, theirs = socket.socketpair()
-        with theirs:
-            self._process = self._started(theirs, environment)
+        with contextlib.ExitStack() as failed, theirs:
+            failed.callback(self._sources.cleanup)
+            failed.callback(self._connection.close)
+            if launcher:
+                self._process = start_by(launcher, python, environment, theirs)
+            else:
+                self._process = start_here(python, environment, theirs, Path(self._sources.name))
+            failed.pop_all()
         self._relay = threading.Thread(target=self._relay_messages, daemon=True)
         self._relay.start()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -107,26 +116,6 @@ class EngineProcess:
         self._connection.close()
         self._sources.cleanup()
 
-    def _started(self, theirs: socket.socket, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        # Only the package `tasks` is put before the interpreter's own packages: those of this one are not for it.
-        root = Path(tasks.__path__[0]).absolute()
-        (Path(self._sources.name) / "tasks").symlink_to(root, target_is_directory=True)
-        paths = [self._sources.name, *filter(None, [os.environ.get("PYTHONPATH")])]
-        also = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
-        try:
-            return subprocess.Popen(
-                [self.python, "-P", "-m", "tasks.engines.serve", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
-                pass_fds=[theirs.fileno()], env={**os.environ, **also, **environment},
-            )  # fmt: skip
-        except OSError as error:
-            self._connection.close()
-            self._sources.cleanup()
-            raise EngineError(
-                f"the engine's interpreter {self.python} cannot be started ({error}); set engine.python to one that "
-                f"has what the engine needs (scripts/install_vllm.sh makes one for vLLM), or leave it out"
-            ) from error
-
     def _relay_messages(self) -> None:
         assert self._process.stderr is not None
         with self._process.stderr as stream:
@@ -163,7 +152,7 @@ class EngineProcess:
                 self._tell_death(inbox, asked, how, last)
 
     def _tell_death(self, inbox: Inbox, asked: str, how: str, last: str) -> None:
-        message = f"the engine process {self.pid} ({self.python}) {how} while asked to {asked}; {last}"
+        message = f"the engine process {self.pid} ({self.command}) {how} while asked to {asked}; {last}"
         inbox.put((self, {"is": "error", "kind": "EngineDied", "message": message}, []))
 
 

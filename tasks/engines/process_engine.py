@@ -37,8 +37,10 @@ class ProcessEngine:
         dtype: str,
         adapter_rank: int | None = None,
         places: Sequence[Sequence[str]] = ((),),
+        launcher: Sequence[str] = (),
     ) -> None:
-        """`places`: the GPUs of each process, nothing on a machine without. The rest as for `open_engine`.
+        """`places`: the GPUs of each process, nothing on a machine without. `launcher`: the command that starts them
+        elsewhere (`shards.launcher`). The rest as for `open_engine`.
 
         Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied) as the engines do.
         """
@@ -47,10 +49,11 @@ class ProcessEngine:
         said = {"engine": config.model_dump(mode="json"), "checkpoint": str(Path(checkpoint).absolute())}
         said |= {"dtype": dtype, "adapter_rank": adapter_rank, "version": wire.VERSION}
         with contextlib.ExitStack() as failed:
-            for gpus in places:
+            for index, gpus in enumerate(places):
                 environment = {"OMP_NUM_THREADS": str(config.threads)}
                 environment |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
-                process = EngineProcess(config.python, environment)
+                before = [part.replace("{index}", str(index)) for part in launcher]
+                process = EngineProcess(config.python, environment, launcher=before)
                 failed.callback(process.close)
                 self._processes.append(process)
             first, *_ = [header for header, _ in self._ask_all("open", said)]

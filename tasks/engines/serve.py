@@ -1,5 +1,7 @@
 """`python -m tasks.engines.serve FD`: one engine in a process of its own, driven over the socket FD (wire.py).
 
+FD may be `-`: standard input and output, which ssh and srun bring to another machine.
+
 It knows engines and their configuration, and nothing of Prefect, the warehouse or training, so that it can run under an
 interpreter that has only what its engine needs. It ends when whoever started it does, whatever it is doing: a thread
 notices that the socket has closed. While samples are drawn it answers other questions between two completions.
@@ -10,6 +12,7 @@ number of its call. To it: `completion`, `answer`, `error`, with the number of t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -32,9 +35,9 @@ class Closed(Exception):
 
 
 class EngineServer:
-    """One engine and the socket over which it is driven."""
+    """One engine and the connection over which it is driven."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: wire.Connection) -> None:
         self._connection = connection
         self._frames: queue.SimpleQueue[wire.Frame] = queue.SimpleQueue()
         self._engine: SamplingEngine | None = None
@@ -169,10 +172,21 @@ class _Call:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve the socket whose file descriptor is `argv[0]`. What libraries print goes to standard error."""
+    """Serve what `argv[0]` names. What libraries print goes to standard error."""
+    connection = _streams() if argv[0] == wire.STREAMS else socket.socket(fileno=int(argv[0]))
     os.dup2(2, 1)
-    EngineServer(socket.socket(fileno=int(argv[0]))).run()
+    EngineServer(connection).run()
     return 0
+
+
+def _streams() -> wire.Streams:
+    """Standard input and output, which nothing else in this process can then read or write."""
+    with contextlib.suppress(PermissionError):  # it leads a session already
+        os.setsid()
+    streams = wire.Streams(os.dup(0), os.dup(1))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return streams
 
 
 if __name__ == "__main__":

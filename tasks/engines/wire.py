@@ -8,16 +8,18 @@ Floats travel as float64, so that what arrives is what was sent, bit for bit.
 from __future__ import annotations
 
 import json
-import socket
+import os
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.engines.protocol import Completion, EngineError, Request, ScoredSequence
 
+STREAMS = "-"
+"""In place of a socket's number: standard input and output."""
 VERSION = 1
 """Raised when a frame means something else than before; both sides must agree."""
 _HEAD = struct.Struct("<4sIQ")
@@ -29,11 +31,40 @@ Frame = tuple[dict[str, Any], list[Array]]
 """Header and arrays."""
 
 
+class Connection(Protocol):
+    """What frames pass through: a socket, or two pipes."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Write all of `data`."""
+        ...
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Read as much as there is, at most as much as fits; 0 at the end."""
+        ...
+
+
+class Streams:
+    """Two file descriptors as a connection."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._incoming, self._outgoing = incoming, outgoing
+
+    def sendall(self, data: bytes) -> None:
+        """Write all of `data`."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._outgoing, rest) :]
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Read as much as there is, at most as much as fits; 0 at the end."""
+        return os.readv(self._incoming, [buffer])
+
+
 class Garbled(EngineError):
     """What arrived is no frame: something else writes into the socket, or the other side is of another version."""
 
 
-def send(connection: socket.socket, header: dict[str, Any], arrays: Sequence[Array] = ()) -> None:
+def send(connection: Connection, header: dict[str, Any], arrays: Sequence[Array] = ()) -> None:
     """Write one frame. Raises OSError when the other side is gone."""
     parts = [np.ascontiguousarray(array, _KINDS[_kind(array)]) for array in arrays]
     head = json.dumps(header | {"arrays": [[_kind(part), len(part)] for part in parts]}).encode()
@@ -41,7 +72,7 @@ def send(connection: socket.socket, header: dict[str, Any], arrays: Sequence[Arr
     connection.sendall(_HEAD.pack(_MARK, len(head), len(body)) + head + body)
 
 
-def receive(connection: socket.socket) -> Frame | None:
+def receive(connection: Connection) -> Frame | None:
     """The next frame; None when the other side has closed. Raises Garbled."""
     head = _exactly(connection, _HEAD.size)
     if head is None:
@@ -124,7 +155,7 @@ def _kind(array: Array) -> str:
     return "f" if array.dtype.kind == "f" else "i"
 
 
-def _exactly(connection: socket.socket, length: int) -> bytes | None:
+def _exactly(connection: Connection, length: int) -> bytes | None:
     """So many bytes; None when the other side closes before."""
     found = bytearray(length)
     view, got = memoryview(found), 0

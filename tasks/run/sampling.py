@@ -71,13 +71,15 @@ def rows_of_counts(context: Context, prompts: PromptSet, judged: Iterable[Judged
 
 
 def open_sampler(
-    context: Context, folder: Path, behaviour: BehaviourConfig, *, trained: bool = False
+    context: Context, folder: Path, behaviour: BehaviourConfig, *, trained: bool = False, beside: bool = False
 ) -> AbstractContextManager[Sampler]:
     """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts.
 
-    `trained`: it will load what the run's trainer publishes.
+    `trained`: it will load what the run's trainer publishes. `beside`: training goes on meanwhile, so its engines are
+    here, whatever `shards` says.
     """
-    return open_configured_sampler(context.config, folder, behaviour, context.warehouse, trained=trained)
+    config, shards = context.config, None if beside else context.config.shards
+    return open_configured_sampler(config, folder, behaviour, context.warehouse, trained=trained, shards=shards)
 
 
 def scored(judged: Iterable[Judged]) -> list[Judged]:

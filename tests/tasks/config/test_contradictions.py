@@ -116,6 +116,12 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
     ("gpu_memory_utilization", {"engine": {"kind": "vllm", "vllm": {"gpu_memory_utilization": 1.5}}}),
     ("max_model_len 100", {"engine": {"kind": "vllm", "vllm": {"max_model_len": 100}}}),
     ("address, gpus would be ignored: runner 'here'", {"shards": {"address": "auto", "gpus": 1}}),
+    (
+        "launcher, engines would be ignored: runner 'ray'",
+        {"shards": {"runner": "ray", "launcher": ["srun"], "engines": 2}},
+    ),
+    ("launcher and engines go together", {"shards": {"launcher": ["srun"]}}),
+    ("launcher and engines go together", {"shards": {"engines": 2}}),
     ("narrow_nats would be ignored", {"q0": {"narrow_nats": 0.1}}),
     ("zero_top_up 100 would be ignored", {"q0": {"samples": 200, "zero_top_up": 100}}),
     ("prior would be ignored", {"q0": {"prior": 1.0}}),
