@@ -58,7 +58,9 @@ def test_no_module_carries_the_name_of_an_installed_package() -> None:
     assert modules & (locked | set(sys.stdlib_module_names)) <= {"__init__", "__main__"}
 
 
-@pytest.mark.parametrize("path", [p for p in tracked() if p.suffix == ".py" and "tests" in p.parts], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", [p for p in tracked() if p.suffix == ".py" and "tests" in p.parts], ids=lambda p: p.name
+)
 def test_what_a_test_takes_from_another_is_there(path: Path) -> None:
     # tests of vLLM run in an environment of their own, so that here nothing else would notice
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
