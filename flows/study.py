@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from prefect import flow
 from prefect.context import get_run_context
+from pydantic import Field
 
 from flows.pipeline import execute_stages
 from flows.progress import Log, NestedProgress, ProgressTable, Publisher
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
 @flow(name="spo", flow_run_name="study-{study}", validate_parameters=True)
 def study(
-    study: str = "quick", seeds: int | None = None, arms: list[str] | None = None, folder: str | None = None
+    study: str = "quick",
+    seeds: Annotated[int, Field(ge=1)] | None = None,
+    arms: list[str] | None = None,
+    folder: str | None = None,
+    first_seed: Annotated[int, Field(ge=0)] | None = None,
 ) -> None:
     """Run every arm of a study once per seed, then compare them.
 
@@ -36,10 +41,11 @@ def study(
     seeds: number of seeds, instead of the study's own.
     arms: run only these.
     folder: where relative paths in its recipes and overrides start; the worker's own folder without it.
+    first_seed: the first of the seeds, instead of the study's own.
     """
     definition = load(study)
     chosen = definition.chosen(arms)
-    work = [(arm, seed) for seed in definition.seed_numbers(seeds) for arm in chosen]
+    work = [(arm, seed) for seed in definition.seed_numbers(seeds, first_seed) for arm in chosen]
     lines = [f"{arm} {seed}" for arm, seed in work]
     this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
     board = ProgressTable([*lines, "compare"], Publisher(this.id, f"study {study}"), Log())

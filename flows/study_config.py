@@ -63,9 +63,10 @@ class Study(Section):
             raise InvalidConfig(f"the study has no arm {unknown[0]!r}; it has {', '.join(self.arms)}")
         return list(arms or self.arms)
 
-    def seed_numbers(self, seeds: int | None) -> range:
-        """The seeds of every arm: `seeds` of them instead of the study's own number."""
-        return range(self.first_seed, self.first_seed + (seeds or self.seeds))
+    def seed_numbers(self, seeds: int | None, first: int | None = None) -> range:
+        """The seeds of every arm: `seeds` of them, from `first` on, instead of the study's own."""
+        first = self.first_seed if first is None else first
+        return range(first, first + (seeds or self.seeds))
 
     def config(self, arm: str, seed: int) -> configuration.RunConfig:
         """The configuration of one run."""

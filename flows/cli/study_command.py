@@ -26,8 +26,9 @@ class StudyFailed(Exception):
 
 def study(
     name: Annotated[str, typer.Argument(help="Study in flows/studies, or a TOML file.")] = "quick",
-    seeds: Annotated[int | None, typer.Option(help="Seeds of every arm, instead of the study's own.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of every arm, instead of the study's own.")] = None,
     arm: Annotated[list[str] | None, typer.Option(help="Only these arms.")] = None,
+    first_seed: Annotated[int | None, typer.Option(min=0, help="First seed, instead of the study's own.")] = None,
 ) -> None:
     """Compare ways of training over several seeds; stopped or failed, the same command continues."""
     from flows.cli import watch
@@ -40,8 +41,14 @@ def study(
     if not embedded.usable():
         embedded.up(console.print)
     shown = Path(name).absolute() if name.endswith(".toml") else name
-    parameters = {"study": str(shown), "seeds": seeds, "arms": arm or None, "folder": str(Path.cwd())}
-    runs = len(arms) * (seeds or definition.seeds)
+    parameters = {
+        "study": str(shown),
+        "seeds": seeds,
+        "arms": arm or None,
+        "folder": str(Path.cwd()),
+        "first_seed": first_seed,
+    }
+    runs = len(arms) * len(definition.seed_numbers(seeds))
     console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
     state = watch.watch(watch.submit("spo/study", parameters), console).state
     folder = home() / "studies" / Path(name).stem

@@ -63,6 +63,7 @@ def test_a_search_takes_other_seeds_than_the_comparison(tmp_path: Path) -> None:
     assert list(load(write(tmp_path, text)).seed_numbers(None)) == [100, 101]
     assert list(load(write(tmp_path, text)).seed_numbers(1)) == [100]
     assert list(load(write(tmp_path, SMALL)).seed_numbers(3)) == [0, 1, 2]
+    assert list(load(write(tmp_path, text)).seed_numbers(2, 0)) == [0, 1]
 
 
 def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
