@@ -16,9 +16,9 @@ Every field of a recipe, written from the models in `tasks/config` by `spo recip
 
 What is given later wins: the defaults below, the recipe's `base`, the recipe (TOML), the overrides at submission
 (`spo run tiny --set train.steps=40`, or `-p overrides='{"train": {"steps": 40}}'`). Lists and values replace what was
-there, sections are merged; an override of `null` takes back what the recipe says, so that the default holds. Unknown
-names, impossible values and settings that would be ignored are refused at submission, with the field's name. Numbers in
-brackets are sections of the paper (Cohen et al. 2025).
+there, sections are merged; an override of `null`, in TOML `"none"` over anything but a text, takes back what the recipe
+says, so that the default holds. Unknown names, impossible values and settings that would be ignored are refused at
+submission, with the field's name. Numbers in brackets are sections of the paper (Cohen et al. 2025).
 
 Relative paths, those of a recipe file included, start at the folder in which `spo run`, `spo plan` or `spo study` is
 given; what reaches a worker is absolute. `prefect deployment run` cannot know that folder: give it absolute paths, for

@@ -151,7 +151,10 @@ def _model(name: str, folder: Path) -> str | None:
 
 
 def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Write `overrides` over `tree`, section by section; a list or a value replaces what was there."""
+    """Write `overrides` over `tree`, section by section; a list or a value replaces what was there.
+
+    The word "none" takes back what is there as None does, which TOML cannot write, unless that is a text.
+    """
     for dotted, value in overrides.items():
         *parents, leaf = dotted.split(".")
         node = tree
@@ -160,7 +163,8 @@ def merge(tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping):
             merge(_section(node, leaf, dotted), value)
         else:
-            node[leaf] = value
+            taken_back = value == "none" and not isinstance(node.get(leaf, ""), str)
+            node[leaf] = None if taken_back else value
 
 
 def _refuse_empty(overrides: Mapping[str, Any]) -> None:

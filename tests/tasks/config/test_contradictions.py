@@ -272,3 +272,15 @@ def test_null_takes_a_whole_section_or_source_back() -> None:
     train = config.load("tiny", changes, folder=RECIPES).train
     assert set(train.sources) == {"online", "offline"}
     assert train.optimizer == config.TrainConfig().optimizer
+
+
+def test_none_takes_a_section_back_where_toml_has_no_null(tmp_path: Path) -> None:
+    (tmp_path / "adapters.toml").write_text('base = "tiny"\n[train]\nlora = { rank = 4 }\n', encoding="utf-8")
+    text = f'base = "{tmp_path}/adapters.toml"\n[train]\nlora = "none"\n'
+    (tmp_path / "all-weights.toml").write_text(text, encoding="utf-8")
+    adapters = config.load(str(tmp_path / "adapters.toml"), folder=RECIPES)
+    assert adapters.train.lora is not None
+    assert config.load(str(tmp_path / "all-weights.toml"), folder=RECIPES).train.lora is None
+    assert config.load("smollm", {"train": {"lora": "none"}}, folder=RECIPES).train.lora is None
+    with pytest.raises(config.InvalidConfig, match=r"train\.lora"):
+        config.load("tiny", {"train": {"lora": "none"}}, folder=RECIPES)
