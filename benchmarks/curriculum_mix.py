@@ -1,4 +1,4 @@
-"""Problem files for `spo study curriculum-mix`: 40% that pi_0 never solves, 30% that it nearly always does, the rest between.
+"""Problem files for `spo study curriculum-mix`: pi_0 never solves 40% of the problems, and 30% nearly always.
 
     spo run spo-half-online -s problems.train=400 --stage prepare
     spo run spo-half-online -s problems.train=400 --stage q0
