@@ -54,7 +54,13 @@ def study(
     failed: list[str] = []
     with kept_running(this.id):
         for line, (arm, seed) in zip(lines, work, strict=True):
-            run_id = _run(study, arm, configuration.absolute(definition.config(arm, seed), Path(folder or ".")))
+            earlier = {name: found[name][seed] for name in chosen if seed in found[name]}
+            if missing := [name for name in definition.arms[arm].after if name not in earlier]:
+                board.end(line, "failed", f"not begun: {', '.join(missing)} did not end well")
+                failed.append(f"{line} (not begun, after {', '.join(missing)})")
+                continue
+            config = configuration.absolute(definition.config(arm, seed, earlier), Path(folder or "."))
+            run_id = _run(study, arm, config)
             ended = _one(board, line, run_id)
             if ended == "done":
                 found[arm][seed] = run_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class Arm(Section):
     recipe: str
     label: str
     overrides: dict[str, Any] = Field(default_factory=dict[str, Any])
+    after: tuple[str, ...] = ()
+    """Arms before this one whose runs of the same seed are the earlier runs that it draws from, and no others."""
 
 
 class ArmGroup(Section):
@@ -57,22 +59,39 @@ class Study(Section):
                     raise ValueError(f"group {group.title!r} names the arm {name!r}; there are {', '.join(self.arms)}")
         return self
 
+    @model_validator(mode="after")
+    def _earlier_arms_come_before(self) -> Study:
+        before: list[str] = []
+        for name, arm in self.arms.items():
+            if unknown := [one for one in arm.after if one not in before]:
+                raise ValueError(f"arm {name!r} comes after {unknown[0]!r}, which is no arm above it")
+            before.append(name)
+        return self
+
     def chosen(self, arms: Sequence[str] | None) -> list[str]:
-        """The arms asked for, by default all. Raises InvalidConfig when there is no such arm."""
+        """The arms asked for and those that they come after, by default all.
+
+        Raises InvalidConfig when there is no such arm.
+        """
         if unknown := [arm for arm in arms or () if arm not in self.arms]:
             raise InvalidConfig(f"the study has no arm {unknown[0]!r}; it has {', '.join(self.arms)}")
-        return list(arms or self.arms)
+        wanted = set(arms or self.arms)
+        for name in reversed(self.arms):
+            wanted |= set(self.arms[name].after) if name in wanted else set()
+        return [name for name in self.arms if name in wanted]
 
     def seed_numbers(self, seeds: int | None, first: int | None = None) -> range:
         """The seeds of every arm: `seeds` of them, from `first` on, instead of the study's own."""
         first = self.first_seed if first is None else first
         return range(first, first + (seeds or self.seeds))
 
-    def config(self, arm: str, seed: int) -> configuration.RunConfig:
-        """The configuration of one run."""
+    def config(self, arm: str, seed: int, earlier: Mapping[str, str] | None = None) -> configuration.RunConfig:
+        """The configuration of one run; `earlier`: the runs of this seed by arm, for what it comes after."""
         tree: dict[str, Any] = {}
         for overrides in (self.overrides, self.arms[arm].overrides, {"seed": seed}):
             configuration.merge(tree, overrides)
+        if earlier is not None and self.arms[arm].after:
+            configuration.merge(tree, {"train.earlier.run_ids": [earlier[name] for name in self.arms[arm].after]})
         return configuration.load(self.arms[arm].recipe, tree, folder=RECIPES)
 
 

@@ -49,6 +49,8 @@ class EarlierConfig(Section):
     batch; `successes` or `failures` alone."""
     runs: PositiveInt = 8
     """Newest earlier runs that it draws from."""
+    run_ids: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
+    """Only these runs; empty: whatever runs are there."""
     from_step: Count = 0
     """Only what was sampled by weights of at least this optimizer step of their run. What is sampled at the start is
     nearest to the policy that a new run begins with."""

@@ -66,6 +66,19 @@ def test_a_search_takes_other_seeds_than_the_comparison(tmp_path: Path) -> None:
     assert list(load(write(tmp_path, text)).seed_numbers(2, 0)) == [0, 1]
 
 
+def test_an_arm_that_comes_after_another_draws_on_that_ones_run_of_the_seed(tmp_path: Path) -> None:
+    mix = "sources = { online = { share = 0.25 }, earlier = { share = 0.25 } }"
+    text = SMALL.replace('label = "fast"', 'label = "fast"\nafter = ["slow"]').replace("steps = 9", f"steps = 9, {mix}")
+    study = load(write(tmp_path, text))
+    assert study.chosen(["fast"]) == ["slow", "fast"]
+    assert study.chosen(["slow"]) == ["slow"]
+    drawn = study.config("fast", 1, {"slow": "tiny-7"}).train.earlier.run_ids
+    assert (drawn, study.config("slow", 1, {"slow": "tiny-7"}).train.earlier.run_ids) == (("tiny-7",), ())
+    assert "run_ids" not in study.config("slow", 1).model_dump(mode="json")["train"]["earlier"]
+    with pytest.raises(InvalidConfig, match="'slow' comes after 'fast', which is no arm above it"):
+        load(write(tmp_path, SMALL.replace('label = "slow"', 'label = "slow"\nafter = ["fast"]')))
+
+
 def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownRecipe, match=r"no study 'nothing'.*known studies: "):
         load("nothing")

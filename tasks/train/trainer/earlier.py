@@ -37,7 +37,7 @@ class Selection:
 
 def select(store: Warehouse, config: EarlierConfig, **run: Any) -> Selection:
     """What is there for a run: its name, a snapshot, a limit in tokens, and the batches of its prompts and problems."""
-    rows = store.rows(SELECTION, config.model_dump() | run)
+    rows = store.rows(SELECTION, config.model_dump() | {"run_ids": list(config.run_ids)} | run)
     right, wrong = ([str(row["trajectory_id"]) for row in rows if row["passed"] is passed] for passed in (True, False))
     return Selection(tuple(right), tuple(wrong))
 

@@ -5,6 +5,7 @@ WITH there AS (
     SELECT trajectory_id, problem_id, reward = 0 AS passed, run_id, arrival
     FROM trajectories
     WHERE source = 'online' AND run_id <> $run AND reward IS NOT NULL AND snapshot_id <= $until
+      AND (len($run_ids::VARCHAR[]) = 0 OR list_contains($run_ids::VARCHAR[], run_id))
       AND coalesce(step, 0) >= $from_step AND ($to_step IS NULL OR coalesce(step, 0) <= $to_step)
       AND len(token_ids) <= $limit AND (finish_reason = 'stop' OR max_response_tokens = $limit)
       AND prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts_batch)

@@ -81,6 +81,9 @@ def test_newest_runs_steps_and_problems_are_limited(store: Warehouse) -> None:
     until = add(store, "new", [0.0] * (2 * PROBLEMS + 1), step=50)
     assert {name[:3] for name in chosen(store, until, runs=2).successes} == {"you", "new"}
     assert chosen(store, until, from_step=5, to_step=9).successes == ("young-000",)
+    assert {name[:3] for name in chosen(store, until, run_ids=["old", "new"]).successes} == {"old", "new"}
+    assert {name[:3] for name in chosen(store, until, run_ids=["old", "new"], runs=1).successes} == {"new"}
+    assert chosen(store, until, run_ids=["gone"]) == Selection((), ())
     counts = Counter(int(name[-3:]) % PROBLEMS for name in chosen(store, until, per_problem=2).successes)
     assert set(counts.values()) == {2}
 
