@@ -1,14 +1,19 @@
 """What a study compares: arms (a recipe each, with overrides) and groups of arms to show together, read from TOML.
 
+A search is a study with a grid: lists of values by dotted name, at the top for every arm or with an arm for that one.
+Each combination is an arm of its own, named after its values. `base = "methods"` takes another study's arms and groups.
+
 It imports nothing of Prefect, whose settings are fixed by its first import: commands read studies before they choose a
 server.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import itertools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,13 +107,60 @@ def load(name: str) -> Study:
         known = ", ".join(sorted(p.stem for p in STUDIES.glob("*.toml")))
         raise UnknownRecipe(f"no study {name!r} ({path} does not exist); known studies: {known}")
     try:
-        found = Study.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        found = Study.model_validate(_expanded(_read(path)))
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise InvalidConfig(f"{path}: {error}") from error
     found = found.model_copy(update={"arms": {name: _beside(path, arm) for name, arm in found.arms.items()}})
     for arm in found.arms:
         found.config(arm, 0)
     return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The file's tree, over the arms, overrides and groups of the shipped study that it names as `base`."""
+    tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    if "base" not in tree:
+        return tree
+    under = STUDIES / f"{tree.pop('base')}.toml"
+    if not under.is_file():
+        raise InvalidConfig(f"{path}: its base {under.stem!r} is no study that ships")
+    whole = tomllib.loads(under.read_text(encoding="utf-8"))
+    grid = tree.pop("grid", whole.pop("grid", {}))
+    configuration.merge(whole, tree)
+    return whole | {"grid": grid}
+
+
+def _expanded(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree with an arm for every combination of the settings in an arm's grid, or else the study's."""
+    made: dict[str, dict[str, Any]] = {}
+    arms: dict[str, Any] = {}
+    for name, arm in tree.get("arms", {}).items():
+        made[name] = dict(_searched(name, arm, arm.get("grid", tree.get("grid", {}))))
+        arms |= made[name]
+    groups = [
+        group | {"arms": [one for name in group.get("arms", []) for one in made.get(name, [name])]}
+        for group in tree.get("groups", [])
+    ]
+    return {name: value for name, value in tree.items() if name != "grid"} | {"arms": arms, "groups": groups}
+
+
+def _searched(name: str, arm: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, Any]]:
+    """Names and definitions of the arms that the grid makes of one."""
+    for values in itertools.product(*grid.values()):
+        texts = [_text(value) for value in values]
+        overrides = copy.deepcopy(arm.get("overrides", {}))
+        configuration.merge(overrides, dict(zip(grid, values, strict=True)))
+        label = ", ".join([arm.get("label", name), *texts])
+        made = {key: value for key, value in arm.items() if key != "grid"} | {"label": label, "overrides": overrides}
+        yield "-".join([name, *texts]), made
+
+
+def _text(value: Any) -> str:
+    """A value in an arm's name: small numbers as 3e-5."""
+    if not isinstance(value, float) or not 0 < abs(value) < 0.01:
+        return str(value)
+    factor, exponent = f"{value:e}".split("e")
+    return f"{float(factor):g}e{int(exponent)}"
 
 
 def _beside(study: Path, arm: Arm) -> Arm:

@@ -79,6 +79,27 @@ def test_an_arm_that_comes_after_another_draws_on_that_ones_run_of_the_seed(tmp_
         load(write(tmp_path, SMALL.replace('label = "slow"', 'label = "slow"\nafter = ["fast"]')))
 
 
+def test_a_grid_makes_an_arm_of_every_combination(tmp_path: Path) -> None:
+    grid = '[grid]\n"train.optimizer.learning_rate" = [3e-5, 1e-4]\nseed = [1]\n'
+    own = 'label = "slow"\ngrid = { "train.steps" = [2, 4] }'
+    study = load(write(tmp_path, SMALL.replace('label = "slow"', own) + grid))
+    assert list(study.arms) == ["slow-2", "slow-4", "fast-3e-5-1", "fast-1e-4-1"]
+    assert study.groups[0].arms == tuple(study.arms)
+    assert [study.config(arm, 0).train.steps for arm in study.arms] == [2, 4, 9, 9]
+    assert study.config("fast-1e-4-1", 0).train.optimizer.learning_rate == 1e-4
+    assert study.arms["fast-1e-4-1"].label == "fast, 1e-4, 1"
+
+
+def test_a_search_takes_the_arms_of_the_comparison_it_is_for(tmp_path: Path) -> None:
+    search, methods = load("methods-search"), load("methods")
+    assert len(search.arms) == 3 * len(methods.arms)
+    assert {search.config(arm, 0).train.optimizer.learning_rate for arm in search.arms} == {3e-5, 1e-4, 3e-4}
+    assert search.config("ppo-3e-5", 1).train.ppo == methods.config("ppo", 1).train.ppo
+    assert not set(search.seed_numbers(None)) & set(methods.seed_numbers(None))
+    with pytest.raises(InvalidConfig, match="its base 'nothing' is no study that ships"):
+        load(write(tmp_path, 'base = "nothing"\n'))
+
+
 def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownRecipe, match=r"no study 'nothing'.*known studies: "):
         load("nothing")
