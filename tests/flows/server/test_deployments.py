@@ -17,9 +17,10 @@ from tests.tasks.conftest import MICRO
 def test_a_killed_pipeline_says_how_to_go_on_and_does_so_to_its_result(server: Server) -> None:
     command = [sys.executable, "-m", "flows.cli", "run", MICRO]
     with subprocess.Popen(command, cwd=PROJECT, env=server.environment, stdout=PIPE, stderr=STDOUT, text=True) as run:
-        server.wait_for("SELECT count(*) FROM reference_counts")
+        flow_run = server.wait_for("SELECT message FROM run_events WHERE kind = 'created'")
         under_way = server.spo("status").stdout
-        server.kill(of=server.value("SELECT message FROM run_events WHERE kind = 'created'"))
+        server.wait_for("SELECT count(*) FROM reference_counts")
+        server.kill(of=flow_run)
         said, _ = run.communicate(timeout=300)
     assert run.returncode == 1, said
     assert "micro-1: running, flow run micro-1" in under_way
