@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 
+from flows.server.orphans import end_orphans
 from flows.settings import (
     DEFAULT_PORT,
     POOL,
@@ -87,6 +88,8 @@ def _up(say: Say) -> None:
         state = _start_server(say, worker=state.get("worker"))  # which outlives a killed server
     _await_health(state["server"])
     if not _alive(state.get("worker")):
+        for name in end_orphans(api_url()):
+            say(f"{name} was under way when its process ended; it can be continued")
         state["worker"] = _start(
             ["worker", "start", "--pool", POOL, "--type", "process", "--name", "embedded"], "worker"
         )

@@ -69,13 +69,14 @@ class Server:
 
     def flow_runs(self, name: str) -> list[dict[str, Any]]:
         """The flow runs of that name."""
-        return self._post("flow_runs/filter", {"flow_runs": {"name": {"any_": [name]}}})
+        return self.post("flow_runs/filter", {"flow_runs": {"name": {"any_": [name]}}})
 
     def artifacts(self, flow_run_id: str) -> list[dict[str, Any]]:
         """The artifacts of a flow run."""
-        return self._post("artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run_id]}}})
+        return self.post("artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run_id]}}})
 
-    def _post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """What the server answers."""
         import httpx
 
         return httpx.post(f"{self.api}/{path}", json=body, timeout=60).raise_for_status().json()

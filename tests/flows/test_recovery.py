@@ -160,7 +160,7 @@ def test_a_run_that_a_jump_of_the_clock_marked_as_crashed_goes_on(server: Server
     run = run_of(server, flow_run)
     server.wait_for(f"SELECT count(*) FROM reference_counts WHERE run_id = '{run}'")
     state = {"type": "CRASHED", "message": SILENT}
-    server._post(f"flow_runs/{flow_run}/set_state", {"state": state, "force": True})
+    server.post(f"flow_runs/{flow_run}/set_state", {"state": state, "force": True})
     assert server.state(flow_run) == "CRASHED"
     assert server.wait(flow_run, "RUNNING", timeout_s=2 * GRACE_S) == "RUNNING"
     assert server.wait(flow_run) == "COMPLETED"

@@ -97,3 +97,20 @@ def test_starting_again_changes_nothing(server: Server) -> None:
     before = {process.pid for process in server.processes()}
     assert server.spo("up").returncode == 0
     assert {process.pid for process in server.processes()} == before
+
+
+@pytest.mark.timeout(300)
+def test_a_run_whose_process_ended_while_nothing_ran_is_ended_by_the_next_start(server: Server) -> None:
+    (deployment,) = server.post("deployments/filter", {"deployments": {"name": {"any_": ["q0"]}}})
+    wanted = {"running": "RUNNING", "stopping": "CANCELLING", "waiting": "SCHEDULED"}
+    later = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2999-01-01T00:00:00Z"}}
+    for name, kind in wanted.items():
+        path = f"deployments/{deployment['id']}/create_flow_run"
+        run = server.post(path, {"name": name, "state": later})
+        if kind != "SCHEDULED":
+            server.post(f"flow_runs/{run['id']}/set_state", {"state": {"type": kind}, "force": True})
+    server.kill(running="worker start")
+    said = server.spo("up").stdout
+    assert "running was under way when its process ended" in said
+    found = {name: server.flow_runs(name)[0]["state"]["type"] for name in wanted}
+    assert found == {"running": "CRASHED", "stopping": "CANCELLED", "waiting": "SCHEDULED"}
