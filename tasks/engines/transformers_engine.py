@@ -6,6 +6,7 @@ finished rows leave at once and waiting ones take their places. Memory is bounde
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -117,9 +118,12 @@ class TransformersEngine:
             raise
 
     def close(self) -> None:
-        """Release the weights."""
+        """Release the weights, on a GPU to other processes, too."""
         self._model = self._weights = None
         self._store.clear()
+        if torch.cuda.is_initialized():
+            gc.collect()
+            torch.cuda.empty_cache()
 
     def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         """The requests' responses, each as soon as it is finished; those up to a None are decoded together."""

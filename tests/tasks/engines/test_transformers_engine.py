@@ -227,6 +227,16 @@ def test_no_requests_give_no_completions(engine: TransformersEngine) -> None:
     assert engine.score([]) == []
 
 
+def test_a_closed_engine_gives_the_gpu_back_to_other_processes(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emptied: list[bool] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
+    engine.close()
+    assert emptied == [True]
+
+
 def test_a_closed_engine_says_so(engine: TransformersEngine) -> None:
     engine.close()
     with pytest.raises(EngineError, match="closed"):
