@@ -11,8 +11,9 @@ from statistics import fmean
 from typing import Any
 
 from tasks.estimators import mean_interval
-from tasks.report import charts, run_history
+from tasks.report import charts, reached, run_history
 from tasks.report.charts import Measure, Series
+from tasks.report.reached import Spent
 from tasks.report.report_page import ReportPage, ReportSection, ReportTable, write_report
 from tasks.report.run_history import Point
 from tasks.run.manifests import EvaluateManifest
@@ -37,6 +38,8 @@ class ArmResult:
     """Per seed: `pass@k` by optimizer step."""
     measures: Sequence[Mapping[str, float]]
     """Per seed: name to value; a measure that is unknown is absent."""
+    spent: Sequence[Mapping[int, Spent]] = ()
+    """Per seed: what had been sampled and trained by optimizer step."""
     stopped: Sequence[int] = ()
     """Seeds whose training was stopped by its guards: they have no measures, so the table must say that they were."""
 
@@ -63,6 +66,7 @@ def collect(
     """What the warehouse knows of an arm's runs by seed, which must have been evaluated."""
     curves: list[dict[str, dict[int, float]]] = []
     measures: list[dict[str, float]] = []
+    spent: list[dict[int, Spent]] = []
     for run_id in run_ids.values():
         evaluation = finished(store, EvaluateManifest, run_id=run_id)
         if evaluation is None:
@@ -72,7 +76,8 @@ def collect(
             curve.setdefault(f"pass@{point.k}", {})[point.step] = point.value
         curves.append(curve)
         measures.append(_measures(store, run_history.read(store, home, run_id).points, run_id, curve))
-    return ArmResult(label, list(run_ids), curves, measures, stopped)
+        spent.append(reached.read(store, run_id))
+    return ArmResult(label, list(run_ids), curves, measures, spent, stopped)
 
 
 def _measures(
@@ -165,18 +170,21 @@ def _tables(members: Sequence[ArmResult]) -> list[ReportTable]:
     names = dict.fromkeys(name for arm in members for found in arm.measures for name in found)
     passes = sorted((name for name in names if name.startswith("pass@") and not name.endswith(BEFORE)), key=_k)
     diversity = [name for name in ("distinct correct", "duplicates", "entropy") if name in names]
-    costs = [name for name in ("train s", "waiting s", "online trajectories", "peak MB") if name in names]
-    differences = {f"{passes[-1]} against {other.label}": other for other in (before, first)} if passes else {}
+    costs = [
+        name for name in ("train s", "waiting s", "online trajectories", "online tokens", "peak MB") if name in names
+    ]
+    others = (before, first) if passes else ()
+    differences = {f"{passes[-1]} against {other.label}": other for other in others}
 
     def intervals(arm: ArmResult, measures: Sequence[str]) -> dict[str, str]:
         return {"arm": arm.label} | {name: describe(name, *arm.interval(name)) for name in measures}
 
     def result(arm: ArmResult) -> dict[str, str]:
-        others = {column: other for column, other in differences.items() if arm is not before and arm is not other}
+        compared = {column: other for column, other in differences.items() if arm is not before and arm is not other}
         return (
             intervals(arm, passes)
             | {"seeds": "" if arm is before else _seeds(arm)}
-            | {column: describe(passes[-1], *arm.against(other, passes[-1])) for column, other in others.items()}
+            | {column: describe(passes[-1], *arm.against(other, passes[-1])) for column, other in compared.items()}
         )
 
     note = "Mean over seeds, 95% interval in brackets."
@@ -195,7 +203,8 @@ def _tables(members: Sequence[ArmResult]) -> list[ReportTable]:
         rows = [{"arm": arm.label} | {name: _range(name, arm) for name in costs} for arm in members]
         text = "Mean over seeds, least to most in brackets; waiting: the trainer for rollouts, part of its time."
         found.append(ReportTable("Cost of training", ("arm", *costs), rows, note=text))
-    return found
+    soon = reached.table(members, passes[-1]) if passes else None
+    return [*found, soon] if soon else found
 
 
 def _range(measure: str, arm: ArmResult) -> str:

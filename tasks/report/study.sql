@@ -4,4 +4,5 @@ SELECT (SELECT seconds FROM cost_by_stage WHERE run_id = $run AND stage = 'train
        (SELECT sum(seconds) FROM (SELECT any_value(value) AS seconds FROM train_steps
                                   WHERE run_id = $run AND name = 'wait_s' GROUP BY step)) AS "waiting s",
        (SELECT count(*) FROM trajectories WHERE run_id = $run AND source = 'online') AS "online trajectories",
+       (SELECT sum(len(token_ids)) FROM trajectories WHERE run_id = $run AND source = 'online') AS "online tokens",
        (SELECT max(value) FROM train_steps WHERE run_id = $run AND name = 'peak_memory_mb') AS "peak MB";

@@ -62,6 +62,7 @@ def test_a_study_compares_its_arms_shows_what_the_guards_stopped_and_does_nothin
     table = (folder / "study.md").read_text(encoding="utf-8")
     assert "| arm | seeds | pass@1 | pass@10 | pass@10 against pi_0 | pass@10 against calm |" in table
     assert "\n| calm | 1 | " in table
+    assert "| arm | to 80% of the best pass@10 | to the pass@10 of calm |" in table
     assert (folder / "report.html").is_file()
     finished = "SELECT count(*) FROM stages WHERE stage = 'evaluate' AND status = 'completed'"
     rows = "SELECT count(*) FROM trajectories"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.estimators import mean_interval
+from tasks.report.reached import Spent, first_at
 from tasks.report.study import ArmResult, describe, markdown, write
 
 
@@ -18,7 +19,8 @@ def arm(label: str, *finals: float) -> ArmResult:
     before = {"pass@1 of pi_0": 0.1, "pass@10 of pi_0": 0.4, "distinct correct of pi_0": 1.0}
     after = [{"pass@1": final, "pass@10": final + 0.2, "distinct correct": 2.0, "train s": 60.0} for final in finals]
     measures = [found | before for found in after]
-    return ArmResult(label, list(range(len(finals))), curves, measures)
+    spent = [{5: Spent(64, 1000, 2), 10: Spent(128, 2100, 4.4)}] * len(finals)
+    return ArmResult(label, list(range(len(finals))), curves, measures, spent)
 
 
 def test_the_interval_over_seeds_is_students() -> None:
@@ -36,6 +38,23 @@ def test_one_seed_has_no_interval_and_no_value_is_not_zero() -> None:
     assert math.isnan(mean_interval([])[0])
     assert describe("pass@1", mean, low, high) == "50.0"
     assert describe("entropy", math.nan, math.nan, math.nan) == ""
+
+
+def test_a_mark_is_reached_at_the_first_step_that_is_there() -> None:
+    curve, spent = {0: 0.1, 5: 0.4, 10: 0.3}, {5: Spent(64, 1000, 2), 10: Spent(128, 2000, 4)}
+    assert first_at(curve, spent, 0.35) == Spent(64, 1000, 2)
+    assert first_at(curve, spent, 0.1) == Spent()
+    assert first_at(curve, spent, 0.5) is None
+
+
+def test_a_table_says_what_each_arm_had_sampled_when_it_reached_the_marks() -> None:
+    text = markdown("A study", [("Sampling", "", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.4, 0.6, 0.6)])])
+    assert "| arm | to 80% of the best pass@10 | to the pass@10 of SPO |" in text
+    assert "| SPO | 128 trajectories, 2,100 tokens, 4 s | 128 trajectories, 2,100 tokens, 4 s |" in text
+    assert "| PPO | 128 trajectories, 2,100 tokens, 4 s (2 of 3 seeds) |" in text
+    assert "4 s (1 of 3 seeds) |" in text
+    low = markdown("A study", [("Sampling", "", [arm("SPO", 0.5), arm("PPO", 0.4)])])
+    assert "none of 1 |" in low
 
 
 def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None:
@@ -75,7 +94,7 @@ def test_a_difference_takes_only_the_seeds_that_both_arms_have() -> None:
 
 def test_arms_that_the_guards_stopped_are_shown_as_such(tmp_path: Path) -> None:
     whole, none = arm("SPO", 0.5, 0.6), ArmResult("squared", [], [], [], stopped=[0, 1])
-    some = ArmResult("reverse", [1], whole.curves[:1], whole.measures[:1], stopped=[0])
+    some = ArmResult("reverse", [1], whole.curves[:1], whole.measures[:1], whole.spent[:1], stopped=[0])
     text = markdown("A study", [("Losses", "", [whole, none, some])])
     assert "| squared | 0; 2 stopped by the guards |" in text
     assert "| reverse | 1; 1 stopped by the guards | 50.0 |" in text
