@@ -47,7 +47,9 @@ def table(members: Sequence[ArmResult], measure: str) -> ReportTable | None:
     best = SHARE_OF_BEST * max(fmean(arm.values(measure)) for arm in ended)
     first = dict(zip(ended[0].seeds, ended[0].values(measure), strict=True))
     marks = {
-        f"to {SHARE_OF_BEST:.0%} of the best {measure}": dict.fromkeys(seed_numbers(ended), best),
+        f"to {SHARE_OF_BEST:.0%} of the best {measure}": dict.fromkeys(
+            (seed for arm in ended for seed in arm.seeds), best
+        ),
         f"to the {measure} of {ended[0].label}": first,
     }
     rows = [
@@ -55,11 +57,6 @@ def table(members: Sequence[ArmResult], measure: str) -> ReportTable | None:
     ]
     note = "Online trajectories, their tokens and seconds of training until the first evaluated step there; means."
     return ReportTable(f"How soon ({measure})", ("arm", *marks), rows, note=note)
-
-
-def seed_numbers(arms: Sequence[ArmResult]) -> list[int]:
-    """All seeds that any of the arms has."""
-    return sorted({seed for arm in arms for seed in arm.seeds})
 
 
 def _described(arm: ArmResult, measure: str, marks: Mapping[int, float]) -> str:
