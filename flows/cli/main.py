@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, NoReturn
 
@@ -39,6 +40,8 @@ app = typer.Typer(
 )
 console = Console()
 errors = Console(stderr=True)
+NARROWEST = 12
+"""Characters that a column has at least, or else the values of a row stand one below the other."""
 app.command()(run_commands.run)
 app.command()(run_commands.resume)
 app.command()(run_commands.plan)
@@ -161,14 +164,33 @@ def _table(rows: list[dict[str, Any]], limit: int) -> None:
         console.print("(no rows)")
         return
     shown = rows[:limit] if limit else rows
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, value in rows[0].items():
-        table.add_column(escape(name), justify="right" if isinstance(value, (int, float)) else "left", overflow="fold")
-    for row in shown:
-        table.add_row(*(_cell(value) for value in row.values()))
-    console.print(table)
+    cells = [[_cell(value) for value in row.values()] for row in shown]
+    names = list(rows[0])
+    wanted = [max(len(name), *map(len, column)) for name, column in zip(names, zip(*cells, strict=True), strict=True)]
+    if sum(min(width, NARROWEST) + 2 for width in wanted) > console.width:
+        _one_below_the_other(names, cells)
+    else:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name, value in rows[0].items():
+            justify = "right" if isinstance(value, (int, float)) else "left"
+            table.add_column(escape(name), justify=justify, overflow="fold")
+        for row in cells:
+            table.add_row(*row)
+        console.print(table)
     if len(shown) < len(rows):
         console.print(f"({len(rows) - len(shown)} more rows; --limit 0 shows all)")
+
+
+def _one_below_the_other(names: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
+    """Each row as lines of a name and its value, for rows too wide to stand side by side."""
+    for number, row in enumerate(cells, start=1):
+        console.print(f"row {number}", style="bold")
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column()
+        table.add_column(overflow="fold")
+        for name, cell in zip(names, row, strict=True):
+            table.add_row(escape(name), cell)
+        console.print(table)
 
 
 def _cell(value: Any) -> Text:

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from tasks.estimators import mean_interval
-from tasks.report import charts, reached, run_history
+from tasks.report import charts, ranks, reached, run_history
 from tasks.report.charts import Measure, Series
 from tasks.report.reached import Spent
 from tasks.report.report_page import ReportPage, ReportSection, ReportTable, write_report
@@ -139,20 +139,34 @@ def _charts(number: int, arms: Sequence[ArmResult]) -> list[charts.Chart]:
     names = [name for name in ("pass@1", "pass@10") if all(name in arm.measures[0] for arm in members)]
     curves = {name: [_series(arm, name) for arm in members] for name in names}
     finals = {name: [_measure(arm, name) for arm in members] for name in names}
-    panels = [charts.Panel(name, lines, share=True) for name, lines in curves.items()]
-    return [
-        charts.curves(f"curves_{number}", "pass@k along training", panels, "optimizer step"),
+    found = [
+        charts.curves(f"curves_{number}", "pass@k along training", _panels(curves), "optimizer step"),
         charts.comparison(f"final_{number}", "pass@k at the end", finals),
     ]
+    sampled = {name: [_series(arm, name, "tokens") for arm in members if _sampled(arm)] for name in names}
+    if any(sampled.values()):
+        found.append(charts.curves(f"tokens_{number}", "pass@k over sampling", _panels(sampled), "online tokens"))
+    return found
 
 
-def _series(arm: ArmResult, name: str) -> Series:
+def _panels(curves: Mapping[str, Sequence[Series]]) -> list[charts.Panel]:
+    return [charts.Panel(name, lines, share=True) for name, lines in curves.items()]
+
+
+def _sampled(arm: ArmResult) -> bool:
+    """Whether every run of the arm sampled something that it trained on."""
+    return bool(arm.spent) and all(any(at.tokens for at in spent.values()) for spent in arm.spent)
+
+
+def _series(arm: ArmResult, name: str, over: str = "") -> Series:
+    """The arm's curve by optimizer step, or over what it had spent by then (a field of `Spent`, its mean)."""
     steps = sorted(set.intersection(*(set(curve[name]) for curve in arm.curves)))
     points = [mean_interval([curve[name][step] for curve in arm.curves]) for step in steps]
     intervals = len(arm.curves) > 1
+    spent = [fmean(getattr(found.get(step, Spent()), over) for found in arm.spent) for step in steps] if over else steps
     return Series(
         arm.label,
-        steps,
+        spent,
         [mean for mean, _, _ in points],
         [low for _, low, _ in points] if intervals else (),
         [high for _, _, high in points] if intervals else (),
@@ -173,25 +187,23 @@ def _tables(members: Sequence[ArmResult]) -> list[ReportTable]:
     costs = [
         name for name in ("train s", "waiting s", "online trajectories", "online tokens", "peak MB") if name in names
     ]
-    others = (before, first) if passes else ()
-    differences = {f"{passes[-1]} against {other.label}": other for other in others}
+    change = f"{passes[-1]} against pi_0" if passes else ""
 
-    def intervals(arm: ArmResult, measures: Sequence[str]) -> dict[str, str]:
-        return {"arm": arm.label} | {name: describe(name, *arm.interval(name)) for name in measures}
+    def intervals(arm: ArmResult, measures: Sequence[str], other: ArmResult | None = None) -> dict[str, str]:
+        found = {name: arm.against(other, name) if other else arm.interval(name) for name in measures}
+        return {"arm": arm.label} | {name: describe(name, *values) for name, values in found.items()}
 
     def result(arm: ArmResult) -> dict[str, str]:
-        compared = {column: other for column, other in differences.items() if arm is not before and arm is not other}
-        return (
-            intervals(arm, passes)
-            | {"seeds": "" if arm is before else _seeds(arm)}
-            | {column: describe(passes[-1], *arm.against(other, passes[-1])) for column, other in compared.items()}
-        )
+        row = intervals(arm, passes)
+        if arm is before or not passes:
+            return row
+        return row | {"seeds": _seeds(arm), change: describe(passes[-1], *arm.against(before, passes[-1]))}
 
     note = "Mean over seeds, 95% interval in brackets."
     found = [
         ReportTable(
             "At the end of training",
-            ("arm", "seeds", *passes, *differences),
+            ("arm", "seeds", *passes, *([change] if passes else [])),
             [result(arm) for arm in (before, *members)],
             note=note,
         )
@@ -199,12 +211,16 @@ def _tables(members: Sequence[ArmResult]) -> list[ReportTable]:
     if diversity:
         rows = [intervals(arm, diversity) for arm in (before, *members)]
         found.append(ReportTable("Diversity of the samples", ("arm", *diversity), rows, note=note))
+    if members[1:] and passes:
+        rows = [intervals(arm, [*passes, *diversity], first) for arm in members[1:]]
+        text = "Differences, paired by seed; mean over seeds, 95% interval in brackets."
+        found.append(ReportTable(f"Against {first.label}", ("arm", *passes, *diversity), rows, note=text))
     if costs:
         rows = [{"arm": arm.label} | {name: _range(name, arm) for name in costs} for arm in members]
         text = "Mean over seeds, least to most in brackets; waiting: the trainer for rollouts, part of its time."
         found.append(ReportTable("Cost of training", ("arm", *costs), rows, note=text))
-    soon = reached.table(members, passes[-1]) if passes else None
-    return [*found, soon] if soon else found
+    more = (reached.table(members, passes[-1]), ranks.table(members, passes[-1])) if passes else ()
+    return [*found, *(table for table in more if table)]
 
 
 def _range(measure: str, arm: ArmResult) -> str:

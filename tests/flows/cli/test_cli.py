@@ -117,6 +117,14 @@ def test_a_program_is_shown_as_it_is(home: Path) -> None:
     assert "text[0]" in result.stdout
 
 
+def test_rows_too_wide_for_the_screen_have_a_line_for_each_value(home: Path) -> None:
+    columns = ", ".join(f"'value of column {n}' AS column_{n}" for n in range(24))
+    lines = [line.rstrip() for line in spo(home, "sql", f"SELECT {columns} FROM range(2)").stdout.splitlines()]
+    assert [line for line in lines if line.startswith("row")] == ["row 1", "row 2"]
+    assert lines[1] == "column_0   value of column 0"
+    assert lines.count("column_23  value of column 23") == 2
+
+
 def test_wrong_sql_is_one_message(home: Path) -> None:
     result = spo(home, "sql", "SELEC 1")
     assert result.returncode == 1

@@ -57,6 +57,35 @@ def test_a_table_says_what_each_arm_had_sampled_when_it_reached_the_marks() -> N
     assert "none of 1 |" in low
 
 
+def test_ranks_say_what_the_seeds_leave_open() -> None:
+    sure = [arm("first", 0.7, 0.72, 0.74), arm("second", 0.5, 0.52, 0.54), arm("third", 0.3, 0.32, 0.34)]
+    text = markdown("A study", [("Three", "", sure[::-1])])
+    rows = [
+        "| first | 1.0 | 1 to 1 | 1 to 1 |",
+        "| second | 2.0 | 2 to 2 | 2 to 2 |",
+        "| third | 3.0 | 3 to 3 | 3 to 3 |",
+    ]
+    assert "\n".join(rows) in text
+    open_ = [arm("one", 0.5, 0.6), arm("other", 0.6, 0.5), arm("equal", 0.6, 0.5)]
+    text = markdown("A study", [("Three", "", open_)])
+    assert "| one | 2.0 | 1 to 3 | 1 to 3 |" in text
+    assert "| other | 2.0 | 1.5 to 2.5 | 1 to 3 |" in text
+    assert "Ranks" not in markdown("A study", [("Two", "", sure[:2])])
+    assert "Ranks" not in markdown("A study", [("One seed", "", [arm(name, 0.5) for name in "abc"])])
+    apart = [replace(one, seeds=[n, n + 10]) for n, one in enumerate(open_)]
+    assert "Ranks" not in markdown("A study", [("No seed in common", "", apart)])
+
+
+def test_curves_over_sampling_leave_out_what_samples_nothing(tmp_path: Path) -> None:
+    offline = arm("fine-tuning", 0.5, 0.6)
+    offline = replace(offline, spent=[{5: Spent(0, 0, 2), 10: Spent(0, 0, 4)}] * 2)
+    arms = {"spo": arm("SPO", 0.5, 0.6), "rft": offline}
+    text = write("A study", arms, [("Both", "", list(arms)), ("Offline", "", ["rft"])], tmp_path).read_text()
+    assert "pass@k over sampling against online tokens. pass@1, SPO: from 0.1 to 0.55; pass@10, SPO:" in text
+    assert (tmp_path / "tokens_0.png").is_file()
+    assert not (tmp_path / "tokens_1.png").exists()
+
+
 def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None:
     arms = {"a": arm("SPO", 0.5, 0.6, 0.7), "b": arm("PPO", 0.4, 0.4, 0.4)}
     page = write("A study", arms, [("Figure 1", "What differs.", ["a", "b"]), ("Nothing ran", "", [])], tmp_path)
@@ -72,10 +101,12 @@ def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None
 
 def test_markdown_has_a_row_for_pi_0_and_each_arm_with_its_differences_by_seed() -> None:
     text = markdown("A study", [("Figure 1", "", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.45, 0.5, 0.55)])])
-    assert "| arm | seeds | pass@1 | pass@10 | pass@10 against pi_0 | pass@10 against SPO |" in text
-    assert "| pi_0 |  | 10.0 | 40.0 |  |  |" in text
-    assert "| SPO | 3 | 60.0 [35.2, 84.8] | 80.0 [55.2, 104.8] | 40.0 [15.2, 64.8] |  |" in text
-    assert "| PPO | 3 | 50.0 [37.6, 62.4] | 70.0 [57.6, 82.4] | 30.0 [17.6, 42.4] | -10.0 [-22.4, 2.4] |" in text
+    assert "| arm | seeds | pass@1 | pass@10 | pass@10 against pi_0 |" in text
+    assert "| pi_0 |  | 10.0 | 40.0 |  |" in text
+    assert "| SPO | 3 | 60.0 [35.2, 84.8] | 80.0 [55.2, 104.8] | 40.0 [15.2, 64.8] |" in text
+    assert "| PPO | 3 | 50.0 [37.6, 62.4] | 70.0 [57.6, 82.4] | 30.0 [17.6, 42.4] |" in text
+    assert "| arm | pass@1 | pass@10 | distinct correct |\n|---|---|---|---|\n| PPO | -10.0 [-22.4, 2.4] |" in text
+    assert "| SPO | -" not in text
     assert "| arm | distinct correct |\n|---|---|\n| pi_0 | 1.00 |\n| SPO | 2.00 |" in text
 
 
