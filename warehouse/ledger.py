@@ -63,6 +63,10 @@ class BatchLedger(Protocol):
         """Committed batches whose id begins with `prefix`."""
         ...
 
+    def newest_of(self, run_id: str) -> int:
+        """Snapshot of the run's newest committed batch; 0 when it has none."""
+        ...
+
     def batches(self) -> list[CommittedBatch]:
         """Every committed batch."""
         ...
@@ -191,6 +195,11 @@ class FolderLedger:
         with self._guard:
             found = self._database.execute(query(__name__, "batches_under"), bounds).fetchall()
         return {str(row[0]) for row in found}
+
+    def newest_of(self, run_id: str) -> int:
+        with self._guard:
+            row = self._database.execute("SELECT max(snapshot) FROM batches WHERE run_id = ?", (run_id,)).fetchone()
+        return int(row[0] or 0)
 
     def batches(self) -> list[CommittedBatch]:
         with self._guard:

@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 CREATE TABLE IF NOT EXISTS batches (
     batch_id TEXT PRIMARY KEY, run_id TEXT NOT NULL, snapshot INTEGER NOT NULL, files TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS batches_of_runs ON batches (run_id, snapshot);
 
 -- name: batches_under
 -- Which batch ids begin with this prefix? The two comparisons let the index find them; `last` sorts after all of them.

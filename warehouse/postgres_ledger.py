@@ -79,6 +79,10 @@ class PostgresLedger:
         asked = "SELECT batch_id FROM {s}.warehouse_batches WHERE starts_with(batch_id, %s)"
         return {row[0] for row in self._run(asked, (prefix,))}
 
+    def newest_of(self, run_id: str) -> int:
+        ((newest,),) = self._run("SELECT max(snapshot) FROM {s}.warehouse_batches WHERE run_id = %s", (run_id,))
+        return int(newest or 0)
+
     def batches(self) -> list[CommittedBatch]:
         rows = self._run("SELECT batch_id, run_id, snapshot, files FROM {s}.warehouse_batches")
         return [CommittedBatch(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in rows]

@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS {s}.warehouse_meta (name TEXT PRIMARY KEY, value TEXT
 CREATE TABLE IF NOT EXISTS {s}.warehouse_batches (
     batch_id TEXT COLLATE "C" PRIMARY KEY, run_id TEXT NOT NULL, snapshot BIGINT NOT NULL, files TEXT NOT NULL
 );
+CREATE INDEX IF NOT EXISTS warehouse_batches_of_runs ON {s}.warehouse_batches (run_id, snapshot);
 CREATE TABLE IF NOT EXISTS {s}.warehouse_intents (key TEXT COLLATE "C" PRIMARY KEY, intent TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS {s}.warehouse_refused (key TEXT PRIMARY KEY, intent TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS {s}.warehouse_holders (name TEXT PRIMARY KEY, holder TEXT NOT NULL);

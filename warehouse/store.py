@@ -138,11 +138,10 @@ class Warehouse:
             self._ledger.add_intent(intent)
             self._staged.append(intent)
 
-    def commit(self) -> int:
-        """Make every batch that is staged now, by anybody, visible; the newest snapshot."""
+    def commit(self) -> None:
+        """Make every batch that is staged now, by anybody, visible."""
         with self._writing:
             self._commit_staged()
-            return self.snapshot()
 
     def _commit_staged(self) -> None:
         staged = self._staged or self._ledger.intents()
@@ -157,6 +156,10 @@ class Warehouse:
     def committed_under(self, prefix: str) -> set[str]:
         """Every visible batch whose id begins with `prefix`."""
         return self._ledger.under(prefix)
+
+    def newest_of(self, run_id: str) -> int:
+        """The snapshot that shows the run's newest batch, 0 when it has none; far cheaper than any query."""
+        return self._ledger.newest_of(run_id)
 
     def rows(self, sql: str, parameters: Parameters = (), *, snapshot: int | None = None) -> list[dict[str, Any]]:
         """The rows of a query over tables and views, without quarantined batches; up to `snapshot` when given.

@@ -84,7 +84,8 @@ def test_staged_batches_become_visible_together_at_the_commit(store: Warehouse) 
         store.stage(f"batch/{number}", {"trajectories": trajectories(1, f"{number}-")}, run_id="run")
     assert store.value("SELECT count(*) FROM trajectories") == 0
     assert store.committed(["batch/0"]) == set()
-    assert store.commit() == before + 1
+    store.commit()
+    assert store.snapshot() == before + 1
     assert store.value("SELECT count(*) FROM trajectories") == 5
 
 
@@ -103,6 +104,18 @@ def test_committed_batches_are_found_by_id_and_by_prefix(store: Warehouse) -> No
     assert store.committed(["q0/a/1", "q0/z"]) == {"q0/a/1"}
     assert store.committed_under("q0/a/") == {"q0/a/1", "q0/a/2"}
     assert store.committed_under("q0%") == {"q0%/x"}
+
+
+def test_the_newest_batch_of_a_run_is_known_without_asking_the_lake(store: Warehouse) -> None:
+    assert store.newest_of("a") == 0
+    row = {"trajectory_id": "t", "problem_id": "p", "source": "online", "token_ids": [1]}
+    first = store.append("one", {"trajectories": [row]}, run_id="a")
+    store.append("two", {"trajectories": [row | {"trajectory_id": "u"}]}, run_id="b")
+    assert store.newest_of("a") == first
+    store.stage("three", {"trajectories": [row | {"trajectory_id": "v"}]}, run_id="a")
+    assert store.newest_of("a") == first
+    store.commit()
+    assert store.newest_of("a") == store.snapshot()
 
 
 def test_an_empty_batch_counts_as_committed(store: Warehouse) -> None:

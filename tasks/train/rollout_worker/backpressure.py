@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from tasks.train.shared import published_weights
@@ -10,6 +11,8 @@ from warehouse import Warehouse
 from warehouse.queries import query
 
 PACE = query(__name__, "pace")
+OLDEST_S = 5.0
+"""Counts are read again after so long even if the run appended nothing: its batches may have been quarantined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +57,25 @@ class Backpressure:
             due = self.steps % job.train.sampling_interval == 0
             return due and self.published is not None and self.published >= self.steps
         return self.published is not None or self.steps == 0
+
+
+@dataclass(slots=True)
+class BackpressureReader:
+    """Reads where a run is as often as it is asked to; counts anew only when the run has appended something since.
+
+    Counting asks the lake, which takes a waiting worker more than all its sampling where the policy is small.
+    """
+
+    warehouse: Warehouse
+    job: TrainJob
+    _found: Backpressure | None = None
+    _known: tuple[int, published_weights.Published | None] = (0, None)
+    _read_at: float = 0.0
+
+    def read(self) -> Backpressure:
+        """Where the run is now."""
+        known = (self.warehouse.newest_of(self.job.run_id), published_weights.latest(self.job.weights))
+        now = time.monotonic()
+        if self._found is None or known != self._known or now - self._read_at > OLDEST_S:
+            self._found, self._known, self._read_at = Backpressure.read(self.warehouse, self.job), known, now
+        return self._found

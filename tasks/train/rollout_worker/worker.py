@@ -26,7 +26,7 @@ from tasks.sampling.assignment import Assignment
 from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import reference_counts, rollout_batches
 from tasks.sampling.sampler import Judged, Sampler, tables
-from tasks.train.rollout_worker.backpressure import Backpressure
+from tasks.train.rollout_worker.backpressure import BackpressureReader
 from tasks.train.rollout_worker.curriculum import Belief, believed, rollouts_before
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
@@ -82,6 +82,10 @@ class RolloutWorker:
     """Q0's success rate by problem; not read where prompts are drawn uniformly."""
     believed: list[tuple[str, float, int]] = field(default_factory=list[tuple[str, float, int]])
     """Of the last batch: problem, expected chance of success when it was drawn, responses."""
+    pace: BackpressureReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pace = BackpressureReader(self.warehouse, self.job)
 
     def run(self) -> None:
         """Append batch after batch until asked to stop."""
@@ -120,13 +124,13 @@ class RolloutWorker:
         """
         if under_way and self.prompts.rule != "uniform":
             return False
-        return Backpressure.read(self.warehouse, self.job).has_room(self.job, under_way)
+        return self.pace.read().has_room(self.job, under_way)
 
     def await_room(self) -> bool:
         """Wait until there is room for another batch; False when asked to stop."""
         began = time.monotonic()
         while not self.stop():
-            room, waited = Backpressure.read(self.warehouse, self.job).has_room(self.job), time.monotonic() - began
+            room, waited = self.pace.read().has_room(self.job), time.monotonic() - began
             if room:
                 self.seconds.wait += waited
                 return True

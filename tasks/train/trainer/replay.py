@@ -85,6 +85,8 @@ class OnlineQueue:
 
     def refill(self) -> int:
         """Read what arrived since; returns how many."""
+        if self.examples.warehouse.newest_of(self.run_id) <= self.watermark:
+            return 0
         rows, self.watermark = self.examples.warehouse.follow(
             "trajectories", self.watermark, where="run_id = ? AND source = 'online'", parameters=(self.run_id,)
         )

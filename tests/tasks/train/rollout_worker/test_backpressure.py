@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.train.rollout_worker.backpressure import Backpressure
+from tasks.train.rollout_worker import backpressure
+from tasks.train.rollout_worker.backpressure import Backpressure, BackpressureReader
 from tests.tasks.train.conftest import RUN, config, fill, make_job, save_reference
 from warehouse import Warehouse
 
@@ -103,3 +104,28 @@ def test_only_scored_online_trajectories_of_the_run_count(tmp_path: Path) -> Non
         trained = {"step": 1, "trajectory_ids": ["online-0000", "reference-0000"], "sources": ["online", "offline"]}
         store.append("train", {"train_batches": [trained]}, run_id=RUN)
         assert Backpressure.read(store, job) == Backpressure(1, 1, 16, None)
+
+
+def test_a_waiting_worker_counts_again_only_when_its_run_appended_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = save_reference(tmp_path / "reference")
+    fill(tmp_path / "warehouse", reference, online=16)
+    job = make_job(tmp_path, reference, config())
+    counted: list[str] = []
+    rows = Warehouse.rows
+    monkeypatch.setattr(Warehouse, "rows", lambda *asked, **named: (counted.append(""), rows(*asked, **named))[1])
+    with Warehouse.open(job.warehouse) as store:
+        reader = BackpressureReader(store, job)
+        assert [reader.read() for _ in range(3)] == [Backpressure(0, 0, 16, None)] * 3
+        assert len(counted) == 1
+        row = {"problem_id": "p0", "source": "online", "token_ids": [1], "reward": 0.0}
+        store.append("other", {"trajectories": [row | {"trajectory_id": "o"}]}, run_id="another")
+        reader.read()
+        assert len(counted) == 1
+        store.append("more", {"trajectories": [row | {"trajectory_id": "m"}]}, run_id=RUN)
+        assert [reader.read().scored for _ in range(3)] == [17] * 3
+        assert len(counted) == 2
+        store.append("bad", {"quarantine": [{"bad_batch_id": "more", "reason": ""}]}, run_id="quarantine")
+        monkeypatch.setattr(backpressure, "OLDEST_S", 0.0)
+        assert reader.read().scored == 16
