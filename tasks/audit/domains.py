@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tasks.audit.layout import Document
-from tasks.audit.statement import Comparison, base, evaluate
+from tasks.audit.statement import Comparison, base, evaluate, same_length
 
 Kind = Literal["whole", "real", "text"]
 WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
@@ -52,6 +52,8 @@ class Domain:
     """Whether all texts are the same letters in another order."""
     spelled_like: tuple[str, ...] = ()
     """Texts whose first letter, and whose others, are of classes that all texts have."""
+    no_letter_twice: bool = False
+    """Whether no text has a letter twice."""
 
 
 def domains(
@@ -66,7 +68,11 @@ def domains(
     for role, one in enumerate(found):
         texts = tuple(dict.fromkeys(token for document in sure for token in document[role]))
         same = len(texts) > 2 and len(texts[0]) > 3 and len({"".join(sorted(text)) for text in texts}) == 1
-        found[role] = replace(one, spelled_like=texts, anagrams=one.kind == "text" and same)
+        long = [text for text in one.observed if len(text) > 1] if one.kind == "text" else []
+        once = len(long) > LEARNED_FROM and all(len(set(text)) == len(text) for text in long)
+        found[role] = replace(
+            one, spelled_like=texts, anagrams=one.kind == "text" and same, no_letter_twice=once and not same
+        )
     return found
 
 
@@ -86,6 +92,8 @@ def _domain(
         stated = constant_bounds("|*|", comparisons)
     if name.startswith(UNNAMED) and kind != "text":
         stated = _nearest(min(sizes), max(sizes), comparisons)
+    if kind == "text" and stated == (None, None) and len(tokens) > LEARNED_FROM and len(set(sizes)) == 1:
+        stated = sizes[0], sizes[0]
     low, high = _widened(min(sizes), max(sizes), stated, kind)
     long = [column for column in columns if len(column) > 2]
     enough = len(long) > 3 and kind == "whole"
@@ -136,6 +144,23 @@ def learned(documents: Sequence[Document], names: Sequence[str], kinds: Sequence
             reached = sum(mine == theirs for mine, theirs in pairs)
             if all(mine <= theirs for mine, theirs in pairs) and 4 * reached >= len(pairs):
                 found.append(Comparison((names[role],), "<=", (names[other],)))
+    return found
+
+
+def learned_lengths(documents: Sequence[Document], names: Sequence[str], kinds: Sequence[Domain]) -> list[Comparison]:
+    """What the tests say of two texts of an input: that they are equally long, when all are and not all alike."""
+    single = [
+        role
+        for role, kind in enumerate(kinds)
+        if kind.kind == "text" and all(len(document[role]) == 1 for document in documents)
+    ]
+    found: list[Comparison] = []
+    if len(documents) < LEARNED_FROM or len(single) > MOST_LEARNED:
+        return found
+    for a, b in itertools.combinations(single, 2):
+        pairs = {(len(document[a][0]), len(document[b][0])) for document in documents}
+        if len(pairs) > 1 and all(mine == theirs for mine, theirs in pairs):
+            found += same_length(names[a], names[b])
     return found
 
 
@@ -193,7 +218,8 @@ def keeps_order(tokens: Sequence[str], domain: Domain) -> bool:
 def within(token: str, domain: Domain) -> bool:
     """Whether a token is of the domain's kind and bounds."""
     if domain.kind == "text":
-        return domain.low <= len(token) <= domain.high and spelled(token, domain)
+        twice = domain.no_letter_twice and len(set(token)) < len(token)
+        return domain.low <= len(token) <= domain.high and not twice and spelled(token, domain)
     if domain.kind == "real":
         return bool(WHOLE.fullmatch(token) or REAL.fullmatch(token))
     return bool(WHOLE.fullmatch(token)) and domain.low <= int(token) <= domain.high
@@ -257,6 +283,8 @@ def some_text(domain: Domain, length: int | None, literals: Sequence[str], rng: 
     if length is None and usable and way < 0.25:
         return rng.choice(usable)
     start = rng.choice(domain.observed) if domain.observed else "a"
+    if length is None and way > 0.85:
+        return edited(start, domain, rng)
     if length is None:
         short = rng.randint(domain.low, max(domain.low, min(domain.high, domain.low + 6)))
         length = rng.choice([short, len(start), rng.randint(domain.low, max(domain.low, min(domain.high, LONGEST)))])
@@ -272,6 +300,16 @@ def some_text(domain: Domain, length: int | None, literals: Sequence[str], rng: 
         two = [similar(start[0], domain, rng), similar(start[-1], domain, rng)] if start else [""]
         letters = [rng.choice(two) for _ in range(length)]
     return "".join(letters)
+
+
+def edited(text: str, domain: Domain, rng: random.Random) -> str:
+    """The text with one letter more or less, or two neighbours exchanged."""
+    place = rng.randrange(len(text)) if text else 0
+    if rng.random() < 0.5:
+        return text[:place] + similar(text[place] if text else "a", domain, rng) + text[place:]
+    if rng.random() < 0.5:
+        return text[:place] + text[place + 1 :]
+    return text[:place] + text[place : place + 2][::-1] + text[place + 2 :]
 
 
 def text_from(texts: Sequence[str], domain: Domain, rng: random.Random) -> str | None:

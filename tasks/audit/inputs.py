@@ -59,7 +59,10 @@ class InputMaker:
         if not stated:
             stated = self._statement.comparisons  # of names that nobody can tell: numbers alone are of use
         self._domains = at.domains(self._documents, self._names, stated, classes, public)
-        self._comparisons = (*stated, *at.learned(self._documents, self._names, guess))
+        learned = at.learned(self._documents, self._names, guess)
+        lengths = at.learned_lengths(self._documents, self._names, guess)
+        self._comparisons = (*stated, *learned, *lengths)
+        self._different = at.trusted(self._statement.different, values, public, self._names)
         self._lengths = at.lengths(self._names, stated)
 
     def make(self, count: int, avoid: Sequence[str]) -> Iterator[str]:
@@ -84,7 +87,7 @@ class InputMaker:
         while layout is None:
             yield self._changed_tokens()
         everything = self._everything(count)
-        drawn = itertools.chain(self._corners(count), self._endless())
+        drawn = itertools.chain(self._corners(count), self._largest(), self._endless())
         documents = everything if everything is not None else drawn
         for document in documents:
             if self.valid(document):
@@ -99,8 +102,10 @@ class InputMaker:
                 return False
         if not self._counts_hold(document):
             return False
-        values = at.values_by_name(document, self._names, self._domains)
-        return all(comparison.holds(values) for comparison in self._comparisons)
+        values = self._values(document)
+        if any(_alike([values.get(name) for name in names]) for names in self._statement.not_alike):
+            return False
+        return all(comparison.holds(values) for comparison in (*self._comparisons, *self._different))
 
     def _counts_hold(self, document: Document) -> bool:
         """Whether every number that says how many tokens another role has says so."""
@@ -145,6 +150,26 @@ class InputMaker:
                     if len(text.split()) == 1:
                         yield self._with(self._documents[0], role, [text])
 
+    def _largest(self) -> Iterator[Document]:
+        """Documents with all counts as large as they may be: at the bounds, in order from either of them, and drawn."""
+        assert self._layout is not None
+        counts = [role for role in range(self._layout.roles) if self._layout.counted(role)]
+        for way in ("low", "high", "up", "down", "drawn") if counts else ():
+            document = self._drawn(largest=True)
+            for role in {other for count in counts for other, _ in self._layout.counted(count)}:
+                domain, length = self._domains[role], len(document[role])
+                if domain.kind != "whole" or domain.permutation or way == "drawn":
+                    continue
+                known = {name: found for name, found in self._values(document[:role]).items() if found}
+                low, high = at.bounds_given(self._names[role], domain, self._comparisons, known)
+                numbers = {"low": [low] * length, "high": [high] * length, "up": range(low, low + length)}
+                chosen = numbers.get(way, range(high, high - length, -1))
+                document[role] = [str(min(max(number, low), high)) for number in chosen]
+            yield document
+
+    def _values(self, document: Document) -> dict[str, list[int]]:
+        return at.values_by_name(document, self._names, self._domains)
+
     def _special(self, domain: at.Domain, most: int) -> list[int]:
         """Bounds and small numbers, then constants of the programs, then some of the values at which programs part."""
         first = at.whole_values(domain, ())[:10]
@@ -169,6 +194,7 @@ class InputMaker:
             yield self._changed(self._changed(self._rng.choice(self._documents)))
             yield self._of_few_values()
             yield self._echo()
+            yield self._tied()
 
     def _echo(self) -> Document:
         """A test in which one text of a line is made from another, and numbers that are their lengths are so still."""
@@ -187,6 +213,19 @@ class InputMaker:
             document = self._with(document, number, [str(len(document[text][0]))])
         return document
 
+    def _tied(self) -> Document:
+        """A test in which one number of a line is another number of the input, or next to it."""
+        assert self._layout is not None
+        rng, document = self._rng, self._rng.choice(self._documents)
+        lines = [role for part in self._layout.parts if isinstance(part, Line) for role in part.roles]
+        whole = [role for role in lines if self._domains[role].kind == "whole"]
+        free = [role for role in whole if not self._layout.counted(role)]
+        if not free or len(whole) < 2:
+            return self._changed(document)
+        first = rng.choice(free)
+        second = rng.choice([role for role in whole if role != first])
+        return self._with(document, first, [str(int(document[second][0]) + rng.choice((-1, 0, 0, 1)))])
+
     def _of_few_values(self) -> Document:
         """A test whose lines hold two or three different numbers, bounds among them."""
         assert self._layout is not None
@@ -202,19 +241,26 @@ class InputMaker:
                 document = self._with(document, role, [str(rng.choice(pool))])
         return document
 
-    def _drawn(self) -> Document:
-        """A document of values drawn one after the other, each within what those before leave."""
+    def _drawn(self, *, largest: bool = False) -> Document:
+        """A document of values drawn one after the other, within what those before leave; `largest`: counts too."""
         assert self._layout is not None
         document: Document = [[] for _ in range(self._layout.roles)]
-        most = self._rng.choice((2, 3, 3, SMALL, SMALL, SMALL, SMALL, LARGE, LARGE, HUGE))
+        most = HUGE if largest else self._rng.choice((2, 3, 3, SMALL, SMALL, SMALL, SMALL, LARGE, LARGE, HUGE))
         for part in self._layout.parts:
             roles = (part.role,) if isinstance(part, Row) else part.roles
             length = 1
             if not isinstance(part, Line):
                 length = self._rng.randint(0, most) if part.count is None else self._length(document, part)
             for role in roles:
-                document[role] = self._tokens(role, length, document, most)
+                counts = largest and bool(self._layout.counted(role))
+                document[role] = [self._most(role, document)] if counts else self._tokens(role, length, document, most)
         return document
+
+    def _most(self, role: int, document: Document) -> str:
+        """The largest number that a count may be and whose document is no longer than `HUGE` tokens a role."""
+        known = {name: found for name, found in self._values(document).items() if found}
+        low, high = at.bounds_given(self._names[role], self._domains[role], self._comparisons, known)
+        return str(max(low, min(high, HUGE)))
 
     def _length(self, document: Document, part: Row | Block) -> int:
         text = document[part.count or 0][0] if part.count is not None else "0"
@@ -225,7 +271,7 @@ class InputMaker:
         domain, rng = self._domains[role], self._rng
         if domain.permutation:
             return [str(number) for number in rng.sample(range(1, length + 1), length)]
-        known = at.values_by_name(document, self._names, self._domains)
+        known = self._values(document)
         known = {name: values for name, values in known.items() if values}
         low, high = at.bounds_given(self._names[role], domain, self._comparisons, known)
         assert self._layout is not None
@@ -277,7 +323,7 @@ class InputMaker:
             return self._with(document, role, donor) if len(donor) == len(tokens) else document
         if not tokens:
             return document
-        known = at.values_by_name(document, self._names, self._domains)
+        known = self._values(document)
         low, high = at.bounds_given(self._names[role], self._domains[role], self._comparisons, known)
         place = rng.randrange(len(tokens))
         tokens[place] = self._token(role, low, high, known)
@@ -326,6 +372,11 @@ class InputMaker:
         else:
             lines[row][column], lines[row][lines[row].index(other)] = other, token
         return "\n".join(" ".join(line) for line in lines) + "\n"
+
+
+def _alike(columns: Sequence[Sequence[int] | None]) -> bool:
+    """Whether all the numbers are known, and the same."""
+    return all(columns) and len({number for column in columns for number in column or ()}) == 1
 
 
 def constants_of(programs: Sequence[str]) -> tuple[list[int], list[str]]:

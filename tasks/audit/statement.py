@@ -23,6 +23,18 @@ _TERM = rf"{_FORMULA}(?: ?, ?(?:\.\.\. ?, ?)?{_FORMULA})*"
 _CHAIN = re.compile(rf"{_TERM}(?: *(?:<=|>=|<|>) *{_TERM})+")
 _BETWEEN = re.compile(rf"\b({_NAME})\s+(?:is|are|denotes)\b([^.;\n]{{0,90}}?)between ({_FORMULA}) and ({_FORMULA})")
 _ANY_LENGTH = re.compile(rf"length (?:is )?(?:between|from) ({_FORMULA}) (?:and|to) ({_FORMULA})")
+_LENGTH_OF = re.compile(
+    rf"[Ll]engths? of ({_NAME}) (?:is|are) [^.;\n]{{0,30}}?(?:between|from) ({_FORMULA}) (?:and|to) ({_FORMULA})"
+)
+_SAME_LENGTH = (
+    re.compile(rf"[Ll]engths of ({_NAME}) and ({_NAME}) are (?:equal|the same)"),
+    re.compile(rf"\b({_NAME}) and ({_NAME}) (?:have|are of|are strings of) (?:the same|equal) lengths?"),
+)
+_COMMA = re.compile(r",(?![^{}]*\})")
+_NOT_ALIKE = re.compile(
+    rf"[Nn]ot all (?:of )?({_NAME}(?:, (?:and )?{_NAME}| and {_NAME})+) (?:are|have) (?:the same|equal)"
+)
+_DIFFERENT = re.compile(rf"({_FORMULA}) *!= *({_FORMULA})")
 _FIXED_LENGTH = re.compile(rf"\b({_NAME})\s+is an? (?:length-(\d+) string|string of length (?!between)({_FORMULA}))")
 _FORMAT = re.compile(r"[Ff]ormat[^\n]*\n+((?:\s*>[^\n]*\n+)+|\s*```[^\n]*\n.*?```|\s*<pre>.*?</pre>)", re.DOTALL)
 _SECTION = re.compile(r"^#* *Constraints:? *$(.*?)^#* *(?:Input|Output)\b[^\n]*$", re.DOTALL | re.MULTILINE)
@@ -30,6 +42,7 @@ _LITERAL = re.compile(r"`([^`\n]{1,40})`")
 _WORDS = (
     (r"<(?:br|p|var|sub|sup|/(?:p|var|sub|sup))\b[^>]*>", " "),
     (r"\\(?:leqslant|leqq|leq|le)(?![A-Za-z])|≤|≦|⩽", "<="), (r"\\(?:geqslant|geqq|geq|ge)(?![A-Za-z])|≥|≧", ">="),
+    (r"\\neq?(?![A-Za-z])|≠", "!="),
     (r"\\lt(?![A-Za-z])", "<"), (r"\\gt(?![A-Za-z])", ">"), (r"\\(?:times|cdot)(?![A-Za-z])|×|·", "*"),
     (r"\\(?:ldots|dots|cdots)(?![A-Za-z])|…", " ... "), (r"\\vdots(?![A-Za-z])|⋮", " : "),
     (r"\\(?:lvert|rvert|vert)(?![A-Za-z])", "|"), (r"−|–", "-"),
@@ -42,7 +55,7 @@ MOST_POWER = 4096
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`left` and `right` are lists of formulas each pair of which compares by `sign`: `<=` or `<`."""
+    """`left` and `right` are lists of formulas each pair of which compares by `sign`: `<=`, `<` or `!=`."""
 
     left: tuple[str, ...]
     sign: str
@@ -55,9 +68,12 @@ class Comparison:
                 a, b = evaluate(one, values), evaluate(other, values)
                 if a is None or b is None or base(one) == base(other):
                     continue
-                if not all(x < y or (x == y and self.sign == "<=") for x, y in _together(a, b)):
+                if not all(self._compares(x, y) for x, y in _together(a, b)):
                     return False
         return True
+
+    def _compares(self, x: int, y: int) -> bool:
+        return x != y if self.sign == "!=" else x < y or (x == y and self.sign == "<=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +81,10 @@ class Statement:
     """What was found in a statement."""
 
     comparisons: tuple[Comparison, ...]
+    different: tuple[Comparison, ...]
+    """What it says is not equal."""
+    not_alike: tuple[tuple[str, ...], ...]
+    """Names of which it says that not all values are the same."""
     format: tuple[str, ...]
     """The lines of the input format."""
     literals: tuple[str, ...]
@@ -81,8 +101,14 @@ def read_statement(text: str) -> Statement:
     found: list[Comparison] = []
     for chain in _CHAIN.finditer(plain):
         found += _comparisons(chain[0])
-    for name, between, low, high in _BETWEEN.findall(plain):
-        if base(name) == "length":
+    for name, low, high in _LENGTH_OF.findall(plain):
+        found += _bounded(f"|{base(name)}|", low, high)
+    for pattern in _SAME_LENGTH:
+        for a, b in pattern.findall(plain):
+            found += same_length(base(a), base(b))
+    for match in _BETWEEN.finditer(plain):
+        name, between, low, high = match.groups()
+        if base(name) == "length" or plain[: match.start()].rstrip().lower().endswith("length of"):
             continue
         found += _bounded(f"|{base(name)}|" if "length" in between else base(name), low, high)
     for low, high in _ANY_LENGTH.findall(plain):
@@ -99,7 +125,11 @@ def read_statement(text: str) -> Statement:
     lines = [line.strip().lstrip(">").strip().strip("`") for line in block[1].splitlines()] if block else []
     shown = tuple(line for line in lines if line and not line.startswith("<"))
     literals = tuple(dict.fromkeys(_LITERAL.findall(text)))
-    return Statement(tuple(dict.fromkeys(found)), shown, literals, classes)
+    different = tuple(Comparison((a,), "!=", (b,)) for a, b in dict.fromkeys(_DIFFERENT.findall(plain)))
+    not_alike = tuple(
+        tuple(map(base, re.findall(_NAME, names.replace(" and ", " ")))) for names in _NOT_ALIKE.findall(plain)
+    )
+    return Statement(tuple(dict.fromkeys(found)), different, not_alike, shown, literals, classes)
 
 
 def plain_text(text: str) -> str:
@@ -175,7 +205,7 @@ def _together(a: list[int], b: list[int]) -> list[tuple[int, int]]:
 def _comparisons(chain: str) -> list[Comparison]:
     """The comparisons of a chain; in `1 <= N <= 10^5, 1 <= M <= 9` the middle belongs to two of them."""
     signs = re.findall(r"<=|>=|<|>", chain)
-    terms = [[part.strip() for part in term.split(",")] for term in re.split(r"<=|>=|<|>", chain)]
+    terms = [[part.strip() for part in _COMMA.split(term)] for term in re.split(r"<=|>=|<|>", chain)]
     terms = [[part for part in term if part and part != "..."] for term in terms]
     found: list[Comparison] = []
     for place, sign in enumerate(signs):
@@ -191,6 +221,11 @@ def _comparisons(chain: str) -> list[Comparison]:
 
 def _bounded(name: str, low: str, high: str) -> list[Comparison]:
     return [Comparison((low,), "<=", (name,)), Comparison((name,), "<=", (high,))]
+
+
+def same_length(name: str, other: str) -> list[Comparison]:
+    """Texts of these names are equally long."""
+    return [Comparison((f"|{a}|",), "<=", (f"|{b}|",)) for a, b in ((name, other), (other, name))]
 
 
 def indexed(text: str) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -57,6 +58,10 @@ def made(one: Problem, count: int = 200, programs: Sequence[str] = (), seed: int
         ("$K$ is an integer between $2$ and $9$.", {"2<=K", "K<=9"}),
         ("$S$ is a string of length between $1$ and $7$.", {"1<=|S|", "|S|<=7", "1<=|*|", "|*|<=7"}),
         ("$S$ is a string of length $N$.", {"N<=|S|", "|S|<=N"}),
+        ("The length of $S$ is between $1$ and $10$, inclusive.", {"1<=|S|", "|S|<=10"}),
+        ("The lengths of $S$ and $T$ are equal.", {"|S|<=|T|", "|T|<=|S|"}),
+        ("$S$ and $T$ have the same length.", {"|S|<=|T|", "|T|<=|S|"}),
+        ("$1\\leq A_{i,j}\\leq 9$", {"1<=A_{i,j}", "A_{i,j}<=9"}),
         ("No numbers here.", set()),
     ],
 )
@@ -122,6 +127,45 @@ def test_texts_are_spelled_like_the_tests() -> None:
     texts = made(problem(statement, "Anna\n", "Bo\n"), 100)
     assert len(texts) > 50
     assert all(text[0].isupper() and text[1:].strip().islower() for text in texts if len(text) > 2)
+
+
+def test_what_is_not_equal_is_not_made_equal() -> None:
+    words = "Constraints\n\n- $1 \\leq A,B,C \\leq 3$\n- $A \\neq B$\n- Not all of $A$, $B$, and $C$ are the same.\n"
+    statement = words + "\nInput\n\nFormat:\n\n> $A$ $B$ $C$\n\nOutput\n"
+    found = {tuple(text.split()) for text in made(problem(statement, "1 2 3\n"))}
+    assert len(found) == 3 * 2 * 3 - 1
+    assert all(a != b for a, b, _ in found)
+    statement = statement.replace("- $A \\neq B$\n", "")
+    found = {tuple(text.split()) for text in made(problem(statement, "1 2 3\n"))}
+    assert len(found) == 27 - 3 - 1
+
+
+def test_the_largest_inputs_are_among_the_first() -> None:
+    first = [text.split() for text in made(problem(SUM, "3\n1 2 3\n", "1\n5\n"), count=12)]
+    largest = [numbers[1:] for numbers in first if numbers[0] == "5"]
+    assert ["0"] * 5 in largest
+    assert ["2000000000"] * 5 in largest
+    assert ["0", "1", "2", "3", "4"] in largest
+
+
+def test_numbers_of_one_line_meet_each_other() -> None:
+    statement = "Constraints\n\n- $1 \\leq A,B \\leq 10^9$\n\nInput\n\nFormat:\n\n> $A$ $B$\n\nOutput\n"
+    pairs = [text.split() for text in made(problem(statement, "123456 7\n", "99999 4242\n"))]
+    apart = [int(a) - int(b) for a, b in pairs if int(a) > 5000]
+    assert {-1, 0, 1} <= set(apart)
+
+
+def test_lengths_that_all_tests_share_are_kept_and_texts_are_edited_where_they_are_free() -> None:
+    fixed = made(problem("Words.", *(f"{word}\n" for word in ("ab", "ba", "cc", "bc", "ca"))))
+    assert {len(text.strip()) for text in fixed} == {2}
+    equal = made(problem("Words.", "ab\nba\n", "abc\nabd\n", "a\nb\n", "abcd\nbbbb\n"))
+    assert equal
+    assert all(len(first) == len(second) for first, second in (text.split() for text in equal))
+    lettered = (
+        "Constraints\n\n- $S$ consists of uppercase letters and digits.\n- The length of $S$ is between 1 and 10.\n"
+    )
+    free = made(problem(lettered + "\nInput\n\nFormat:\n\n> $S$\n\nOutput\n", "Q142857Z\n", "X900000\n"))
+    assert any(re.fullmatch(r"[A-Z]\d{7}[A-Z]", text.strip()) for text in free)
 
 
 def test_texts_are_made_of_one_another_and_numbers_stay_their_lengths() -> None:
