@@ -97,6 +97,18 @@ class RunHistory:
     """How the policies of `points` were sampled."""
 
 
+def points(store: Warehouse, home: Path, run_id: str) -> Sequence[Point]:
+    """The completely evaluated policies of `run_id` alone, as `read` has them. Raises UnknownRun."""
+    context = Context(run_id, runs.load_config(store, run_id), store, home)
+    if context.config.subject is not None:
+        return _evaluation(context).points
+    prepared = finished(store, PrepareManifest, run_id=run_id)
+    if prepared is None:
+        return ()
+    kept = _kept(context)
+    return _points(context, prepared, kept, _trainer(context, kept))
+
+
 def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
     """What is known of `run_id` now. Raises UnknownRun."""
     config = runs.load_config(store, run_id)
@@ -107,12 +119,12 @@ def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
     if prepared is None:
         return RunHistory(run_id, config)
     kept = _kept(context)
-    trainer = store.value(TRAINED_BY, [kept[-1].policy_id]) if kept else run_id
+    trainer = _trainer(context, kept)
     return RunHistory(
         run_id=run_id,
         config=config,
-        points=_points(context, prepared, kept, str(trainer)),
-        figures=_figures(store, str(trainer)),
+        points=_points(context, prepared, kept, trainer),
+        figures=_figures(store, trainer),
         source_mix=store.rows(SOURCE_MIX, {"run": trainer, "points": MOST_POINTS}),
         by_age=store.rows(BY_AGE, [trainer]),
         uses=store.rows(USES, [trainer]),
@@ -171,6 +183,13 @@ def _kept(context: Context) -> list[KeptPolicy]:
     rows = context.warehouse.rows(PUBLISHED, [context.run_id])
     published = [KeptPolicy.model_validate(row) for row in rows]
     return [kept for kept in published if kept.step == train.steps or kept.step % train.snapshot_interval == 0]
+
+
+def _trainer(context: Context, kept: Sequence[KeptPolicy]) -> str:
+    """The run that trained the kept weights: this one, or one whose training it took over."""
+    if not kept:
+        return context.run_id
+    return str(context.warehouse.value(TRAINED_BY, [kept[-1].policy_id]))
 
 
 def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPolicy], trainer: str) -> list[Point]:

@@ -75,7 +75,7 @@ def collect(
         for point in evaluation.curve:
             curve.setdefault(f"pass@{point.k}", {})[point.step] = point.value
         curves.append(curve)
-        measures.append(_measures(store, run_history.read(store, home, run_id).points, run_id, curve))
+        measures.append(_measures(store, run_history.points(store, home, run_id), run_id, curve))
         spent.append(reached.read(store, run_id))
     return ArmResult(label, list(run_ids), curves, measures, spent, stopped)
 
