@@ -23,6 +23,8 @@ from warehouse.queries import query
 
 COST = query(__name__, "cost")
 
+MOST_LINES = 12
+"""Arms of a group whose curves are drawn: more lines cannot be told apart."""
 BEFORE = " of pi_0"
 """Ends the name of a measure of the reference policy, with which every run begins."""
 
@@ -139,10 +141,10 @@ def _charts(number: int, arms: Sequence[ArmResult]) -> list[charts.Chart]:
     names = [name for name in ("pass@1", "pass@10") if all(name in arm.measures[0] for arm in members)]
     curves = {name: [_series(arm, name) for arm in members] for name in names}
     finals = {name: [_measure(arm, name) for arm in members] for name in names}
-    found = [
-        charts.curves(f"curves_{number}", "pass@k along training", _panels(curves), "optimizer step"),
-        charts.comparison(f"final_{number}", "pass@k at the end", finals),
-    ]
+    final = charts.comparison(f"final_{number}", "pass@k at the end", finals)
+    if len(members) > MOST_LINES:
+        return [final]
+    found = [charts.curves(f"curves_{number}", "pass@k along training", _panels(curves), "optimizer step"), final]
     sampled = {name: [_series(arm, name, "tokens") for arm in members if _sampled(arm)] for name in names}
     if any(sampled.values()):
         found.append(charts.curves(f"tokens_{number}", "pass@k over sampling", _panels(sampled), "online tokens"))
@@ -256,7 +258,7 @@ def markdown(title: str, shown: Sequence[tuple[str, str, Sequence[ArmResult]]]) 
         for table in _tables(members):
             rows = ["| " + " | ".join(str(row.get(name, "")) for name in table.columns) + " |" for row in table.rows]
             head = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
-            parts.append("\n".join([*head, *rows]))
+            parts.append("\n".join([f"**{table.title}**\n", *head, *rows]))
     return "\n\n".join(parts) + "\n"
 
 

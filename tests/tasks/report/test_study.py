@@ -86,6 +86,15 @@ def test_curves_over_sampling_leave_out_what_samples_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "tokens_1.png").exists()
 
 
+def test_curves_are_drawn_of_few_arms_alone(tmp_path: Path) -> None:
+    arms = {f"a{n}": arm(f"arm {n}", 0.5, 0.6) for n in range(13)}
+    write("A study", arms, [("Few", "", list(arms)[:12]), ("Many", "", list(arms))], tmp_path)
+    assert (tmp_path / "curves_0.png").is_file()
+    assert (tmp_path / "final_1.png").is_file()
+    assert not (tmp_path / "curves_1.png").exists()
+    assert "**Ranks (pass@10)**" in (tmp_path / "study.md").read_text(encoding="utf-8")
+
+
 def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None:
     arms = {"a": arm("SPO", 0.5, 0.6, 0.7), "b": arm("PPO", 0.4, 0.4, 0.4)}
     page = write("A study", arms, [("Figure 1", "What differs.", ["a", "b"]), ("Nothing ran", "", [])], tmp_path)
