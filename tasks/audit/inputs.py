@@ -13,7 +13,8 @@ import random
 from collections.abc import Iterator, Sequence
 
 from tasks.audit import domains as at
-from tasks.audit.layout import Block, Document, Line, Row, layout_of, lines_of
+from tasks.audit.exchanges import exchanged, shifted
+from tasks.audit.layout import Block, Document, Layout, Line, Row, layout_of, lines_of
 from tasks.audit.statement import evaluate, read_statement
 from tasks.audit.written_format import written_layout
 from tasks.problems.identity import parse
@@ -87,7 +88,8 @@ class InputMaker:
         while layout is None:
             yield self._changed_tokens()
         everything = self._everything(count)
-        drawn = itertools.chain(self._corners(count), self._largest(), self._endless())
+        corners = itertools.islice(self._corners(count), count // 2)  # a grid has more than there are inputs
+        drawn = itertools.chain(corners, self._largest(), self._endless(layout))
         documents = everything if everything is not None else drawn
         for document in documents:
             if self.valid(document):
@@ -187,7 +189,7 @@ class InputMaker:
                 document = self._with(document, role, [str(domain.high if upper else domain.low)])
             yield document
 
-    def _endless(self) -> Iterator[Document]:
+    def _endless(self, layout: Layout) -> Iterator[Document]:
         while True:
             yield self._drawn()
             yield self._changed(self._rng.choice(self._documents))
@@ -195,6 +197,7 @@ class InputMaker:
             yield self._of_few_values()
             yield self._echo()
             yield self._tied()
+            yield exchanged(layout, self._rng.choice(self._documents), self._rng)
 
     def _echo(self) -> Document:
         """A test in which one text of a line is made from another, and numbers that are their lengths are so still."""
@@ -206,9 +209,8 @@ class InputMaker:
             return self._changed(document)
         first, second = rng.sample(texts, 2)
         a, b = document[first][0], document[second][0]
-        document = self._with(
-            document, second, [rng.choice((a, a + b, b + a, a + b + a, a + a, a[::-1], a[:-1], a[1:]))]
-        )
+        made = (a, a + b, b + a, a + b + a, a + a, a[::-1], a[:-1], a[1:], *[shifted(a, rng)] * 4)
+        document = self._with(document, second, [rng.choice(made)])
         for number, text in self._lengths:
             document = self._with(document, number, [str(len(document[text][0]))])
         return document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from sandbox import TestCase
 from tasks.audit.calls import UNKNOWN, CallMaker, answer_in, as_test, known_arguments, same_answers
+from tasks.audit.exchanges import exchanged, shifted
 from tasks.audit.inputs import InputMaker
 from tasks.audit.layout import Block, Layout, Line, Row, infer, lines_of
 from tasks.audit.statement import read_statement
@@ -153,6 +155,15 @@ def test_numbers_of_one_line_meet_each_other() -> None:
     pairs = [text.split() for text in made(problem(statement, "123456 7\n", "99999 4242\n"))]
     apart = [int(a) - int(b) for a, b in pairs if int(a) > 5000]
     assert {-1, 0, 1} <= set(apart)
+
+
+def test_lines_and_columns_of_a_grid_are_exchanged_and_texts_moved() -> None:
+    layout, rng = Layout((Line((0, 1)), Line((2, 3)), Line((4,))), 5), random.Random(0)
+    found = {tuple(one[0] for one in exchanged(layout, [["a"], ["b"], ["c"], ["d"], ["e"]], rng)) for _ in range(50)}
+    assert found == {("c", "d", "a", "b", "e"), ("b", "a", "d", "c", "e"), ("a", "b", "c", "d", "e")}
+    moved = {shifted("azAZ09", rng) for _ in range(200)}
+    assert len(moved) == 25
+    assert "baBA10" in moved
 
 
 def test_lengths_that_all_tests_share_are_kept_and_texts_are_edited_where_they_are_free() -> None:
