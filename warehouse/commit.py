@@ -141,7 +141,7 @@ class Committer:
                 return self._transact(intents)
             except duckdb.Error as error:
                 if not _transient(error):
-                    raise translated(error, f"the catalog of {self._location}") from error
+                    raise translated(error, f"the catalog of {self._location}", folder=self._location.folder) from error
                 if time.monotonic() >= deadline:
                     raise WarehouseBusy(
                         f"another program has kept the catalog of {self._location} locked for {timeout_s:g} s; the "

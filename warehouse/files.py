@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from warehouse.location import Location
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_WORDS: Final = ("no space left", "disk is full", "file too large", "disk quota exceeded", "could not write")
+_IO_WORDS: Final = "disk i/o error"
+_ROOM_BYTES: Final = 64 * 1024
+"""SQLite enlarges its shared memory by 32 KiB; where there is no room it reports an I/O error, not a full disk."""
 
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FORBIDDEN_WORDS: Final = ("permission denied", "read-only file system", "readonly database", "access denied")
@@ -82,12 +86,16 @@ def not_writable(what: str, detail: str) -> NotWritable:
     return NotWritable(f"{what} cannot be written by this user, or its file system is mounted read-only: {detail}")
 
 
-def translated(error: BaseException, what: str) -> WarehouseError:
-    """`error` as StorageFull when there is no space, NotWritable when it is not allowed, else StorageLost."""
+def translated(error: BaseException, what: str, *, folder: Path | None = None) -> WarehouseError:
+    """`error` as StorageFull when there is no space, NotWritable when it is not allowed, else StorageLost.
+
+    `folder` is where a SQLite catalog lies: its I/O errors are of a full disk when next to nothing is free there.
+    """
     text = str(error)
     if (isinstance(error, OSError) and error.errno in _FORBIDDEN) or any(w in text.lower() for w in _FORBIDDEN_WORDS):
         return not_writable(what, f"the batch was not acknowledged; change that and repeat ({text})")
     full = isinstance(error, OSError) and error.errno in _FULL
+    full = full or (_IO_WORDS in text.lower() and folder is not None and shutil.disk_usage(folder).free < _ROOM_BYTES)
     if full or any(words in text.lower() for words in _FULL_WORDS):
         return StorageFull(f"no space left for {what}; the batch was not acknowledged: free space and repeat ({text})")
     return StorageLost(f"cannot write {what}; the batch was not acknowledged: repair the storage and repeat ({text})")

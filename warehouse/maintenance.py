@@ -240,7 +240,8 @@ def _locked(warehouse: Warehouse, step: Callable[[], T]) -> T:
         try:
             return step()
         except duckdb.Error as error:
-            raise translated(error, f"the catalog of {warehouse.location}") from error
+            location = warehouse.location
+            raise translated(error, f"the catalog of {location}", folder=location.folder) from error
 
 
 def describe(done: Compaction) -> dict[str, Any]:
