@@ -27,8 +27,8 @@ from tasks.estimators import mean_interval
 from warehouse import Warehouse
 
 RUNS = """
-SELECT run_id, split_part(message, '/', 3) AS arm, split_part(message, '/', 4) AS seed
-FROM run_events WHERE kind = 'created' AND starts_with(message, 'study/' || ? || '/') ORDER BY arm, seed
+SELECT run_id, split_part(message, '/', 3) AS arm
+FROM run_events WHERE kind = 'created' AND starts_with(message, 'study/' || ? || '/') ORDER BY ALL
 """
 POLICIES = """
 SELECT arg_max(path, step) AS last,
@@ -81,7 +81,8 @@ def main() -> None:
     print("| arm | seeds | KL to pi_0, nats a response |\n|---|---|---|")
     for arm, values in found.items():
         mean, low, high = mean_interval(values)
-        print(f"| {arm} | {len(values)} | {mean:.2f} [{low:.2f}, {high:.2f}] |")
+        interval = f" [{low:.2f}, {high:.2f}]" if len(values) > 1 else ""
+        print(f"| {arm} | {len(values)} | {mean:.2f}{interval} |")
 
 
 if __name__ == "__main__":

@@ -38,10 +38,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-console = Console()
-errors = Console(stderr=True)
 NARROWEST = 12
 """Characters that a column has at least, or else the values of a row stand one below the other."""
+console = Console()
+errors = Console(stderr=True)
 app.command()(run_commands.run)
 app.command()(run_commands.resume)
 app.command()(run_commands.plan)

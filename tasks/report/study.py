@@ -111,7 +111,7 @@ Groups = Sequence[tuple[str, str, Sequence[str]]]
 def write(title: str, arms: Mapping[str, ArmResult], groups: Groups, folder: Path) -> Path:
     """Write `report.html`, the pictures, `study.md` and `study.json` into `folder`; returns the page."""
     shown = [(heading, text, [arms[name] for name in names]) for heading, text, names in groups if names]
-    tables = [_tables(members) for _, _, members in shown]
+    tables = [group_tables(members) for _, _, members in shown]
     sections = [
         ReportSection(heading, text, charts=_charts(number, members), tables=tables[number])
         for number, (heading, text, members) in enumerate(shown)
@@ -121,13 +121,14 @@ def write(title: str, arms: Mapping[str, ArmResult], groups: Groups, folder: Pat
         title, f"{len(arms)} arms, {seeds} seed(s); 95% Student intervals over seeds.", sections=sections
     )
     page, *_ = write_report(report, folder)
-    (folder / "study.md").write_text(markdown(title, shown), encoding="utf-8")
+    texts = [(heading, text, found) for (heading, text, _), found in zip(shown, tables, strict=True)]
+    (folder / "study.md").write_text(markdown(title, texts), encoding="utf-8")
     raw = {
         "title": title,
         "arms": {name: asdict(arm) for name, arm in arms.items()},
         "groups": [
             {"title": heading, "text": text, "tables": [asdict(table) for table in found]}
-            for (heading, text, _), found in zip(shown, tables, strict=True)
+            for heading, text, found in texts
         ],
     }
     (folder / "study.json").write_text(json.dumps(raw, indent=1), encoding="utf-8")
@@ -145,7 +146,7 @@ def _charts(number: int, arms: Sequence[ArmResult]) -> list[charts.Chart]:
     if len(members) > MOST_LINES:
         return [final]
     found = [charts.curves(f"curves_{number}", "pass@k along training", _panels(curves), "optimizer step"), final]
-    sampled = {name: [_series(arm, name, "tokens") for arm in members if _sampled(arm)] for name in names}
+    sampled = {name: [_series(arm, name, over_tokens=True) for arm in members if _sampled(arm)] for name in names}
     if any(sampled.values()):
         found.append(charts.curves(f"tokens_{number}", "pass@k over sampling", _panels(sampled), "online tokens"))
     return found
@@ -160,15 +161,15 @@ def _sampled(arm: ArmResult) -> bool:
     return bool(arm.spent) and all(any(at.tokens for at in spent.values()) for spent in arm.spent)
 
 
-def _series(arm: ArmResult, name: str, over: str = "") -> Series:
-    """The arm's curve by optimizer step, or over what it had spent by then (a field of `Spent`, its mean)."""
+def _series(arm: ArmResult, name: str, *, over_tokens: bool = False) -> Series:
+    """The arm's curve by optimizer step, or over the online tokens that its runs had sampled by then (mean)."""
     steps = sorted(set.intersection(*(set(curve[name]) for curve in arm.curves)))
     points = [mean_interval([curve[name][step] for curve in arm.curves]) for step in steps]
     intervals = len(arm.curves) > 1
-    spent = [fmean(getattr(found.get(step, Spent()), over) for found in arm.spent) for step in steps] if over else steps
+    tokens = [fmean(spent.get(step, Spent()).tokens for spent in arm.spent) for step in steps] if over_tokens else []
     return Series(
         arm.label,
-        spent,
+        tokens or steps,
         [mean for mean, _, _ in points],
         [low for _, low, _ in points] if intervals else (),
         [high for _, _, high in points] if intervals else (),
@@ -180,7 +181,7 @@ def _measure(arm: ArmResult, name: str) -> Measure:
     return Measure(arm.label, mean, mean if math.isnan(low) else low, mean if math.isnan(high) else high)
 
 
-def _tables(members: Sequence[ArmResult]) -> list[ReportTable]:
+def group_tables(members: Sequence[ArmResult]) -> list[ReportTable]:
     """What came out, how diverse it is, both with pi_0 as the first row, and what it cost."""
     first, before = members[0], _before(members)
     names = dict.fromkeys(name for arm in members for found in arm.measures for name in found)
@@ -250,12 +251,12 @@ def _seeds(arm: ArmResult) -> str:
     return f"{done}; {len(arm.stopped)} stopped by the guards" if arm.stopped else done
 
 
-def markdown(title: str, shown: Sequence[tuple[str, str, Sequence[ArmResult]]]) -> str:
-    """The tables as Markdown."""
+def markdown(title: str, groups: Sequence[tuple[str, str, Sequence[ReportTable]]]) -> str:
+    """The tables as Markdown, under the title and text of their group."""
     parts = [f"# {title}"]
-    for heading, text, members in shown:
+    for heading, text, tables in groups:
         parts.append("\n\n".join([f"## {heading}", *([text] if text else [])]))
-        for table in _tables(members):
+        for table in tables:
             rows = ["| " + " | ".join(str(row.get(name, "")) for name in table.columns) + " |" for row in table.rows]
             head = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
             parts.append("\n".join([f"**{table.title}**\n", *head, *rows]))

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.estimators import mean_interval
 from tasks.report.reached import Spent, first_at
-from tasks.report.study import ArmResult, describe, markdown, write
+from tasks.report.study import ArmResult, describe, group_tables, markdown, write
 
 
 def arm(label: str, *finals: float) -> ArmResult:
@@ -21,6 +21,10 @@ def arm(label: str, *finals: float) -> ArmResult:
     measures = [found | before for found in after]
     spent = [{5: Spent(64, 1000, 2), 10: Spent(128, 2100, 4.4)}] * len(finals)
     return ArmResult(label, list(range(len(finals))), curves, measures, spent)
+
+
+def text_of(heading: str, arms: list[ArmResult]) -> str:
+    return markdown("A study", [(heading, "", group_tables(arms))])
 
 
 def test_the_interval_over_seeds_is_students() -> None:
@@ -48,18 +52,18 @@ def test_a_mark_is_reached_at_the_first_step_that_is_there() -> None:
 
 
 def test_a_table_says_what_each_arm_had_sampled_when_it_reached_the_marks() -> None:
-    text = markdown("A study", [("Sampling", "", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.4, 0.6, 0.6)])])
+    text = text_of("Sampling", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.4, 0.6, 0.6)])
     assert "| arm | to 80% of the best pass@10 | to the pass@10 of SPO |" in text
     assert "| SPO | 128 trajectories, 2,100 tokens, 4 s | 128 trajectories, 2,100 tokens, 4 s |" in text
     assert "| PPO | 128 trajectories, 2,100 tokens, 4 s (2 of 3 seeds) |" in text
     assert "4 s (1 of 3 seeds) |" in text
-    low = markdown("A study", [("Sampling", "", [arm("SPO", 0.5), arm("PPO", 0.4)])])
+    low = text_of("Sampling", [arm("SPO", 0.5), arm("PPO", 0.4)])
     assert "none of 1 |" in low
 
 
 def test_ranks_say_what_the_seeds_leave_open() -> None:
     sure = [arm("first", 0.7, 0.72, 0.74), arm("second", 0.5, 0.52, 0.54), arm("third", 0.3, 0.32, 0.34)]
-    text = markdown("A study", [("Three", "", sure[::-1])])
+    text = text_of("Three", sure[::-1])
     rows = [
         "| first | 1.0 | 1 to 1 | 1 to 1 |",
         "| second | 2.0 | 2 to 2 | 2 to 2 |",
@@ -67,13 +71,13 @@ def test_ranks_say_what_the_seeds_leave_open() -> None:
     ]
     assert "\n".join(rows) in text
     open_ = [arm("one", 0.5, 0.6), arm("other", 0.6, 0.5), arm("equal", 0.6, 0.5)]
-    text = markdown("A study", [("Three", "", open_)])
+    text = text_of("Three", open_)
     assert "| one | 2.0 | 1 to 3 | 1 to 3 |" in text
     assert "| other | 2.0 | 1.5 to 2.5 | 1 to 3 |" in text
-    assert "Ranks" not in markdown("A study", [("Two", "", sure[:2])])
-    assert "Ranks" not in markdown("A study", [("One seed", "", [arm(name, 0.5) for name in "abc"])])
+    assert "Ranks" not in text_of("Two", sure[:2])
+    assert "Ranks" not in text_of("One seed", [arm(name, 0.5) for name in "abc"])
     apart = [replace(one, seeds=[n, n + 10]) for n, one in enumerate(open_)]
-    assert "Ranks" not in markdown("A study", [("No seed in common", "", apart)])
+    assert "Ranks" not in text_of("No seed in common", apart)
 
 
 def test_curves_over_sampling_leave_out_what_samples_nothing(tmp_path: Path) -> None:
@@ -109,7 +113,7 @@ def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None
 
 
 def test_markdown_has_a_row_for_pi_0_and_each_arm_with_its_differences_by_seed() -> None:
-    text = markdown("A study", [("Figure 1", "", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.45, 0.5, 0.55)])])
+    text = text_of("Figure 1", [arm("SPO", 0.5, 0.6, 0.7), arm("PPO", 0.45, 0.5, 0.55)])
     assert "| arm | seeds | pass@1 | pass@10 | pass@10 against pi_0 |" in text
     assert "| pi_0 |  | 10.0 | 40.0 |  |" in text
     assert "| SPO | 3 | 60.0 [35.2, 84.8] | 80.0 [55.2, 104.8] | 40.0 [15.2, 64.8] |" in text
@@ -122,7 +126,7 @@ def test_markdown_has_a_row_for_pi_0_and_each_arm_with_its_differences_by_seed()
 def test_the_table_of_costs_shows_the_range_over_seeds() -> None:
     quiet, busy = arm("SPO", 0.5, 0.6), arm("PPO", 0.5, 0.6)
     busy = replace(busy, measures=[found | {"train s": 60.0 * (n + 1)} for n, found in enumerate(busy.measures)])
-    text = markdown("A study", [("Figure 1", "", [quiet, busy])])
+    text = text_of("Figure 1", [quiet, busy])
     assert "| arm | train s |\n|---|---|\n| SPO | 60 |\n| PPO | 90 [60, 120] |" in text
 
 
@@ -135,7 +139,7 @@ def test_a_difference_takes_only_the_seeds_that_both_arms_have() -> None:
 def test_arms_that_the_guards_stopped_are_shown_as_such(tmp_path: Path) -> None:
     whole, none = arm("SPO", 0.5, 0.6), ArmResult("squared", [], [], [], stopped=[0, 1])
     some = ArmResult("reverse", [1], whole.curves[:1], whole.measures[:1], whole.spent[:1], stopped=[0])
-    text = markdown("A study", [("Losses", "", [whole, none, some])])
+    text = text_of("Losses", [whole, none, some])
     assert "| squared | 0; 2 stopped by the guards |" in text
     assert "| reverse | 1; 1 stopped by the guards | 50.0 |" in text
     page = write("A study", {"a": whole, "b": none, "c": some}, [("Losses", "", ["a", "b", "c"])], tmp_path)
