@@ -126,7 +126,7 @@ def _run_id(
             config = configuration.load(recipe or DEFAULT_RECIPE, overrides, folder=RECIPES)
         config = _absolute(config)
         if runs.created_by(store, str(flow_run.id)) is None:
-            preflight.require(config, home())
+            preflight.require(config, home(), warehouse_location())
         return runs.create(store, config, origin=str(flow_run.id))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,8 @@ from tasks.problems.records import Record, read_records
 from tasks.problems.sources import LAYOUTS, split_of
 from tasks.run import placement
 from tasks.run.errors import Oversubscribed
+from warehouse import Warehouse, WarehouseMissing
+from warehouse.queries import query
 
 UNDERSTOOD = 200
 """Records of a file that are understood field by field."""
@@ -73,9 +75,9 @@ class _Faults:
             self.add(str(error))
 
 
-def require(config: RunConfig, home: Path, *, clock: Clock = time.monotonic) -> None:
+def require(config: RunConfig, home: Path, warehouse: str | None = None, *, clock: Clock = time.monotonic) -> None:
     """Raise NotReady, with everything that is wrong at once, unless a run of `config` could begin."""
-    found = faults(config, home, clock=clock)
+    found = faults(config, home, warehouse, clock=clock)
     if len(found) == 1:
         raise NotReady(found[0])
     if found:
@@ -83,8 +85,11 @@ def require(config: RunConfig, home: Path, *, clock: Clock = time.monotonic) -> 
         raise NotReady(f"{len(found)} things keep this run from starting:\n{listed}")
 
 
-def faults(config: RunConfig, home: Path, *, clock: Clock = time.monotonic) -> list[str]:
-    """Everything that would keep a run of `config` from working, each in words that say what to do."""
+def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock: Clock = time.monotonic) -> list[str]:
+    """Everything that would keep a run of `config` from working, each in words that say what to do.
+
+    `warehouse` is the location of what was imported for the corpus; None: nothing was.
+    """
     found = _Faults([])
     problems = _look_at_problems(config, found, clock)
     for path in config.corpus.files:
@@ -93,7 +98,7 @@ def faults(config: RunConfig, home: Path, *, clock: Clock = time.monotonic) -> l
     folder = _look_at_models(config, found)
     if folder is not None and not found.messages:
         _render(config, folder, problems, found)
-    _look_at_mix(config, problems, found)
+    _look_at_mix(config, problems, warehouse, found)
     _look_at_disk(config, home, folder, found)
     _look_at_engine(config, found)
     _look_at_gpus(config, found)
@@ -216,7 +221,7 @@ def _render(config: RunConfig, folder: Path, problems: list[Problem], found: _Fa
 # what a run needs besides
 
 
-def _look_at_mix(config: RunConfig, problems: list[Problem], found: _Faults) -> None:
+def _look_at_mix(config: RunConfig, problems: list[Problem], warehouse: str | None, found: _Faults) -> None:
     """Complain of a source of training that nothing will ever fill."""
     if config.train.algorithm != "spo":
         return
@@ -227,10 +232,10 @@ def _look_at_mix(config: RunConfig, problems: list[Problem], found: _Faults) -> 
             f"train.sources.{pivotal[0]} has a share and stays empty, since pivotal.trajectories is 0; raise it, or "
             f"set the share to 0"
         )
-    if "offline" in shares and not _fills_corpus(config, problems):
+    if "offline" in shares and not (_fills_corpus(config, problems) or _imported(config, warehouse)):
         found.add(
             f"train.sources.offline has a share and stays empty: corpus.sources is {', '.join(config.corpus.sources)}, "
-            f"and there is no such response; add 'reference' to corpus.sources, or set the share to 0"
+            "and there is no such response; add 'reference' to corpus.sources, `spo import` some, or set the share to 0"
         )
 
 
@@ -242,6 +247,17 @@ def _fills_corpus(config: RunConfig, problems: list[Problem]) -> bool:
     if "other_model" in corpus.sources and corpus.other_models:
         return True
     return bool(corpus.files or set(corpus.sources) - {"human", "other_model"})
+
+
+def _imported(config: RunConfig, location: str | None) -> bool:
+    """Whether the warehouse has responses of these sources; for whose problems, the corpus itself finds out."""
+    if location is None:
+        return False
+    try:
+        with closing(Warehouse.open(location, read_only=True)) as warehouse:
+            return bool(warehouse.value(query(__name__, "imported"), (list(config.corpus.sources),)))
+    except WarehouseMissing:
+        return False
 
 
 def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Faults) -> None:

@@ -195,7 +195,7 @@ def check(config: RunConfig) -> None:
     from tasks import preflight
 
     if not server_elsewhere():
-        preflight.require(config, home())
+        preflight.require(config, home(), warehouse_location())
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from flows.settings import home, server_elsewhere
+from flows.settings import home, server_elsewhere, warehouse_location
 
 if TYPE_CHECKING:
     from flows.study_config import Study
@@ -72,7 +72,7 @@ def _check(definition: Study, arms: Sequence[str]) -> None:
     found: dict[str, list[str]] = {}
     for arm in arms:
         config = configuration.absolute(definition.config(arm, definition.first_seed), Path.cwd())
-        for message in preflight.faults(config, home()):
+        for message in preflight.faults(config, home(), warehouse_location()):
             found.setdefault(message, []).append(arm)
     if found:
         listed = "\n".join(f"  {', '.join(named)}: {message}" for message, named in found.items())

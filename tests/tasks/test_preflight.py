@@ -14,6 +14,8 @@ from sandbox import SandboxUnavailable
 from tasks import config
 from tasks.preflight import NotReady, faults, require
 from tasks.problems.records import InvalidProblem, read_records
+from tests.warehouse.conftest import trajectories
+from warehouse import Warehouse
 
 PROBLEM = {"problem_id": "a", "statement": "Print 1.", "input_tests": ["\n"], "output_tests": ["1\n"]}
 RESPONSE = {"problem_id": "a", "program": "print(1)"}
@@ -178,6 +180,17 @@ def test_a_source_of_the_mix_that_stays_empty_is_named(tmp_path: Path) -> None:
     corpus = {"sources": ["human"], "reference_samples": 0}
     (fault,) = faults(run({"source": "jsonl", "path": path, "evaluation": 0}, corpus=corpus), tmp_path)
     assert "train.sources.offline has a share and stays empty" in fault
+
+
+def test_what_was_imported_fills_the_corpus(tmp_path: Path) -> None:
+    wanted = run(corpus={"sources": ["other_model"], "reference_samples": 0})
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        (fault,) = faults(wanted, tmp_path, str(tmp_path / "warehouse"))
+        assert "`spo import` some" in fault
+        rows = [row | {"source": "other_model"} for row in trajectories(1)]
+        store.append("import", {"trajectories": rows}, run_id="import")
+    assert faults(wanted, tmp_path, str(tmp_path / "warehouse")) == []
+    assert len(faults(wanted, tmp_path, str(tmp_path / "nothing"))) == 1
 
 
 def test_room_on_the_disk_is_looked_for_where_the_run_will_write(
