@@ -109,12 +109,19 @@ class ReferenceStore:
     Beyond `most_mb` what was not asked for the longest time is forgotten and, when it is wanted again, read again.
     """
 
-    def __init__(self, warehouse: RowReader, fingerprint: str, *, most_mb: int = 1024, unseen: int = 0) -> None:
-        """`unseen`: of what is added, so many of the newest may not be visible in the warehouse yet and stay."""
+    def __init__(
+        self, warehouse: RowReader, fingerprint: str, *, most_mb: int = 1024, unseen: int = 0, first: bool = False
+    ) -> None:
+        """`unseen`: of what is added, so many of the newest may not be visible in the warehouse yet and stay.
+
+        `first`: nobody has scored before what the run samples, so the warehouse is not asked for it.
+        """
         self.warehouse = warehouse
         self.fingerprint = fingerprint
         self._most = most_mb * 1_000_000
         self._unseen = unseen
+        self._own_in_memory = first
+        """Whether all that is known of the run's own trajectories is in memory."""
         self._known: dict[str, array[float]] = {}
         """By trajectory, the one that was asked for last at the end."""
         self._bytes = 0
@@ -134,9 +141,11 @@ class ReferenceStore:
         StoredLogprobsMismatch.
         """
         examples = list(examples)
-        wanted = {example.trajectory_id for example in examples}
-        known = {identity: self._known[identity] for identity in wanted if identity in self._known}
-        if missing := sorted(wanted - known.keys()):
+        known = {
+            one.trajectory_id: self._known[one.trajectory_id] for one in examples if one.trajectory_id in self._known
+        }
+        asked = {one.trajectory_id for one in examples if one.sampled_step is None or not self._own_in_memory}
+        if missing := sorted(asked - known.keys()):
             for row in self.warehouse.rows(STORED, (self.fingerprint, missing)):
                 known[str(row["trajectory_id"])] = array("f", row["logprobs"])
         found: dict[str, Sequence[float]] = {}
@@ -173,6 +182,7 @@ class ReferenceStore:
     def _forget(self) -> None:
         while self._bytes > self._most and len(self._known) > self._unseen:
             self._bytes -= _size(self._known.pop(next(iter(self._known))))
+            self._own_in_memory = False
 
 
 def _size(logprobs: array[float]) -> int:

@@ -268,10 +268,10 @@ def _rank_zero(
         warehouse.commit()
         _require_same_reference(job)
         examples = Examples(warehouse, job, frozen_values(warehouse, job))
-        store = open_store(warehouse, job, job.reference, device)
+        last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
+        store = open_store(warehouse, job, job.reference, device, first=last == 0)
         recorder = Recorder(warehouse, job, after=step)
         try:
-            last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
             replay = Replay(examples, state, after=step)
             yield RankZeroState(warehouse, replay, store, recorder, _canaries(warehouse, job), last)
         finally:

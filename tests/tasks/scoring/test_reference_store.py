@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,19 @@ def test_what_may_not_be_visible_yet_is_never_forgotten() -> None:
     store.add({str(number): [0.0] * TOKENS for number in range(1000)})
     assert store.count == 1000
     assert len(store.lookup([example("0"), example("999")])) == 2
+
+
+def test_what_the_run_samples_is_asked_for_only_once_it_may_have_been_scored_and_forgotten() -> None:
+    own = [replace(example(str(number)), sampled_step=0) for number in range(1000)]
+    for first, questions in ((True, 0), (False, 1)):
+        warehouse = Stored()
+        store = ReferenceStore(warehouse, "f", most_mb=1, first=first)
+        assert store.lookup(own[:2]) == {}
+        assert warehouse.questions == questions
+    store = ReferenceStore(warehouse, "f", most_mb=1, first=True)
+    warehouse.append(store.add({one.trajectory_id: logprobs_of(one.trajectory_id) for one in own}))
+    assert store.count < len(own)
+    assert len(store.lookup([own[0], own[-1]])) == 2, "the first one was forgotten and is read again"
 
 
 def test_what_was_forgotten_is_read_from_a_real_warehouse_bit_for_bit(tmp_path: Path) -> None:
