@@ -303,8 +303,12 @@ def some_text(domain: Domain, length: int | None, literals: Sequence[str], rng: 
 
 
 def edited(text: str, domain: Domain, rng: random.Random) -> str:
-    """The text with one letter more or less, or two neighbours exchanged."""
+    """The text with one letter more or less, two neighbours exchanged, or a zero before a number in it."""
     place = rng.randrange(len(text)) if text else 0
+    numbers = [found.start() for found in re.finditer(r"\d+", text)] if "0" in domain.letters + domain.classes else []
+    if numbers and rng.random() < 0.25:
+        place = rng.choice(numbers)
+        return f"{text[:place]}0{text[place:]}"
     if rng.random() < 0.5:
         return text[:place] + similar(text[place] if text else "a", domain, rng) + text[place:]
     if rng.random() < 0.5:

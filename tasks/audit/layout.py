@@ -1,8 +1,7 @@
-"""The layout of a problem's inputs, inferred from its tests: which token counts which, and which belong together.
+"""The layout of a problem's inputs: which token counts which, and which belong together.
 
-A layout is a sequence of parts: `Line`, a line with so many tokens; `Row`, a line with as many tokens as an earlier
-number says; `Block`, as many lines of so many tokens as an earlier number says. Every column of tokens is a `role`:
-a single token of a `Line`, all tokens of a `Row`, one column of a `Block`. An input is then a list of tokens per role.
+A layout is a sequence of parts. Every column of tokens is a `role`: a single token of a `Line`, all tokens of a `Row`,
+one column of a `Block`, all tokens of a `Table` or of `Lists`. An input is then a list of tokens per role.
 """
 
 from __future__ import annotations
@@ -15,18 +14,32 @@ Lines = list[list[str]]
 Document = list[list[str]]
 """An input as tokens by role."""
 
-MOST_LINES = 60
-"""Lines of fixed meaning that a layout may have."""
-MOST_STEPS = 20_000
-OFFSETS = (0, -1, 1)
-"""A row or block may have this many more tokens or lines than the number says: a tree of N has N - 1 edges."""
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line with one token per role."""
 
     roles: tuple[int, ...]
+
+    def counts(self) -> tuple[int, ...]:
+        """The roles whose numbers say how many tokens the part's roles have."""
+        return ()
+
+    def lengths(self, _: Document) -> tuple[int | None, ...]:
+        """How many tokens each role has, by those of the roles before it; None where nothing says so."""
+        return (1,) * len(self.roles)
+
+    def lines(self, document: Document) -> Lines:
+        """The part's lines."""
+        return [[document[role][0] for role in self.roles]]
+
+    def take(self, lines: Lines, document: Document) -> int | None:
+        """Fill the document's roles from the next lines; how many these were, None when they are none of this part."""
+        if not lines or len(lines[0]) != len(self.roles):
+            return None
+        for role, token in zip(self.roles, lines[0], strict=True):
+            document[role] = [token]
+        return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,30 @@ class Row:
     count: int | None
     offset: int = 0
 
+    @property
+    def roles(self) -> tuple[int, ...]:
+        """Its only one."""
+        return (self.role,)
+
+    def counts(self) -> tuple[int, ...]:
+        """As for `Line`, like everything below."""
+        return () if self.count is None else (self.count,)
+
+    def lengths(self, document: Document) -> tuple[int | None, ...]:
+        """The number, unless there is none."""
+        return (None if self.count is None else said(document, self.count) + self.offset,)
+
+    def lines(self, document: Document) -> Lines:
+        """The line."""
+        return [document[self.role]]
+
+    def take(self, lines: Lines, document: Document) -> int | None:
+        """One line."""
+        if not lines or self.lengths(document)[0] not in (None, len(lines[0])):
+            return None
+        document[self.role] = list(lines[0])
+        return 1
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -46,8 +83,115 @@ class Block:
     count: int | None
     offset: int = 0
 
+    def counts(self) -> tuple[int, ...]:
+        """The number of lines."""
+        return () if self.count is None else (self.count,)
 
-Part = Line | Row | Block
+    def lengths(self, document: Document) -> tuple[int | None, ...]:
+        """As many tokens as lines."""
+        length = None if self.count is None else said(document, self.count) + self.offset
+        return (length,) * len(self.roles)
+
+    def lines(self, document: Document) -> Lines:
+        """Each with a token of every role."""
+        return [list(row) for row in zip(*(document[role] for role in self.roles), strict=True)]
+
+    def take(self, lines: Lines, document: Document) -> int | None:
+        """As many lines as it says, or all."""
+        number = self.lengths(document)[0]
+        chosen = lines if number is None else lines[: max(0, number)]
+        if number not in (None, len(chosen)) or any(len(line) != len(self.roles) for line in chosen):
+            return None
+        for column, role in enumerate(self.roles):
+            document[role] = [line[column] for line in chosen]
+        return len(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """As many lines as role `rows` says, each of as many tokens as role `columns` says."""
+
+    role: int
+    rows: int
+    columns: int
+
+    @property
+    def roles(self) -> tuple[int, ...]:
+        """Its only one."""
+        return (self.role,)
+
+    def counts(self) -> tuple[int, ...]:
+        """Its two numbers."""
+        return (self.rows, self.columns)
+
+    def lengths(self, document: Document) -> tuple[int | None, ...]:
+        """Their product."""
+        return (max(0, said(document, self.rows)) * max(0, said(document, self.columns)),)
+
+    def lines(self, document: Document) -> Lines:
+        """The tokens, row by row."""
+        return cut(document[self.role], [said(document, self.columns)] * said(document, self.rows))
+
+    def take(self, lines: Lines, document: Document) -> int | None:
+        """As many lines of as many tokens as the numbers say."""
+        rows, columns = said(document, self.rows), said(document, self.columns)
+        chosen = lines[: max(0, rows)]
+        if len(chosen) != rows or any(len(line) != columns for line in chosen):
+            return None
+        document[self.role] = [token for line in chosen for token in line]
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """As many lists as role `count` says: a number (`sizes`) and as many tokens (`role`), on one line or `apart`."""
+
+    sizes: int
+    role: int
+    count: int
+    apart: bool = False
+
+    @property
+    def roles(self) -> tuple[int, ...]:
+        """The numbers before what they count."""
+        return (self.sizes, self.role)
+
+    def counts(self) -> tuple[int, ...]:
+        """The number of lists, and the numbers of their tokens."""
+        return (self.count, self.sizes)
+
+    def lengths(self, document: Document) -> tuple[int | None, ...]:
+        """The number of lists, and the sum of their sizes."""
+        return (said(document, self.count), sum(max(0, int(size)) for size in document[self.sizes]))
+
+    def lists(self, document: Document) -> Lines:
+        """The tokens of each list."""
+        return cut(document[self.role], [int(size) for size in document[self.sizes]])
+
+    def lines(self, document: Document) -> Lines:
+        """Every list with its number before it."""
+        pairs = zip(document[self.sizes], self.lists(document), strict=True)
+        if self.apart:
+            return [line for size, tokens in pairs for line in ([size], tokens)]
+        return [[size, *tokens] for size, tokens in pairs]
+
+    def take(self, lines: Lines, document: Document) -> int | None:
+        """As many lists as the number says."""
+        per_list = 2 if self.apart else 1
+        number = per_list * said(document, self.count)
+        if number < 0 or len(lines) < number or any(not line for line in lines[:number:per_list]):
+            return None
+        heads, found = lines[:number:per_list], list[str]()
+        lists = lines[1:number:2] if self.apart else [line[1:] for line in heads]
+        for head, tokens in zip(heads, lists, strict=True):
+            if (self.apart and len(head) != 1) or head[0] != str(len(tokens)):
+                return None
+            found += tokens
+        document[self.sizes], document[self.role] = [head[0] for head in heads], found
+        return number
+
+
+Part = Line | Row | Block | Table | Lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,186 +201,52 @@ class Layout:
     parts: tuple[Part, ...]
     roles: int
 
-    def counted(self, role: int) -> list[tuple[int, int]]:
-        """(role, offset) of each role whose number of tokens this role says."""
-        found: list[tuple[int, int]] = []
-        for part in self.parts:
-            if isinstance(part, Row) and part.count == role:
-                found.append((part.role, part.offset))
-            elif isinstance(part, Block) and part.count == role:
-                found += [(one, part.offset) for one in part.roles]
-        return found
+    def counts(self, role: int) -> bool:
+        """Whether the role's numbers say how many tokens others have."""
+        return any(role in part.counts() for part in self.parts)
 
-    def beside(self, role: int) -> tuple[int, ...]:
-        """The roles with as many tokens as this one whatever they are: the columns of its block."""
-        for part in self.parts:
-            if isinstance(part, Block) and role in part.roles:
-                return part.roles
-        return (role,)
+    def counted(self) -> list[int]:
+        """The roles of which others say how many tokens they have, in order."""
+        return [role for part in self.parts if part.counts() for role in part.roles]
+
+    def length(self, role: int, document: Document) -> int | None:
+        """How many tokens the role has, by those of the roles before it; None where nothing says so."""
+        part = next(part for part in self.parts if role in part.roles)
+        length = part.lengths(document)[part.roles.index(role)]
+        return None if length is None else max(0, length)
 
     def render(self, document: Document) -> str:
         """The input as text."""
-        lines: list[str] = []
-        for part in self.parts:
-            if isinstance(part, Line):
-                lines.append(" ".join(document[role][0] for role in part.roles))
-            elif isinstance(part, Row):
-                lines.append(" ".join(document[part.role]))
-            else:
-                lines += [" ".join(row) for row in zip(*(document[role] for role in part.roles), strict=True)]
-        return "\n".join(lines) + "\n"
+        return "\n".join(" ".join(line) for part in self.parts for line in part.lines(document)) + "\n"
 
     def parse(self, lines: Lines) -> Document | None:
         """The input's tokens by role; None when it is none of this layout."""
         document: Document = [[] for _ in range(self.roles)]
         place = 0
         for part in self.parts:
-            rows, tokens = _taken(part, document, len(lines) - place)
-            chosen = lines[place : place + rows]
-            if rows < 0 or len(chosen) != rows or any(tokens not in (None, len(line)) for line in chosen):
+            taken = part.take(lines[place:], document)
+            if taken is None:
                 return None
-            if isinstance(part, Row):
-                document[part.role] = list(chosen[0])
-            else:
-                for column, role in enumerate(part.roles):
-                    document[role] = [line[column] for line in chosen]
-            place += rows
+            place += taken
         return document if place == len(lines) else None
 
 
-def infer(inputs: Sequence[Lines]) -> Layout | None:
-    """A layout that all the inputs have, one that explains numbers of tokens if there is one; None without any."""
-    return Inference(inputs).run()
+def said(document: Document, role: int) -> int:
+    """The number that a role says; -1 where it says none."""
+    text = document[role][0] if document[role] else ""
+    return int(text) if text.isdecimal() else -1
 
 
-def layout_of(
-    public: Sequence[Lines], examples: Sequence[Lines], written: Layout | None, most: int
-) -> tuple[Layout | None, list[Document]]:
-    """The layout of the tests, and the tests of that layout, the public ones first.
-
-    It is the one written in the statement if the public tests have it, else one inferred from them all or from the
-    public ones, which most of the tests must have: generated tests may break it, few show less of it than there is.
-    """
-    tried = [written] if written is not None else []
-    tried += [infer(inputs) for inputs in (examples, public) if inputs]
-    best: tuple[tuple[bool, int, int], Layout, list[Document]] | None = None
-    for layout in tried:
-        if layout is None or any(layout.parse(lines) is None for lines in public):
-            continue
-        documents = [document for lines in examples if (document := layout.parse(lines)) is not None]
-        unexplained = sum(not isinstance(part, Line) and part.count is None for part in layout.parts)
-        rank = layout is not written, unexplained, -len(documents)
-        if documents and (layout is written or 2 * len(documents) >= most) and (best is None or rank < best[0]):
-            best = rank, layout, documents
-    return (None, []) if best is None else (best[1], best[2])
+def cut(tokens: Sequence[str], sizes: Sequence[int]) -> Lines:
+    """The tokens in lists of these sizes."""
+    found: Lines = []
+    place = 0
+    for size in sizes:
+        found.append(list(tokens[place : place + size]))
+        place += size
+    return found
 
 
 def lines_of(text: str) -> Lines:
     """The tokens of each line; empty lines at the end do not count."""
     return [line.split() for line in text.rstrip().split("\n")] if text.strip() else []
-
-
-class Inference:
-    """A search with backtracking over the parts that could come next in all inputs at once."""
-
-    def __init__(self, inputs: Sequence[Lines]) -> None:
-        self._inputs = inputs
-        self._steps = MOST_STEPS
-
-    def run(self) -> Layout | None:
-        """The first layout found; explanations by counts are tried first."""
-        if not self._inputs or not all(self._inputs):
-            return None
-        found = self._search((0,) * len(self._inputs), (), {}, 0)
-        if found is None:
-            return None
-        roles = [role for part in found for role in (part.roles if not isinstance(part, Row) else (part.role,))]
-        return Layout(found, len(roles))
-
-    def _search(
-        self, at: tuple[int, ...], parts: tuple[Part, ...], numbers: dict[int, list[int]], role: int
-    ) -> tuple[Part, ...] | None:
-        """Parts up to the end of all inputs, from the lines `at`; `numbers` are the scalars before, one per input."""
-        self._steps -= 1
-        ended = [place == len(lines) for place, lines in zip(at, self._inputs, strict=True)]
-        if all(ended):
-            return parts
-        if self._steps < 0 or len(parts) > MOST_LINES:
-            return None
-        for part in self._next(at, numbers, role):
-            after = self._after(part, at, numbers)
-            if after is None:
-                continue
-            known = numbers | (self._numbers(part, at) if isinstance(part, Line) else {})
-            taken = 1 if isinstance(part, Row) else len(part.roles)
-            found = self._search(after, (*parts, part), known, role + taken)
-            if found is not None:
-                return found
-        return None
-
-    def _next(self, at: tuple[int, ...], numbers: dict[int, list[int]], role: int) -> list[Part]:
-        """The parts to be tried here: blocks and rows that a number explains, a line, then what nothing explains."""
-        here = [lines[place] if place < len(lines) else None for place, lines in zip(at, self._inputs, strict=True)]
-        widths = {len(line) for line in here if line is not None}
-        found: list[Part] = []
-        for count in sorted(numbers, reverse=True):
-            if len(set(numbers[count])) > 1:
-                for offset in OFFSETS:
-                    width = self._width(at, [number + offset for number in numbers[count]])
-                    if width is not None:
-                        found.append(Block(tuple(range(role, role + width)), count, offset))
-        if None not in here and len(widths) > 1:
-            found += [Row(role, count, offset) for count in sorted(numbers, reverse=True) for offset in OFFSETS]
-        if None not in here and len(widths) == 1:
-            found.append(Line(tuple(range(role, role + len(here[0] or ())))))
-        if None not in here and len(widths) > 1:
-            found.append(Row(role, None))
-        left = [len(lines) - place for place, lines in zip(at, self._inputs, strict=True)]
-        if len(set(left)) > 1 and (width := self._width(at, left)) is not None:
-            found.append(Block(tuple(range(role, role + width)), None))
-        return found
-
-    def _width(self, at: tuple[int, ...], counts: list[int]) -> int | None:
-        """The tokens of every one of the next `counts` lines of the inputs; None if they differ or are not there."""
-        widths: set[int] = set()
-        for place, count, lines in zip(at, counts, self._inputs, strict=True):
-            if count < 0 or place + count > len(lines):
-                return None
-            widths |= {len(line) for line in lines[place : place + count]}
-        return widths.pop() if len(widths) == 1 and 0 not in widths else None
-
-    def _after(self, part: Part, at: tuple[int, ...], numbers: dict[int, list[int]]) -> tuple[int, ...] | None:
-        """Where the inputs go on after the part; None when it does not fit."""
-        if isinstance(part, Line):
-            return tuple(place + 1 for place in at)
-        if isinstance(part, Row):
-            if part.count is not None:
-                for place, lines, number in zip(at, self._inputs, numbers[part.count], strict=True):
-                    if len(lines[place]) != number + part.offset:
-                        return None
-            return tuple(place + 1 for place in at)
-        if part.count is None:
-            return tuple(len(lines) for lines in self._inputs)
-        return tuple(place + number + part.offset for place, number in zip(at, numbers[part.count], strict=True))
-
-    def _numbers(self, part: Line, at: tuple[int, ...]) -> dict[int, list[int]]:
-        """The roles of the line that are small numbers in every input."""
-        found: dict[int, list[int]] = {}
-        for column, role in enumerate(part.roles):
-            tokens = [lines[place][column] for place, lines in zip(at, self._inputs, strict=True)]
-            if all(token.isdecimal() and len(token) < 7 for token in tokens):
-                found[role] = [int(token) for token in tokens]
-        return found
-
-
-def _taken(part: Part, document: Document, left: int) -> tuple[int, int | None]:
-    """(lines, tokens of each) of a part when the roles before it are known; (-1, ...) where they make no sense."""
-    if isinstance(part, Line):
-        return 1, len(part.roles)
-    number = None
-    if part.count is not None:
-        text = document[part.count][0]
-        number = int(text) + part.offset if text.isdecimal() else -1
-    if isinstance(part, Row):
-        return 1 if number is None or number >= 0 else -1, number
-    return left if number is None else number, len(part.roles)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.audit.layout import Block, Layout, Line, Part, Row
+from tasks.audit.layout import Block, Layout, Line, Lists, Part, Row, Table
 from tasks.audit.statement import indexed
 
 MOST_IN_LINE = 200
@@ -14,19 +14,22 @@ def written_layout(lines: Sequence[str]) -> tuple[Layout | None, list[str]]:
     """The layout that a statement's format says, and the name of each role; (None, []) where it cannot be read."""
     parts: list[Part] = []
     names: list[str] = []
-    below = ""
-    for line in lines:
+    below: set[str] = set()
+    """Names whose further lines belong to the part before."""
+    for place, line in enumerate(lines):
         found = indexed(line)
         first = found[0] if found else ("", "")
-        if not found or (parts and below and first[0] == below):
+        if not found or (parts and first[0] in below):
             continue
-        below = ""
-        if "..." in line and first[1] == "1,1":
-            more, below = _table(found, lines, names), first[0]
+        below, listed = set(), _listed(lines[place : place + 2])
+        if listed:
+            more, below = _lists(first[0], listed, lines, names, apart=len(found) == 1), {first[0], listed}
+        elif "..." in line and first[1] == "1,1":
+            more, below = _table(found, lines, names), {first[0]}
         elif "..." in line:
             more = _row(found, names)
         elif first[1] == "1":
-            more, below = _block(found, lines, names), first[0]
+            more, below = _block(found, lines, names), {first[0]}
         else:
             more = _line(found, names)
         if not more:
@@ -49,9 +52,12 @@ def _line(found: Sequence[tuple[str, str]], names: list[str]) -> list[Part]:
 
 
 def _table(found: Sequence[tuple[str, str]], lines: Sequence[str], names: list[str]) -> list[Part]:
-    """`A_{1,1} ... A_{1,9}` to `A_{9,1} ... A_{9,9}` as lines; nothing where the size is no number. Adds the names."""
+    """`A_{1,1} ... A_{1,9}` to `A_{9,1} ... A_{9,9}` as lines, to `A_{H,W}` as a table. Adds the names."""
     name = found[0][0]
-    rows, _, columns = [index for line in lines for one, index in indexed(line) if one == name][-1].partition(",")
+    rows, _, columns = _last_index(name, lines).partition(",")
+    if rows in names and columns in names:
+        names.append(name)
+        return [Table(len(names) - 1, names.index(rows), names.index(columns))]
     if not (rows.isdecimal() and columns.isdecimal()) or int(rows) * int(columns) > MOST_IN_LINE:
         return []
     parts: list[Part] = []
@@ -59,6 +65,28 @@ def _table(found: Sequence[tuple[str, str]], lines: Sequence[str], names: list[s
         parts.append(Line(_next_roles(names, int(columns))))
         names += [name] * int(columns)
     return parts
+
+
+def _listed(lines: Sequence[str]) -> str:
+    """The name of what a list holds, where these lines begin with one (`L_1 a_{1,1} ... a_{1,L_1}`); else ''."""
+    first = indexed(lines[0])
+    tokens = indexed(lines[1]) if len(first) == 1 and len(lines) > 1 else first[1:]
+    counted = bool(tokens) and first[0][1] == "1" and tokens[-1][1] == f"1,{first[0][0]}_1"
+    return tokens[-1][0] if counted else ""
+
+
+def _lists(sizes: str, listed: str, lines: Sequence[str], names: list[str], *, apart: bool) -> list[Part]:
+    """Lists and the numbers of their tokens; nothing where no name says how many there are. Adds the names."""
+    count = _last_index(sizes, lines)
+    if count not in names:
+        return []
+    first, second = _next_roles(names, 2)
+    names += [sizes, listed]
+    return [Lists(first, second, names.index(count), apart)]
+
+
+def _last_index(name: str, lines: Sequence[str]) -> str:
+    return [index for line in lines for one, index in indexed(line) if one == name][-1]
 
 
 def _row(found: Sequence[tuple[str, str]], names: list[str]) -> list[Part]:
@@ -77,7 +105,7 @@ def _row(found: Sequence[tuple[str, str]], names: list[str]) -> list[Part]:
 
 def _block(found: Sequence[tuple[str, str]], lines: Sequence[str], names: list[str]) -> list[Part]:
     """The lines from `X_1 Y_1` to `X_M Y_M`; nothing where they end otherwise. Adds the names."""
-    last = [index for line in lines for name, index in indexed(line) if name == found[0][0]][-1]
+    last = _last_index(found[0][0], lines)
     if any(index != "1" for _, index in found) or last == "1":
         return []
     roles, count = _next_roles(names, len(found)), _count(last, names)

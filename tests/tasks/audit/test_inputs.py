@@ -12,9 +12,10 @@ import pytest
 
 from sandbox import TestCase
 from tasks.audit.calls import UNKNOWN, CallMaker, answer_in, as_test, known_arguments, same_answers
-from tasks.audit.exchanges import exchanged, shifted
+from tasks.audit.changes import exchanged, respaced, shifted
+from tasks.audit.inferred_layout import infer
 from tasks.audit.inputs import InputMaker
-from tasks.audit.layout import Block, Layout, Line, Row, infer, lines_of
+from tasks.audit.layout import Block, Layout, Line, Lists, Row, Table, lines_of
 from tasks.audit.statement import read_statement
 from tasks.audit.written_format import written_layout
 from tasks.problems.problem import Problem
@@ -39,6 +40,10 @@ Output
 
 Their sum.
 """
+
+
+LISTS = (Line((0,)), Lists(1, 2, 0))
+APART = (Line((0,)), Lists(1, 2, 0, apart=True), Line((3,)))
 
 
 def problem(statement: str, *tests: str) -> Problem:
@@ -81,7 +86,11 @@ def test_comparisons_are_read_from_prose_and_formulas(text: str, expected: set[s
         (["M", "X_1 Y_1", ":", "X_M Y_M"], (Line((0,)), Block((1, 2), 0)), ["M", "X", "Y"]),
         (["S_1 S_2 ... S_3"], (Line((0, 1, 2)),), ["S", "S", "S"]),
         (["A_{1,1} ... A_{1,2}", ":", "A_{2,1} ... A_{2,2}"], (Line((0, 1)), Line((2, 3))), ["A"] * 4),
-        (["H W", "A_{1,1} ... A_{1,W}", ":", "A_{H,1} ... A_{H,W}"], None, []),
+        (["H W", "A_{1,1} ... A_{1,W}", ":", "A_{H,1} ... A_{H,W}"], (Line((0, 1)), Table(2, 0, 1)), ["H", "W", "A"]),
+        (["A_{1,1} ... A_{1,W}", ":", "A_{H,1} ... A_{H,W}"], None, []),
+        (["N", "L_1 a_{1,1} ... a_{1,L_1}", ":", "L_N a_{N,1} ... a_{N,L_N}"], LISTS, ["N", "L", "a"]),
+        (["N", "C_1", "a_{1,1} ... a_{1,C_1}", "C_2", ":", "C_N", "X"], APART, ["N", "C", "a", "X"]),
+        (["L_1 a_{1,1} ... a_{1,L_1}", ":", "L_N a_{N,1} ... a_{N,L_N}"], None, []),
     ],
 )
 def test_formats_are_read_as_layouts_or_not_at_all(lines: list[str], parts: Any, names: list[str]) -> None:
@@ -92,6 +101,56 @@ def test_formats_are_read_as_layouts_or_not_at_all(lines: list[str], parts: Any,
 def test_what_counts_what_is_inferred_from_tests() -> None:
     inputs = [lines_of(text) for text in ("2 3\n5 6\n1 2\n3 4\n5 6\n", "1 1\n9\n7 8\n", "3 0\n1 2 3\n")]
     assert infer(inputs) == Layout((Line((0, 1)), Row(2, 0), Block((3, 4), 1)), 5)
+    texts = ("2 3\n1 2 3\n4 5 6\n7 8\n", "1 2\n5 6\n7 8\n", "3 1\n1\n2\n3\n7 8\n")
+    assert infer([lines_of(text) for text in texts]) == Layout((Line((0, 1)), Table(2, 0, 1), Line((3, 4))), 5)
+    texts = ("2\n1 5\n2 5 5\n", "1\n3 9 9 9\n", "2\n0\n1 7\n")
+    assert infer([lines_of(text) for text in texts]) == Layout(LISTS, 3)
+    texts = ("2\n1\n5\n2\n5 5\n8\n", "1\n3\n9 9 9\n8\n", "3\n3\n5 1 2\n1\n7\n1\n0\n8\n")
+    assert infer([lines_of(text) for text in texts]) == Layout(APART, 4)
+
+
+@pytest.mark.parametrize("parts", [LISTS, APART, (Line((0, 1)), Table(2, 0, 1), Line((3, 4)))])
+def test_what_a_layout_renders_it_parses(parts: Any) -> None:
+    layout = Layout(parts, sum(len(part.roles) for part in parts))
+    lists = [["3"], ["2", "0", "1"], ["7", "8", "9"], ["4"]][: layout.roles]
+    document = lists if layout.roles < 5 else [["2"], ["3"], list("abcdef"), ["x"], ["y"]]
+    lines = layout.render(document).rstrip("\n").split("\n")
+    assert layout.parse([line.split() for line in lines]) == document
+    assert layout.parse([line.split() for line in lines[:-1]]) is None
+    assert layout.parse([*[line.split() for line in lines], ["1"]]) is None
+
+
+def test_lists_and_tables_keep_what_their_numbers_say() -> None:
+    statement = (
+        "Constraints\n\n- $1 \\leq N, L_i \\leq 4$\n- $0 \\leq a_{i,j} \\leq 99$\n\nInput\n\nFormat:\n\n> $N$\n>\n"
+    )
+    statement += (
+        "> $L_1$ $a_{1,1}$ $\\dots$ $a_{1,L_1}$\n>\n> $\\vdots$\n>\n> $L_N$ $a_{N,1}$ $\\dots$ $a_{N,L_N}$\n\nOutput\n"
+    )
+    for text in made(problem(statement, "2\n1 5\n2 12 1\n", "1\n3 9 9 9\n")):
+        (count,), *lists = [[int(token) for token in line.split()] for line in text.splitlines()]
+        assert 1 <= count == len(lists) <= 4
+        assert all(1 <= size == len(tokens) <= 4 for size, *tokens in lists)
+        assert all(0 <= token <= 99 for _, *tokens in lists for token in tokens)
+    grids = made(problem("Grids.", "2 3\n1 2 3\n4 5 6\n", "1 2\n5 6\n", "3 1\n1\n2\n3\n"))
+    for text in grids:
+        (rows, columns), *lines = [list(map(int, line.split())) for line in text.splitlines()]
+        assert len(lines) == rows
+        assert {len(line) for line in lines} <= {columns}
+
+
+def test_a_line_becomes_another_one_that_reads_the_same_without_blanks() -> None:
+    document, rng = [["3"], ["2", "2", "1"], ["1", "12", "3", "4", "5"]], random.Random(0)
+    found = [respaced(Layout(LISTS, 3), document, rng) for _ in range(50)]
+    assert [["3"], ["2", "2", "1"], ["1", "12", "11", "2", "5"]] in found
+    assert [["3"], ["2", "2", "2"], ["3", "43", "3", "4", "34", "3"]] not in found
+    lines = [Layout(LISTS, 3).render(one).splitlines()[1:] for one in found]
+    assert all(len({line.replace(" ", "") for line in one}) < len(set(one)) for one in lines)
+    pairs = Layout((Line((0,)), Block((1, 2), 0)), 3)
+    assert [["2"], ["1", "11"], ["12", "2"]] in [
+        respaced(pairs, [["2"], ["1", "7"], ["12", "8"]], rng) for _ in range(50)
+    ]
+    assert respaced(pairs, [["1"], ["1"], ["12"]], rng) == [["1"], ["1"], ["12"]]
 
 
 def test_inputs_keep_bounds_and_lengths_and_reach_both_ends() -> None:
@@ -177,6 +236,7 @@ def test_lengths_that_all_tests_share_are_kept_and_texts_are_edited_where_they_a
     )
     free = made(problem(lettered + "\nInput\n\nFormat:\n\n> $S$\n\nOutput\n", "Q142857Z\n", "X900000\n"))
     assert any(re.fullmatch(r"[A-Z]\d{7}[A-Z]", text.strip()) for text in free)
+    assert "Q0142857Z\n" in free
 
 
 def test_texts_are_made_of_one_another_and_numbers_stay_their_lengths() -> None:
@@ -203,7 +263,7 @@ Format:
 
 
 def test_inputs_without_a_known_layout_keep_their_lines_and_numbers_in_bounds() -> None:
-    texts = made(problem("Lists.", "2\n1 5\n2 5 5\n", "1\n3 9 9 9\n", "2\n0\n1 7\n"), 20)
+    texts = made(problem("Runs.", "2\n1 5\n2 5 5\n", "1\n3 9 9\n", "2\n0\n1 7\n"), 20)
     assert texts
     assert all(0 <= int(token) <= 9 for text in texts for token in text.split())
 
