@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PUBLISH_EVERY_S = 2.0
 LOG_EVERY_S = 15.0
 RATE_WINDOW_S = 60.0
+"""A rate is of at least so much time, once that has passed: of longer where reports are further apart."""
 ARTIFACT_KEY = "spo-stages"
 
 
@@ -71,7 +72,8 @@ class ProgressTable:
         now = time.monotonic()
         if self._marks and done < self._marks[-1][1]:
             self._marks = []
-        self._marks = [m for m in self._marks if now - m[0] <= RATE_WINDOW_S] + [(now, done)]
+        old = [mark for mark in self._marks if now - mark[0] >= RATE_WINDOW_S]
+        self._marks = [*old[-1:], *self._marks[len(old) :], (now, done)]
         line = self.lines[stage]
         line.state, line.retry_at = "running", None
         new_shard = shard(note) is not None and shard(note) != shard(line.note)

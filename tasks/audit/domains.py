@@ -303,17 +303,20 @@ def some_text(domain: Domain, length: int | None, literals: Sequence[str], rng: 
 
 
 def edited(text: str, domain: Domain, rng: random.Random) -> str:
-    """The text with one letter more or less, two neighbours exchanged, or a zero before a number in it."""
+    """The text with one letter more or less, or two neighbours exchanged."""
     place = rng.randrange(len(text)) if text else 0
-    numbers = [found.start() for found in re.finditer(r"\d+", text)] if "0" in domain.letters + domain.classes else []
-    if numbers and rng.random() < 0.25:
-        place = rng.choice(numbers)
-        return f"{text[:place]}0{text[place:]}"
     if rng.random() < 0.5:
         return text[:place] + similar(text[place] if text else "a", domain, rng) + text[place:]
     if rng.random() < 0.5:
         return text[:place] + text[place + 1 :]
     return text[:place] + text[place : place + 2][::-1] + text[place + 2 :]
+
+
+def edits(text: str) -> list[str]:
+    """The text with a zero before each number in it, and with its ends doubled, left out, or exchanged."""
+    zeros = [f"{text[: one.start()]}0{text[one.start() :]}" for one in re.finditer(r"\d+", text)]
+    ends = [text[:1] + text, text + text[-1:], text[1:], text[:-1], text[-1:] + text[1:-1] + text[:1]]
+    return list(dict.fromkeys([*zeros, *(ends if text else [])]))
 
 
 def text_from(texts: Sequence[str], domain: Domain, rng: random.Random) -> str | None:

@@ -107,6 +107,8 @@ class InputMaker:
                 for text in self._texts:
                     if len(text.split()) == 1:
                         yield with_role(self._known.documents[0], role, [text])
+                for document in self._known.documents[:4]:
+                    yield from (with_role(document, role, [text]) for text in at.edits(document[role][0]))
 
     def _largest(self, layout: Layout, drawing: Drawing) -> Iterator[Document]:
         """Documents with all counts as large as they may be: at the bounds, in order from either of them, and drawn."""

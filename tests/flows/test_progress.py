@@ -35,6 +35,16 @@ def test_rate_and_remaining_time_come_from_the_last_minute(clock: list[float]) -
     assert published[-1][0]["done"] == 240
 
 
+def test_reports_in_bursts_are_not_taken_for_the_rate(clock: list[float]) -> None:
+    board = ProgressTable(["evaluate"], lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    board.start("evaluate")
+    for minute in range(0, 21, 10):
+        for sample in range(100):
+            clock[0] = 100 + 60 * minute + 0.1 * sample
+            board.progress("evaluate", 10 * minute + sample, 1000, "samples", "")
+    assert board.lines["evaluate"].rate == pytest.approx(100 / 600)
+
+
 def test_a_count_that_starts_again_does_not_give_a_negative_rate(clock: list[float]) -> None:
     board = make([], [])
     board.start("q0")
