@@ -17,6 +17,8 @@ GREEDY_BELOW = 1e-6
 """Temperatures below this are greedy."""
 ROW_BY_ROW = 8192
 """Vocabularies from this size on are gone through row by row on a CPU."""
+_FEW_ROWS = 8
+"""Rows of a large vocabulary that stay in a processor's cache from one pass over them to the next."""
 _FIRST_TRY = 64
 """Tokens looked at first when searching the nuclei of many rows: only rows flatter than that are sorted."""
 _FEW = 1024
@@ -35,6 +37,20 @@ def choose(logits_BV: Tensor, temperature_B: Tensor, top_p_B: Tensor, uniform_B:
     if logits_BV.device.type == "cpu" and logits_BV.shape[1] >= ROW_BY_ROW:
         return _row_by_row(logits_BV, temperature_B, top_p_B, uniform_B)
     return all_at_once(logits_BV, temperature_B, top_p_B, uniform_B)
+
+
+def entropies_of(logits_BV: Tensor) -> Tensor:
+    """Entropy of each row's untempered distribution, nats. Shape B."""
+    at_once = _FEW_ROWS if logits_BV.device.type == "cpu" and logits_BV.shape[1] >= ROW_BY_ROW else len(logits_BV)
+    return torch.cat([_entropies(rows_BV) for rows_BV in logits_BV.split(at_once)])
+
+
+def _entropies(logits_BV: Tensor) -> Tensor:
+    below_BV = logits_BV.float()
+    below_BV = below_BV - below_BV.amax(dim=1, keepdim=True)
+    weight_BV = below_BV.exp()
+    sum_B = weight_BV.sum(dim=1)
+    return sum_B.log() - torch.linalg.vecdot(weight_BV, below_BV) / sum_B
 
 
 def all_at_once(logits_BV: Tensor, temperature_B: Tensor, top_p_B: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:

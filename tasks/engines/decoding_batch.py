@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.engines.choosing import choose
+from tasks.engines.choosing import choose, entropies_of
 from tasks.engines.protocol import Completion, Request
 from tasks.engines.randomness import sample_seed, stream_key, uniforms
 
@@ -33,9 +33,10 @@ class Sample:
     top_p: float
     max_tokens: int
     stop_text: str
+    entropies: bool
 
 
-_NO_SAMPLE = Sample(-1, -1, 0, 1.0, 1.0, 0, "")
+_NO_SAMPLE = Sample(-1, -1, 0, 1.0, 1.0, 0, "", entropies=False)
 """What a row that is not live holds."""
 
 
@@ -54,7 +55,7 @@ def distinct_prompts(requests: Sequence[Request], first: int = 0) -> list[Prompt
         wanted = samples.setdefault(tuple(request.prompt_ids), [])
         for index in range(request.n):
             seed = sample_seed(request.seed, index)
-            settings = (request.temperature, request.top_p, request.max_tokens, request.stop_text)
+            settings = (request.temperature, request.top_p, request.max_tokens, request.stop_text, request.entropies)
             wanted.append(Sample(number, index, seed, *settings))
     return [Prompt(token_ids, tuple(wanted)) for token_ids, wanted in samples.items()]
 
@@ -74,6 +75,8 @@ class DecodingRows:
         self._limit = np.zeros(capacity, dtype=np.int64)
         self._tokens = np.zeros((capacity, longest), dtype=np.int64)
         self._logprobs = np.zeros((capacity, longest), dtype=np.float32)
+        self._entropies = np.zeros((capacity, longest), dtype=np.float32)
+        self._wants_entropies = np.zeros(capacity, dtype=np.bool_)
         self.drawn = np.zeros(capacity, dtype=np.int64)
         """Tokens drawn so far."""
         self.group = np.zeros(capacity, dtype=np.int64)
@@ -101,6 +104,7 @@ class DecodingRows:
         self._top_p[rows] = [sample.top_p for sample in samples]
         self._has_stop_text[rows] = [bool(sample.stop_text) for sample in samples]
         self._limit[rows] = [sample.max_tokens for sample in samples]
+        self._wants_entropies[rows] = [sample.entropies for sample in samples]
         self.drawn[rows] = 0
         self.group[rows] = group
         self.prompt_length[rows] = len(prompt_ids)
@@ -118,6 +122,8 @@ class DecodingRows:
         )
         self._tokens[rows, self.drawn[rows]] = tokens.cpu().numpy()
         self._logprobs[rows, self.drawn[rows]] = logprobs.cpu().numpy()
+        if self._wants_entropies[rows].any():
+            self._entropies[rows, self.drawn[rows]] = entropies_of(logits_BV).cpu().numpy()
         self.drawn[rows] += 1
 
     def finished(self) -> NDArray[np.int64]:
@@ -135,7 +141,8 @@ class DecodingRows:
             tokens = tuple(self._tokens[row, :length].tolist())
             logprobs = tuple(self._logprobs[row, :length].tolist())
             reason = "stop" if tokens[-1] in self._stop_ids or self._text_ended(row) else "length"
-            yield Completion(sample.request, sample.index, tokens, logprobs, reason, sample.seed)
+            entropies = tuple(self._entropies[row, :length].tolist()) if sample.entropies else None
+            yield Completion(sample.request, sample.index, tokens, logprobs, reason, sample.seed, entropies)
 
     def _text_ended(self, row: int) -> bool:
         sample = self._samples[row]
@@ -149,8 +156,8 @@ class DecodingRows:
         holes = rows[rows < remaining]
         movers = np.setdiff1d(np.arange(remaining, self.count), rows, assume_unique=True)
         for array in (
-            *(self._key, self._temperature, self._top_p, self._limit, self._tokens, self._logprobs),
-            *(self.drawn, self.group, self.prompt_length, self._has_stop_text),
+            *(self._key, self._temperature, self._top_p, self._limit, self._tokens, self._logprobs, self._entropies),
+            *(self._wants_entropies, self.drawn, self.group, self.prompt_length, self._has_stop_text),
         ):
             array[holes] = array[movers]
         for source, target in zip(movers.tolist(), holes.tolist(), strict=True):

@@ -85,10 +85,6 @@ class ProcessEngine:
         answers = self._in_pieces("score", sequences)
         return [scores for _, arrays in answers for scores in wire.lists_in(arrays)]
 
-    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
-        """Mean entropy (nats per token) over each response's positions; None where the engine cannot know it."""
-        return [entropy for header, _ in self._in_pieces("entropies", sequences) for entropy in header["entropies"]]
-
     def refresh(self, checkpoint: Path) -> None:
         """Load the weights of `checkpoint` in every process. Raises EngineError as the engines do."""
         self._require_open()

@@ -54,6 +54,7 @@ class Request:
     whose tempered probability reaches it (tokens tied with the last one are kept). `seed`, the prompt and a sample's
     index alone decide its randomness: neither the other requests nor their order do. Two requests with the same
     prompt and seed therefore draw the same responses. A response also ends with the token that completes `stop_text`.
+    With `entropies`, completions say what the policy's entropy was before each token, where the engine can know it.
     """
 
     prompt_ids: tuple[int, ...]
@@ -63,6 +64,7 @@ class Request:
     top_p: float = 1.0
     max_tokens: int = 96
     stop_text: str = ""
+    entropies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Completion:
     logprobs: tuple[float, ...]
     finish_reason: FinishReason
     seed: int
+    entropies: tuple[float, ...] | None = None
+    """Of the untempered policy before each of `token_ids`, nats; None where not asked for, or not to be known."""
 
 
 class SamplingEngine(Protocol):
@@ -105,13 +109,6 @@ class SamplingEngine(Protocol):
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
         """Raw log-probabilities (nats) of each response's tokens, given its prompt."""
-        ...
-
-    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
-        """Mean entropy (nats per token) of the untempered policy over each response's positions.
-
-        None where the engine cannot know it, and for empty responses.
-        """
         ...
 
     def refresh(self, checkpoint: Path) -> None:

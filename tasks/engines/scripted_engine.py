@@ -77,15 +77,12 @@ class ScriptedEngine:
                 chosen = int(uniforms(key, np.zeros(1))[0] * len(responses))
                 ids = responses[chosen][: request.max_tokens]
                 reason = "stop" if ids[-1] in self._stop_ids else "length"
-                yield Completion(number, index, ids, tuple(_logprobs(responses, ids)), reason, seed)
+                entropies = _entropies(responses, ids) if request.entropies else None
+                yield Completion(number, index, ids, tuple(_logprobs(responses, ids)), reason, seed, entropies)
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
         """Exact log-probabilities; minus infinity from the first token that no response has there."""
         return [_logprobs(self._responses(tuple(prompt)), tuple(response)) for prompt, response in sequences]
-
-    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
-        """Exact; None for an empty response, and for one that the script does not hold."""
-        return [_mean_entropy(self._responses(tuple(prompt)), tuple(response)) for prompt, response in sequences]
 
     def refresh(self, checkpoint: Path) -> None:
         """Take the policy id of `checkpoint`, and its script where it has one."""
@@ -109,11 +106,9 @@ def _logprobs(responses: Responses, ids: tuple[int, ...]) -> list[float]:
     return logprobs
 
 
-def _mean_entropy(responses: Responses, ids: tuple[int, ...]) -> float | None:
-    if not ids or -math.inf in _logprobs(responses, ids):
-        return None
+def _entropies(responses: Responses, ids: tuple[int, ...]) -> tuple[float, ...]:
     chances = [_next_tokens(matching, position) for position, matching in enumerate(_matching(responses, ids))]
-    return sum(-p * math.log(p) for each in chances for p in each.values()) / len(ids)
+    return tuple(sum(-p * math.log(p) for p in each.values()) for each in chances)
 
 
 def _matching(responses: Responses, ids: tuple[int, ...]) -> list[Responses]:

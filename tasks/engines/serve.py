@@ -6,7 +6,7 @@ It knows engines and their configuration, and nothing of Prefect, the warehouse 
 interpreter that has only what its engine needs. It ends when whoever started it does, whatever it is doing: a thread
 notices that the socket has closed. While samples are drawn it answers other questions between two completions.
 
-From its starter: `open` (first), `sample`, `more`, `end`, `score`, `entropies`, `refresh`, `close`, each with the
+From its starter: `open` (first), `sample`, `more`, `end`, `score`, `refresh`, `close`, each with the
 number of its call. To it: `completion`, `answer`, `error`, with the number of the call they belong to.
 """
 
@@ -93,8 +93,6 @@ class EngineServer:
         engine = self._opened()
         if asked == "score":
             return answer, wire.lists_out(engine.score(wire.sequences_in(arrays)))
-        if asked == "entropies":
-            return answer | {"entropies": engine.entropies(wire.sequences_in(arrays))}, []
         if asked == "refresh":
             if self._sampling is not None:
                 raise EngineError("weights cannot change while samples are drawn; finish or close every `sample` first")

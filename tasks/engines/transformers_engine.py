@@ -34,7 +34,6 @@ from tasks.engines.protocol import (
     ScoredSequence,
     UnsupportedArchitecture,
 )
-from tasks.engines.response_entropy import mean_entropies
 from tasks.engines.shared_prefix import SharedPrefixCache
 from tasks.engines.stop_text import StopText
 
@@ -137,10 +136,6 @@ class TransformersEngine:
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
         """Raw log-probabilities of each response's tokens, by full forward passes over right-padded batches."""
         return [logprobs for logprobs, _ in self.evaluated(sequences)]
-
-    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
-        """Mean entropy (nats per token) of the untempered policy over each response's positions."""
-        return mean_entropies(self._loaded(), self._store, sequences)
 
     def evaluated(self, sequences: Sequence[ScoredSequence]) -> list[tuple[list[float], list[float]]]:
         """Log-probabilities and entropies per response token, longest sequences first, so that little is padding."""

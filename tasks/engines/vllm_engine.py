@@ -131,10 +131,6 @@ class VllmEngine:
             scores[number] = [float(at[token].logprob) for at, token in zip(found, response, strict=True)]
         return scores
 
-    def entropies(self, sequences: Sequence[ScoredSequence]) -> list[float | None]:
-        """vLLM returns the log-probabilities of few tokens only: no entropy."""
-        return [None for _ in sequences]
-
     def refresh(self, checkpoint: Path) -> None:
         """Load the weights of `checkpoint` in place, drop the prefix cache, check the canary. Raises EngineDrift."""
         checkpoints.require_checkpoint(checkpoint)

@@ -20,7 +20,7 @@ from tasks.engines.protocol import Completion, EngineError, Request, ScoredSeque
 
 STREAMS = "-"
 """In place of a socket's number: standard input and output."""
-VERSION = 1
+VERSION = 2
 """Raised when a frame means something else than before; both sides must agree."""
 _HEAD = struct.Struct("<4sIQ")
 _MARK = b"SPOE"
@@ -94,7 +94,7 @@ def receive(connection: Connection) -> Frame | None:
 
 def requests_out(requests: Sequence[Request]) -> tuple[list[list[Any]], list[Array]]:
     """Requests as a list for the header and arrays: their prompts."""
-    settings = [[r.n, r.seed, r.temperature, r.top_p, r.max_tokens, r.stop_text] for r in requests]
+    settings = [[r.n, r.seed, r.temperature, r.top_p, r.max_tokens, r.stop_text, r.entropies] for r in requests]
     return settings, _joined([r.prompt_ids for r in requests], np.int32)
 
 
@@ -108,14 +108,16 @@ def completion_out(completion: Completion, request: int) -> tuple[dict[str, Any]
     """A completion of request number `request`."""
     header = {"is": "completion", "request": request, "index": completion.index, "seed": completion.seed}
     header["finish_reason"] = completion.finish_reason
-    return header, [np.asarray(completion.token_ids, np.int32), np.asarray(completion.logprobs, np.float64)]
+    floats = [completion.logprobs] if completion.entropies is None else [completion.logprobs, completion.entropies]
+    return header, [np.asarray(completion.token_ids, np.int32), *(np.asarray(each, np.float64) for each in floats)]
 
 
 def completion_in(header: dict[str, Any], arrays: Sequence[Array]) -> Completion:
     """What `completion_out` has made."""
-    ids, logprobs = (array.tolist() for array in arrays)
+    ids, logprobs, *rest = (tuple(array.tolist()) for array in arrays)
     reason: Literal["stop", "length"] = header["finish_reason"]
-    return Completion(header["request"], header["index"], tuple(ids), tuple(logprobs), reason, header["seed"])
+    entropies = rest[0] if rest else None
+    return Completion(header["request"], header["index"], ids, logprobs, reason, header["seed"], entropies)
 
 
 def sequences_out(sequences: Sequence[ScoredSequence]) -> list[Array]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -105,12 +105,13 @@ def sample_missing(
         for shard in in_shards(sorted(work), PROBLEMS_PER_BATCH):
             if stop():
                 return
-            asked = [prompts.assignment(p, work[p], "evaluate", candidate.policy_id, label, first[p]) for p in shard]
+            made = [prompts.assignment(p, work[p], "evaluate", candidate.policy_id, label, first[p]) for p in shard]
+            asked = [replace(assignment, entropies=True) for assignment in made]
             begun.append(asked)
             yield asked
 
     for judged in sampler.roll(shards(), source="online", step=lambda: candidate.step, progress=progress):
-        _append(context, prompts, candidate, begun.popleft(), first, scored(judged), sampler)
+        _append(context, prompts, candidate, begun.popleft(), first, scored(judged))
         done += len(judged)
     return done
 
@@ -122,13 +123,12 @@ def _append(
     asked: list[Assignment],
     first: Mapping[str, int],
     judged: list[Judged],
-    sampler: Sampler,
 ) -> None:
     """One batch, named by what was drawn; `first` is the number of each problem's first sample."""
     label = label_of(context)
     rows = [
-        eval_sample_row(item, problem, label, first=first[problem.problem_id], entropy=entropy)
-        for item, entropy in zip(judged, sampler.entropies(asked, judged), strict=True)
+        eval_sample_row(item, problem, label, first=first[problem.problem_id])
+        for item in judged
         for problem in (asked[item.assignment].problem,)
     ]
     verdicts = [item.verdict_row for item in judged if item.verdict_row is not None]

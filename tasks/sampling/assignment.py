@@ -16,7 +16,7 @@ class Assignment:
     `prompt_ids` is the prompt alone. `prefix_ids` is the beginning of a response to be continued (of trajectory
     `parent_trajectory_id`); it counts towards the length limit. `seed` decides seeds and temperatures of the samples:
     asking again with the same seed, policy and prompt returns the same responses, so callers that want further ones
-    choose another.
+    choose another. `entropies`: the policy's entropy along the responses is wanted, too.
     """
 
     problem: Problem
@@ -26,6 +26,7 @@ class Assignment:
     seed: int
     prefix_ids: tuple[int, ...] = ()
     parent_trajectory_id: str | None = None
+    entropies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

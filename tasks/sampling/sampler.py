@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import sandbox
@@ -50,6 +51,8 @@ class Judged:
     sample: int
     row: Row
     verdict_row: Row | None
+    entropy: float | None = None
+    """Mean of the policy's along the response, nats per token; None where not asked for, or not to be known."""
 
 
 class Sampler:
@@ -182,7 +185,9 @@ class Sampler:
             row |= {"step": asked.step, "policy_start": asked.policy, "policy_end": draft.policy}
             row["trajectory_id"] = _trajectory_id(row)
             verdict = verdict_row(draft.program_hash, draft.suite, judgement) if judgement and is_new else None
-            yield asked.batch, Judged(asked.number, asked.sample, row, verdict)
+            entropies = draft.completion.entropies
+            entropy = fmean(entropies) if entropies else None
+            yield asked.batch, Judged(asked.number, asked.sample, row, verdict, entropy)
 
     def _suite(self, problem: Problem) -> Suite:
         if problem.unjudgeable_reason:
@@ -230,13 +235,8 @@ class Sampler:
             return completion
         kept = slice(0, complete - len(prefix_ids))
         ids, logprobs = completion.token_ids[kept], completion.logprobs[kept]
-        return replace(completion, token_ids=ids, logprobs=logprobs, finish_reason="stop")
-
-    def entropies(self, assignments: Sequence[Assignment], judged: Sequence[Judged]) -> list[float | None]:
-        """Mean entropy (nats per token) of the engine's policy on what `run` drew; None where it cannot tell."""
-        return self.engine.entropies(
-            [(assignments[item.assignment].prompt_ids, item.row["token_ids"]) for item in judged]
-        )
+        entropies = None if completion.entropies is None else completion.entropies[kept]
+        return replace(completion, token_ids=ids, logprobs=logprobs, entropies=entropies, finish_reason="stop")
 
     def _request(self, assignment: Assignment, sample: int) -> Request:
         seed = sample_seed(assignment.seed, sample)
@@ -254,6 +254,7 @@ class Sampler:
             top_p=self.behaviour.top_p,
             max_tokens=room,
             stop_text=(self._template.stop_mark or "") if self._template else "",
+            entropies=assignment.entropies,
         )
 
     def _row(self, draft: SampledDraft, judgement: Judgement | None) -> Row:
@@ -304,10 +305,8 @@ def tables(judged: Iterable[Judged]) -> dict[str, list[Row]]:
     }
 
 
-def eval_sample_row(
-    judged: Judged, problem: Problem, sampling: str, *, first: int = 0, entropy: float | None = None
-) -> Row:
-    """A judged trajectory as a row of `eval_samples`; samples count from `first`, `entropy` is in nats per token."""
+def eval_sample_row(judged: Judged, problem: Problem, sampling: str, *, first: int = 0) -> Row:
+    """A judged trajectory as a row of `eval_samples`; samples count from `first`."""
     same = (
         *("problem_id", "suite_hash", "prompt_id", "seed", "step", "token_ids", "sampled_logprobs", "text"),
         *("program_hash", "normal_hash", "finish_reason", "verdict", "reward"),
@@ -317,7 +316,7 @@ def eval_sample_row(
         "problem_set": problem.problem_set,
         "sampling": sampling,
         "sample": first + judged.sample,
-        "entropy": entropy,
+        "entropy": judged.entropy,
     }
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import TopPLogitsWarper
 
-from tasks.engines.choosing import ROW_BY_ROW, all_at_once, block_sums, choose, last_kept, nucleus_floor
+from tasks.engines.choosing import ROW_BY_ROW, all_at_once, block_sums, choose, entropies_of, last_kept, nucleus_floor
 from tasks.engines.randomness import derived_seed, sample_seed, stream_key, uniforms
 
 
@@ -137,3 +137,15 @@ def test_the_first_sample_keeps_the_requests_seed_and_others_are_unrelated() -> 
     assert sample_seed(42, 0) == 42
     assert len({sample_seed(seed, index) for seed in range(50) for index in range(50)}) == 2500
     assert derived_seed(1, 23) != derived_seed(12, 3)
+
+
+@pytest.mark.parametrize("vocabulary", [50, 20_000])
+def test_entropies_are_those_of_the_softmax(vocabulary: int) -> None:
+    logits = 4 * torch.randn(19, vocabulary, generator=torch.Generator().manual_seed(0))
+    logits[3] = 0
+    expected = torch.distributions.Categorical(logits=logits.double()).entropy()
+    assert entropies_of(logits).tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+    assert torch.equal(entropies_of(logits)[:5], entropies_of(logits[:5])), "whatever stands beside"
+    certain = torch.full((1, vocabulary), -torch.inf)
+    certain[0, 7] = 1.0
+    assert entropies_of(certain.clamp(min=-1e4)).tolist() == [0.0]

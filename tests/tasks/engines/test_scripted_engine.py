@@ -35,9 +35,11 @@ def test_entropies_are_those_of_the_shares_at_each_position() -> None:
     engine = ScriptedEngine(RESPONSES, stop_ids=[END])
     first = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
     second = -1 / 3 * math.log(1 / 3) - 2 / 3 * math.log(2 / 3)
-    found = engine.entropies([((2,), (5, 6, END)), ((2,), (5, 7)), ((2,), (9, END)), ((2,), ()), ((2,), (5, 99))])
-    assert found[:3] == [pytest.approx((first + second) / n) for n in (3, 2)] + [pytest.approx(first / 2)]
-    assert found[3:] == [None, None]
+    third = math.log(2)
+    expected = {(5, 6, END): (first, second, 0), (9, END): (first, 0)}
+    expected |= {(5, 7, END): (first, second, third), (5, 7, 8, END): (first, second, third, 0)}
+    for item in engine.sample([Request((2, 3), 20, seed=1, entropies=True)]):
+        assert item.entropies == pytest.approx(expected[item.token_ids])
 
 
 def test_the_same_request_draws_the_same_whatever_stands_beside_it() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -286,12 +287,24 @@ def test_memory_depends_on_the_batch_and_not_on_the_number_of_samples(
     assert caches[2].nbytes < 2.5 * caches[0].nbytes
 
 
-def test_entropies_are_those_of_the_untempered_distribution(engine: TransformersEngine) -> None:
-    found = engine.entropies([(PROMPT, (3, 4)), (PROMPT, ())])
-    with torch.inference_mode():
-        logits = build("llama")(torch.tensor([[*PROMPT, 3]])).logits[0, -2:]
-    expected = torch.distributions.Categorical(logits=logits).entropy().mean()
-    assert found == [pytest.approx(float(expected), abs=1e-5), None]
+@pytest.mark.parametrize("kind", ["llama", "llama_untied", "qwen2", "qwen3", "mistral", "gpt2"])
+def test_entropies_are_those_of_the_untempered_distribution_where_they_are_asked_for(kind: str, tmp_path: Path) -> None:
+    engine = TransformersEngine(save(build(kind), tmp_path), dtype="float32", max_batch=8)
+    prompts = (PROMPT, OTHER, LONGER, (4,))
+    plain = [
+        Request(prompt, 7, seed=number, temperature=0.5, top_p=0.9, max_tokens=3 + 4 * number)
+        for number, prompt in enumerate(prompts)
+    ]
+    asked = [replace(request, entropies=number != 1) for number, request in enumerate(plain)]
+    found = drawn(engine, *asked)
+    for key, item in drawn(engine, *plain).items():
+        assert item.entropies is None
+        assert replace(found[key], entropies=None) == item, "asking changes nothing else"
+    assert all((item.entropies is None) == (item.request == 1) for item in found.values())
+    completions = [item for item in found.values() if item.entropies is not None]
+    expected = engine.evaluated([(prompts[item.request], item.token_ids) for item in completions])
+    for item, (_, entropies) in zip(completions, expected, strict=True):
+        assert item.entropies == pytest.approx(entropies, abs=1e-5)
 
 
 def test_bfloat16_weights_are_sampled_and_scored_alike_up_to_rounding(llama_folder: Path) -> None:
