@@ -23,15 +23,16 @@ class Changes:
 
     def any_of(self) -> list[Document]:
         """One test changed in each way."""
-        rng, tests = self._rng, self._known.documents
+        rng = self._rng
+        test = [self._known.some_test(rng) for _ in range(7)]
         return [
-            self.changed(rng.choice(tests)),
-            self.changed(self.changed(rng.choice(tests))),
-            self._of_few_values(rng.choice(tests)),
-            self._echo(rng.choice(tests)),
-            self._tied(rng.choice(tests)),
-            exchanged(self._layout, rng.choice(tests), rng),
-            respaced(self._layout, rng.choice(tests), rng),
+            self.changed(test[0]),
+            self.changed(self.changed(test[1])),
+            self._of_few_values(test[2]),
+            self._echo(test[3]),
+            self._tied(test[4]),
+            exchanged(self._layout, test[5], rng),
+            respaced(self._layout, test[6], rng),
         ]
 
     def changed(self, document: Document) -> Document:

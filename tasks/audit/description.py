@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 from tasks.audit import domains as at
@@ -19,6 +20,7 @@ class Description:
         self._statement = statement
         self.layout, self.documents = layout_of(public, examples, written, len(examples))
         """The tests of the layout, the public ones first."""
+        self._public = len(public)
         if self.layout is not None:
             unnamed = [f"{at.UNNAMED}{role}" for role in range(self.layout.roles)]
             self._names = names if self.layout is written else unnamed
@@ -39,6 +41,11 @@ class Description:
         self._different = at.trusted(self._statement.different, values, public, self._names)
         self.lengths = at.lengths(self._names, stated)
         """(role of a number, role of the text whose length it is)."""
+
+    def some_test(self, rng: random.Random) -> Document:
+        """A test to start from: each other time a public one, which show what matters."""
+        public = self.documents[: self._public]
+        return rng.choice(public if public and rng.random() < 0.5 else self.documents)
 
     def valid(self, document: Document) -> bool:
         """Whether a document is within the domains and keeps every comparison that the statement makes."""

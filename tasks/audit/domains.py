@@ -237,11 +237,11 @@ def spelled(text: str, domain: Domain) -> bool:
 
 
 def letter_class(letter: str, domain: Domain) -> str:
-    """`a`, `A` or `0` for a letter of a class that the statement names; else the letter."""
+    """`a`, `A` or `0` for a letter of a class that the statement names, `.` for others that it names; else itself."""
     for holds, name in ((str.islower, "a"), (str.isupper, "A"), (str.isdigit, "0")):
         if letter in domain.classes and holds(letter):
             return name
-    return letter
+    return "." if letter in domain.classes else letter
 
 
 def whole_values(domain: Domain, constants: Sequence[int]) -> list[int]:

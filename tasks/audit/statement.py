@@ -38,6 +38,7 @@ _DIFFERENT = re.compile(rf"({_FORMULA}) *!= *({_FORMULA})")
 _FIXED_LENGTH = re.compile(rf"\b({_NAME})\s+is an? (?:length-(\d+) string|string of length (?!between)({_FORMULA}))")
 _FORMAT = re.compile(r"[Ff]ormat[^\n]*\n+((?:\s*>[^\n]*\n+)+|\s*```[^\n]*\n.*?```|\s*<pre>.*?</pre>)", re.DOTALL)
 _SECTION = re.compile(r"^#* *Constraints:? *$(.*?)^#* *(?:Input|Output)\b[^\n]*$", re.DOTALL | re.MULTILINE)
+_LETTER = re.compile(r"`(\S)`")
 _LITERAL = re.compile(r"`([^`\n]{1,40})`")
 _WORDS = (
     (r"<(?:br|p|var|sub|sup|/(?:p|var|sub|sup))\b[^>]*>", " "),
@@ -90,7 +91,7 @@ class Statement:
     literals: tuple[str, ...]
     """What stands between back quotes."""
     classes: str
-    """All the letters of the classes that it names: lowercase, uppercase, digits."""
+    """All the letters of the classes that it names (lowercase, uppercase, digits), and single ones of constraints."""
 
 
 def read_statement(text: str) -> Statement:
@@ -121,6 +122,7 @@ def read_statement(text: str) -> Statement:
                               ("digit", "0123456789"))
         if word in whole.lower().replace("lower case", "lowercase").replace("upper case", "uppercase")
     )  # fmt: skip
+    classes += "".join(letter for letter in dict.fromkeys(_LETTER.findall(plain)) if letter not in classes)
     block = _FORMAT.search(whole)
     lines = [line.strip().lstrip(">").strip().strip("`") for line in block[1].splitlines()] if block else []
     shown = tuple(line for line in lines if line and not line.startswith("<"))

@@ -190,6 +190,15 @@ def test_texts_are_spelled_like_the_tests() -> None:
     assert all(text[0].isupper() and text[1:].strip().islower() for text in texts if len(text) > 2)
 
 
+def test_letters_that_a_statement_names_one_by_one_are_all_tried() -> None:
+    statement = (
+        "Constraints\n\n- $S$ is a string of length 2 of `A`, `B` and `?`.\n\nInput\n\nFormat:\n\n> $S$\n\nOutput\n"
+    )
+    assert {text.strip() for text in made(problem(statement, "A?\n", "?B\n"))} == {
+        a + b for a in "AB?" for b in "AB?"
+    } - {"A?", "?B"}
+
+
 def test_what_is_not_equal_is_not_made_equal() -> None:
     words = "Constraints\n\n- $1 \\leq A,B,C \\leq 3$\n- $A \\neq B$\n- Not all of $A$, $B$, and $C$ are the same.\n"
     statement = words + "\nInput\n\nFormat:\n\n> $A$ $B$ $C$\n\nOutput\n"
