@@ -17,6 +17,7 @@ from tasks.config import ReferenceConfig
 from tasks.problems.examples import EXAMPLES
 from tasks.problems.problem import Problem, ProblemError
 from tasks.problems.programs import TASK_MARK
+from tasks.problems.stubs import task_of
 
 MINIATURE_TOKEN = "<|task|>"
 """Opens the prompt of the miniature reference policy; its tokenizer is recognised by this token."""
@@ -102,7 +103,7 @@ class FewShotTemplate:
     @property
     def template_id(self) -> str:
         """Changes with the examples."""
-        return "few_shot-2"
+        return "few_shot-3"
 
     @property
     def stop_mark(self) -> str:
@@ -112,10 +113,12 @@ class FewShotTemplate:
     def render(self, problem: Problem) -> str:
         """Examples and task; lines of the statement after the first are comments, too.
 
-        The examples are the same for every problem of a style, so that engines compute their states once.
+        A statement that is code is put into words: a model goes on with a function in comments as a comment. The
+        examples are the same for every problem of a style, so that engines compute their states once.
         """
         shown = [f"{_commented(task)}\n{program}\n" for task, program in EXAMPLES[problem.style]]
-        return "\n".join([*shown, _commented(_statement(problem)) + "\n"])
+        task = task_of(problem.statement) if problem.style == "function" else None
+        return "\n".join([*shown, _commented(task or _statement(problem)) + "\n"])
 
     def encode(self, tokenizer: Any, problem: Problem) -> list[int]:
         """With the special tokens that the tokenizer puts before plain text."""
