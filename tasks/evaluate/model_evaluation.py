@@ -20,7 +20,7 @@ from tasks.evaluate.stage import curve_points
 from tasks.prepare.stage import fingerprint, parameter_count
 from tasks.problems.decontamination import Overlap, overlaps
 from tasks.problems.problem import Problem, problems_from_rows
-from tasks.problems.prompt import template_for
+from tasks.problems.prompt import template_for, version_of
 from tasks.problems.records import InvalidProblem
 from tasks.run.errors import StageError
 from tasks.run.identity import digest
@@ -93,6 +93,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "problems": fingerprint(problems),
         "max_prompt_tokens": context.config.problems.max_prompt_tokens,
         "training_problems": fingerprint(training_problems(context)),
+        **(version_of(context.config.reference) if subject.folder is not None else {}),
     }
 
 

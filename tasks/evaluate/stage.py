@@ -13,6 +13,7 @@ from tasks.estimators import average_paired_difference
 from tasks.evaluate import eval_samples, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, policy_pass_at_k
 from tasks.prepare.stage import fingerprint
+from tasks.problems.prompt import version_of
 from tasks.run import prompt_set
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, PassAtK, PrepareManifest, TrainManifest
@@ -38,6 +39,7 @@ def _transfer_inputs(context: Context) -> dict[str, Any]:
     found = transfer.problems(context.config)
     return (
         {"transfer": fingerprint(found), "max_prompt_tokens": context.config.problems.max_prompt_tokens}
+        | version_of(context.config.reference)
         if found
         else {}
     )

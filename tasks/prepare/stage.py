@@ -17,7 +17,7 @@ from tasks.prepare import pretrain, reference_solutions
 from tasks.problems import problem as problems_module
 from tasks.problems.decontamination import Overlap, decontaminate
 from tasks.problems.problem import Problem
-from tasks.problems.prompt import Template, template_for
+from tasks.problems.prompt import Template, template_for, version_of
 from tasks.problems.sources import Objection, ReadReport, read
 from tasks.problems.suite_versions import Added, added_tests, extended, version_row
 from tasks.run.errors import StageError
@@ -45,7 +45,9 @@ def inputs(context: Context) -> dict[str, Any]:
     versions = [extended(problem, added)[-1] for problem in report.problems]
     grown = [new for new, old in zip(versions, report.problems, strict=True) if new is not old]
     accepted = {"accepted_tests": fingerprint(grown)} if grown else {}
-    return {"problems": fingerprint([*report.problems, *report.unjudgeable]), **extent, **judged, **accepted}
+    shown = {} if context.config.problems.source == "miniature" else version_of(context.config.reference)
+    problems = fingerprint([*report.problems, *report.unjudgeable])
+    return {"problems": problems, **shown, **extent, **judged, **accepted}
 
 
 def body(context: Context) -> PrepareManifest:

@@ -96,14 +96,18 @@ class ChatTemplate:
         return program if self.bare else f"```python\n{program}\n```"
 
 
+FEW_SHOT = "few_shot-3"
+"""Changes whenever the few-shot template renders a problem otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class FewShotTemplate:
     """Worked examples as `# Task:` comments with programs, then the problem as the last comment."""
 
     @property
     def template_id(self) -> str:
-        """Changes with the examples."""
-        return "few_shot-3"
+        """Name and version."""
+        return FEW_SHOT
 
     @property
     def stop_mark(self) -> str:
@@ -127,6 +131,14 @@ class FewShotTemplate:
     def response_from_program(self, program: str) -> str:
         """The program and the stop mark, as the model would go on."""
         return f"{program}\n{self.stop_mark}"
+
+
+def version_of(config: ReferenceConfig) -> dict[str, str]:
+    """What a stage's key must say of how prompts are rendered, before the tokenizer is there; nothing for `chat`.
+
+    A chat template is the tokenizer's own, whose hash is in every key.
+    """
+    return {} if config.template == "chat" else {"template": FEW_SHOT}
 
 
 def template_for(config: ReferenceConfig, tokenizer: Any) -> Template:

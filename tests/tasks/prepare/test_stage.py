@@ -12,7 +12,9 @@ import pytest
 from tasks.engines import MissingModel
 from tasks.prepare.stage import NoUsableProblems
 from tasks.problems.problem import ProblemError
+from tasks.problems.prompt import FEW_SHOT
 from tasks.run.manifests import PrepareManifest
+from tasks.run.stage import StageResult
 from tests.tasks.conftest import Lab
 
 
@@ -141,3 +143,21 @@ def test_few_problems_of_a_built_in_set_stay_although_their_phrases_are_alike(wi
     run_id = with_models.start("basics", {"problems": {"source": "basics", "train": 12, "evaluation": 6}})
     manifest = with_models.run(run_id, "prepare")["prepare"].manifest
     assert (manifest.rows, manifest.overlaps) == (18, ())
+
+
+def test_another_version_of_the_template_renders_the_prompts_anew(
+    with_models: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "set.jsonl", [problem(number) for number in range(8)])
+    problems = {"source": "jsonl", "path": str(path), "train": 4, "evaluation": 2, "max_prompt_tokens": 512}
+
+    def prepared(name: str) -> StageResult[PrepareManifest]:
+        run_id = with_models.start(name, {"problems": problems, "reference": {"template": "few_shot"}})
+        return with_models.run(run_id, "prepare")["prepare"]
+
+    first = prepared("first")
+    assert prepared("same").skipped
+    monkeypatch.setattr("tasks.problems.prompt.FEW_SHOT", "few_shot-99")
+    again = prepared("again")
+    assert not again.skipped
+    assert (first.manifest.template_id, again.manifest.template_id) == (FEW_SHOT, "few_shot-99")
