@@ -17,7 +17,7 @@ from tasks.config import ReferenceConfig
 from tasks.problems.examples import EXAMPLES
 from tasks.problems.problem import Problem, ProblemError
 from tasks.problems.programs import TASK_MARK
-from tasks.problems.stubs import task_of
+from tasks.problems.stubs import function_task
 
 MINIATURE_TOKEN = "<|task|>"
 """Opens the prompt of the miniature reference policy; its tokenizer is recognised by this token."""
@@ -117,12 +117,12 @@ class FewShotTemplate:
     def render(self, problem: Problem) -> str:
         """Examples and task; lines of the statement after the first are comments, too.
 
-        A statement that is code is put into words: a model goes on with a function in comments as a comment. The
-        examples are the same for every problem of a style, so that engines compute their states once.
+        Statements of functions are put so that a program follows (stubs.py). The examples are the same for every
+        problem of a style, so that engines compute their states once.
         """
         shown = [f"{_commented(task)}\n{program}\n" for task, program in EXAMPLES[problem.style]]
-        task = task_of(problem.statement) if problem.style == "function" else None
-        return "\n".join([*shown, _commented(task or _statement(problem)) + "\n"])
+        task = function_task(problem.statement) if problem.style == "function" else _statement(problem)
+        return "\n".join([*shown, _commented(task) + "\n"])
 
     def encode(self, tokenizer: Any, problem: Problem) -> list[int]:
         """With the special tokens that the tokenizer puts before plain text."""

@@ -1,4 +1,8 @@
-"""Statements that are code: a function with a docstring and no body, as HumanEval has them."""
+"""Statements of functions in the form that a model which goes on with a text answers with a program.
+
+After comments of several lines such a model goes on with comments (docs/problems.md has figures). So a task ends with
+one line that says what to write.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,32 @@ import inspect
 from tasks.problems.identity import parse
 
 
-def task_of(statement: str) -> str | None:
-    """The task in words, `Write a function f(x).` and the docstring; None where the statement is no such code.
+def function_task(statement: str) -> str:
+    """The statement as a task: code put into words (`task_of`), paragraphs of one line each put into one line."""
+    task = task_of(statement)
+    if task is not None:
+        return task
+    paragraphs = statement.strip().split("\n\n")
+    return " ".join(paragraphs) if not any("\n" in one for one in paragraphs) else statement.strip()
 
-    Annotations are left out, since what they name may have to be imported. Functions that stand before it are part of
-    the task: a program is the whole answer.
+
+def task_of(statement: str) -> str | None:
+    """The task of a function with a docstring and no body, as HumanEval has them; None where the statement is no such.
+
+    The docstring, then `Write a function f(x) that does this.` Annotations are left out, since what they name may have
+    to be imported. Functions that stand before it are part of the task: a program is the whole answer.
     """
     tree = parse(statement)
     *before, stub = tree.body if tree is not None and tree.body else [None]
     text = _docstring(stub) if isinstance(stub, ast.FunctionDef) else None
     if not isinstance(stub, ast.FunctionDef) or text is None:
         return None
-    first, *rest = inspect.cleandoc(text).strip().splitlines()
-    parts = ["\n".join([f"Write a function {stub.name}({_arguments(stub)}). {first}", *rest])]
+    parts = [inspect.cleandoc(text).strip()]
+    wanted = f"Write a function {stub.name}({_arguments(stub)}) that does this."
     if any(isinstance(node, ast.FunctionDef) for node in before):
-        parts += ["Begin with this:", *(ast.unparse(node) for node in before if node is not None)]
-    return "\n\n".join(parts)
+        parts += ["\n\n".join(ast.unparse(node) for node in before if node is not None)]
+        wanted += " Begin with the code above."
+    return "\n\n".join(parts) + "\n" + wanted
 
 
 def _docstring(stub: ast.FunctionDef) -> str | None:

@@ -20,7 +20,7 @@ from tasks.problems.prompt import (
     encode_response,
     template_for,
 )
-from tasks.problems.stubs import task_of
+from tasks.problems.stubs import function_task, task_of
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +82,20 @@ def test_few_shot_puts_a_statement_that_is_code_into_words(problem) -> None:
         "from typing import List\n\n\n"
         'def first(xs: List[int], n=1):\n    import math\n    """ The first n.\n    >>> first([3])\n    [3]\n    """\n'
     )
-    task = "# Task: Write a function first(xs, n=1). The first n.\n# >>> first([3])\n# [3]\n"
+    task = "# Task: The first n.\n# >>> first([3])\n# [3]\n# Write a function first(xs, n=1) that does this.\n"
     template = FewShotTemplate()
     assert template.render(replace(problem, statement=statement, style="function")).endswith(f"\n{task}")
     assert template.render(replace(problem, statement=statement, style="stdin")).endswith('\n#     """\n')
     helped = "import math\n\n\ndef half(x):\n    return x / 2\n\n\ndef quarter(x):\n    'A quarter.'\n"
-    prompt = template.render(replace(problem, statement=helped, style="function"))
-    assert prompt.endswith(
-        "# Task: Write a function quarter(x). A quarter.\n#\n# Begin with this:\n#\n# import math\n#\n"
-        "# def half(x):\n#     return x / 2\n"
+    assert template.render(replace(problem, statement=helped, style="function")).endswith(
+        "# Task: A quarter.\n#\n# import math\n#\n# def half(x):\n#     return x / 2\n"
+        "# Write a function quarter(x) that does this. Begin with the code above.\n"
     )
     for other in ("def f(x):\n    return x\n", "Write f.", "def f(x):\n    'Doc.'\n    return x\n", "f(1)\n", ""):
         assert task_of(other) is None
+    asserted = replace(problem, statement="Write g.\n\nIt must pass:\n\nassert g(1) == 2\n", style="function")
+    assert template.render(asserted).endswith("# Task: Write g. It must pass: assert g(1) == 2\n")
+    assert function_task("One.\nTwo.\n\nThree.\n") == "One.\nTwo.\n\nThree."
 
 
 def test_few_shot_shows_the_same_examples_of_its_style_to_every_problem_of_it() -> None:
