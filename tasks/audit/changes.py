@@ -19,7 +19,7 @@ class Changes:
     def __init__(self, known: Description, drawing: Drawing, rng: random.Random) -> None:
         assert known.layout is not None
         self._known, self._layout, self._drawing, self._rng = known, known.layout, drawing, rng
-        self._lines = [role for part in self._layout.parts if isinstance(part, Line) for role in part.roles]
+        self._lines = self._layout.of_lines()
 
     def any_of(self) -> list[Document]:
         """One test changed in each way."""

@@ -94,8 +94,7 @@ class InputMaker:
 
     def _corners(self, layout: Layout, count: int) -> Iterator[Document]:
         """Tests with one number or text of a line replaced by a special one, or all numbers of lines by bounds."""
-        lines = [role for part in layout.parts if isinstance(part, Line) for role in part.roles]
-        free = [role for role in lines if not layout.counts(role)]
+        free = [role for role in layout.of_lines() if not layout.counts(role)]
         yield from self._extremes([role for role in free if self._known.domains[role].kind == "whole"])
         most = max(12, count // (2 * max(1, len(free))))
         for role in free:

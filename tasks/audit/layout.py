@@ -201,6 +201,10 @@ class Layout:
     parts: tuple[Part, ...]
     roles: int
 
+    def of_lines(self) -> list[int]:
+        """The roles of one token each."""
+        return [role for part in self.parts if isinstance(part, Line) for role in part.roles]
+
     def counts(self, role: int) -> bool:
         """Whether the role's numbers say how many tokens others have."""
         return any(role in part.counts() for part in self.parts)
