@@ -54,5 +54,5 @@ lock: install ## write requirements.lock from the environment as it is
 install: ## the environment only
 	@$(if $(PYTHON),PYTHON="$(PYTHON)") scripts/install.sh $(VENV)
 
-clean: down ## remove what runs wrote, but not the warehouse
-	@rm -rf .spo/logs .spo/runs .spo/prefect
+clean: install ## remove what nothing needs any more (spo clean --apply); warehouse and weights stay
+	@$(BIN)/spo clean --apply $(ARGS)

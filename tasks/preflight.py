@@ -44,9 +44,8 @@ PATIENCE_S = 2.0
 JUDGED = 3
 """Problems whose own solution is judged; only when all of them fail something is wrong with the set as a whole."""
 LEAST_FREE_BYTES = 1 << 30
-TRAINER_COPIES = 8
-"""A trainer's state of one step, in sizes of the float16 weights: float32 weights and both moments of AdamW, and
-more while the next one is being written."""
+CHECKPOINT_BYTES = {"float32": 12, "bfloat16": 14}
+"""Of one trained number: float32 value, both moments of AdamW, and the bfloat16 value where that is what computes."""
 
 Clock = Callable[[], float]
 """Seconds from some moment on."""
@@ -261,19 +260,25 @@ def _imported(config: RunConfig, location: str | None) -> bool:
 
 
 def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Faults) -> None:
-    """Complain when there is less room than the kept policies and the trainer's states will take."""
+    """Complain when there is less room than the kept policies and the trainer's checkpoints will take."""
     train, rank = config.train, config.train.lora.rank if config.train.lora else 0
-    weights = 0
+    weights = states = 0
     if folder is not None:
-        weights = inspection.adapter_bytes(folder, rank) if rank else inspection.weight_bytes(folder)
+        parameters = inspection.parameter_count(folder)
+        adapted = inspection.adapter_bytes(folder, rank) // 4
+        weights = 4 * adapted if rank else inspection.weight_bytes(folder)
+        trained = (adapted if rank else parameters) + (parameters if train.algorithm == "ppo" else 0)  # its value model
+        states = trained * CHECKPOINT_BYTES[config.reference.dtype] * (train.keep_checkpoints + 1)  # one being written
     kept = 1 + train.steps // (train.model_update_interval if rank else train.snapshot_interval)
-    needed = LEAST_FREE_BYTES + weights * (kept + TRAINER_COPIES)
+    needed = LEAST_FREE_BYTES + weights * kept + states
     place = next(path for path in (home, *home.parents) if path.exists())
     free = shutil.disk_usage(place).free
     if free < needed:
         found.add(
-            f"{free / 2**30:.1f} GiB are free in {place}, and {kept} kept policies with the trainer's state need about "
-            f"{needed / 2**30:.1f}; make room (`spo clean`), raise train.snapshot_interval, or set SPO_HOME elsewhere"
+            f"{free / 2**30:.1f} GiB are free in {place}, and {kept} kept policies ({weights * kept / 2**30:.1f} GiB) "
+            f"with {train.keep_checkpoints + 1} checkpoints of the trainer ({states / 2**30:.1f}) need about "
+            f"{needed / 2**30:.1f}; make room (`spo clean`), raise train.snapshot_interval, lower "
+            f"train.keep_checkpoints, or set SPO_HOME elsewhere"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -66,14 +67,20 @@ def weight_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in checkpoint.weight_files(adapter.base_of(folder)))
 
 
+def parameter_count(folder: Path) -> int:
+    """Numbers in the folder's weights, of an adapter those of its base."""
+    return sum(math.prod(shape) for shape in _shapes(folder))
+
+
 def adapter_bytes(folder: Path, rank: int) -> int:
     """Size of an adapter of that rank of every matrix in the folder's weights, in float32: at least what it takes."""
-    total = 0
+    return sum(4 * rank * sum(shape) for shape in _shapes(folder) if len(shape) == 2)
+
+
+def _shapes(folder: Path) -> Iterator[list[int]]:
     for path in checkpoint.weight_files(adapter.base_of(folder)):
         with path.open("rb") as stream:
-            shapes = [one["shape"] for one in _tensors(stream, _header_length(stream)).values()]
-        total += sum(4 * rank * sum(shape) for shape in shapes if len(shape) == 2)
-    return total
+            yield from (one["shape"] for one in _tensors(stream, _header_length(stream)).values())
 
 
 def layer_matrices(folder: Path) -> set[str]:

@@ -19,7 +19,7 @@ FIGURES = {
     "online/y_T": "online y_T, nats",
     "online/entropy": "online entropy, nats a token",
     "grad_norm": "gradient norm",
-    "kl": "KL from pi_0, nats a token",
+    "kl": "KL from pi_0, nats a response",
     "wait_s": "waiting for workers, s",
 }
 """The trainer's figures that are shown, and their titles."""

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 _PRIOR = 0.5
-_ROOT_2 = math.sqrt(2)
 _NEGLIGIBLE = 1e-7
 
 

@@ -45,11 +45,6 @@ def normal_hash(program: str) -> str:
     return _digest("text:" + program.strip() if form is None else "form:" + form)
 
 
-def is_python(program: str) -> bool:
-    """Whether `program` parses as Python."""
-    return identity.parse(program) is not None
-
-
 def _before_next_task(text: str) -> str:
     if text.startswith(TASK_MARK):
         return ""

@@ -6,6 +6,7 @@ import gzip
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -199,6 +200,40 @@ def test_room_on_the_disk_is_looked_for_where_the_run_will_write(
     monkeypatch.setattr("tasks.preflight.LEAST_FREE_BYTES", 1 << 60)
     (fault,) = faults(run(), tmp_path / "home" / "not" / "made")
     assert f"GiB are free in {tmp_path}" in fault
+
+
+@pytest.mark.parametrize(
+    ("train", "dtype", "states"),
+    [
+        ({"keep_checkpoints": 1}, "float32", 2 * 12),
+        ({"keep_checkpoints": 2}, "bfloat16", 3 * 14),
+        ({"keep_checkpoints": 2, "algorithm": "ppo"}, "float32", 2 * 3 * 12),
+    ],
+)
+def test_room_is_wanted_for_every_checkpoint_and_the_one_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: dict[str, Any], dtype: str, states: int
+) -> None:
+    folder = checkpoint(tmp_path / "model")
+    on_policy = {
+        "sources": {"online": {"share": 1.0}, "offline": {"share": 0.0}},
+        "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
+    }
+    wanted = run(
+        reference={"model": str(folder), "dtype": dtype},
+        train={
+            "steps": 1,
+            "snapshot_interval": 1,
+        }
+        | train
+        | (on_policy if "algorithm" in train else {}),
+    )
+    kept = 2 * (folder / "model.safetensors").stat().st_size
+    needed = (1 << 30) + kept + 64 * states  # a model of 8 x 8
+    monkeypatch.setattr("tasks.preflight.shutil.disk_usage", lambda _: SimpleNamespace(free=needed))  # pyright: ignore
+    assert faults(wanted, tmp_path) == []
+    monkeypatch.setattr("tasks.preflight.shutil.disk_usage", lambda _: SimpleNamespace(free=needed - 1))  # pyright: ignore
+    (fault,) = faults(wanted, tmp_path)
+    assert f"{train['keep_checkpoints'] + 1} checkpoints of the trainer" in fault
 
 
 def test_an_engine_and_walls_that_are_not_here_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
