@@ -12,7 +12,7 @@ from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
 from warehouse.reading import Readers
 
-FINALS = {("a", 0): 0.5, ("a", 1): 0.6, ("b", 0): 0.4, ("b", 1): 0.45, ("c", 0): None}
+FINALS = {("m", 0): 0.5, ("m", 1): 0.6, ("b", 0): 0.4, ("b", 1): 0.45, ("c", 0): None}
 
 
 def manifest(after: float) -> str:
