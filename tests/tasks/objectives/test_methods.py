@@ -279,7 +279,7 @@ def test_what_needs_the_samplers_logprobs_refuses_responses_without_them(kind: A
     data = Evaluated(zero, zero, zero == 0, zero[:, 0], zero[:, 0], group_BO=zero)
     with pytest.raises(MissingAnnotation, match=f"{kind}.*sampler"):
         objective_loss(ObjectiveConfig(kind=kind), data, SCALES)
-    with pytest.raises(MissingAnnotation, match=f"{kind}.*whole group"):
+    with pytest.raises(MissingAnnotation, match=f"{kind}.*what the group says"):
         objective_loss(ObjectiveConfig(kind=kind), replace(data, group_BO=None), SCALES)
 
 

@@ -9,7 +9,8 @@ from typing import get_args
 
 import pytest
 
-from tasks.config.objectives import OTHER_METHODS, ObjectiveKind
+from tasks.config.objectives import IN_GROUPS, OTHER_METHODS, ObjectiveKind
+from tasks.objectives.dispatch import GROUP_VALUES, LOSSES
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
@@ -21,6 +22,11 @@ def test_every_method_has_a_row() -> None:
     named = {word for row in rows for word in re.findall(r"\w+", row)}
     assert set(get_args(ObjectiveKind)) >= OTHER_METHODS
     assert {*OTHER_METHODS, "likelihood", "terminal", "ppo"} <= named
+
+
+def test_every_kind_of_objective_has_a_loss_and_every_group_something_to_say() -> None:
+    assert set(LOSSES) == set(get_args(ObjectiveKind))
+    assert set(GROUP_VALUES) == IN_GROUPS | {"dpo"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
