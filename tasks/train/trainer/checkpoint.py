@@ -1,4 +1,4 @@
-"""Everything that an exact continuation needs, saved together: model, optimizer, schedule, random state, replay."""
+"""Everything that an exact continuation needs: model, optimizer, schedule, random state, the mix of batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import DiskFull, ResumeImpossible
 from tasks.train.shared.job import TrainJob
-from tasks.train.trainer.state import ReferenceSteps, ReplayState
+from tasks.train.trainer.state import MixState, ReferenceSteps
 
 if TYPE_CHECKING:  # whoever starts trainers reads checkpoints' names without loading torch
     from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
@@ -28,12 +28,12 @@ class Checkpoint:
     """A point to continue from."""
 
     step: int
-    replay: ReplayState
+    mix: MixState
     references: ReferenceSteps
     folder: Path
 
 
-def save(job: TrainJob, engine: DeepSpeedEngine, step: int, replay: ReplayState, references: ReferenceSteps) -> None:
+def save(job: TrainJob, engine: DeepSpeedEngine, step: int, mix: MixState, references: ReferenceSteps) -> None:
     """Write a checkpoint of `step`; it appears complete or not at all. Collective. Raises DiskFull."""
     import torch
 
@@ -47,7 +47,7 @@ def save(job: TrainJob, engine: DeepSpeedEngine, step: int, replay: ReplayState,
         content = {
             "format": FORMAT,
             "step": step,
-            "replay": dataclasses.asdict(replay),
+            "replay": dataclasses.asdict(mix),
             "references": dataclasses.asdict(references),
             "fits": _fits(job),
             "processes": engine.world,
@@ -69,11 +69,11 @@ def newest(job: TrainJob) -> Checkpoint | None:
             f"checkpoint {folders[-1]} was written by another version of this project; resume with that version, or "
             f"move {job.checkpoints} away to train from the beginning"
         )
-    replay = content["replay"]
-    state = ReplayState(
-        cursors={name: (int(epoch), int(used)) for name, (epoch, used) in replay["cursors"].items()},
-        watermark=int(replay["watermark"]),
-        waiting=tuple(replay["waiting"]),
+    mix = content["replay"]
+    state = MixState(
+        cursors={name: (int(epoch), int(used)) for name, (epoch, used) in mix["cursors"].items()},
+        watermark=int(mix["watermark"]),
+        waiting=tuple(mix["waiting"]),
     )
     return Checkpoint(int(content["step"]), state, ReferenceSteps(**content["references"]), folders[-1])
 

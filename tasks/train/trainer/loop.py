@@ -32,7 +32,7 @@ def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
         if session.references.present:
             reference_refresh.install(session)
         if session.rank_zero is not None:
-            _tell(session, session.rank_zero, session.rank_zero.replay.shortages(), report)
+            _tell(session, session.rank_zero, session.rank_zero.mix.shortages(), report)
         first = session.step
         if session.engine.share(session.rank_zero is not None and published_weights.latest(job.weights) is None):
             session.hand_over()
@@ -113,7 +113,7 @@ def record(
     figures = summarize(records, session.step) | update.figures | figures
     figures["peak_memory_mb"] = peak_memory_mb()
     figures["tokens_per_s"] = sum(example.length for example in batch) / figures["seconds"]
-    state = rank_zero.replay.state()
+    state = rank_zero.mix.state()
     rank_zero.recorder.record(session.step, records, figures, rank_zero.store.add(update.computed), state.watermark)
     return figures
 
@@ -185,7 +185,7 @@ def _finish(session: Session) -> dict[str, Any]:
             "path": str(session.published.folder),
             "snapshot": session.rank_zero.warehouse.snapshot(),
             "reference": job.counts.reference,
-            "problems": len(session.rank_zero.replay.examples.values),
+            "problems": len(session.rank_zero.mix.examples.values),
         }
         atomic.write_text(job.manifest, json.dumps(manifest, indent=2))
     return manifest

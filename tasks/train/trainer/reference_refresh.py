@@ -63,7 +63,7 @@ def install(session: Session) -> None:
         return
     warehouse = session.rank_zero.warehouse
     session.rank_zero.store = open_store(warehouse, job, folder, device.type, first=False)
-    session.rank_zero.replay.revalue(values_under(warehouse, job, folder))
+    session.rank_zero.mix.revalue(values_under(warehouse, job, folder))
 
 
 def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str, *, first: bool) -> ReferenceStore:
@@ -92,7 +92,7 @@ def _time_has_come(session: Session, rank_zero: RankZeroState) -> bool:
     nominee = policy_id(published_weights.folder_of(job.kept, session.references.nominee))
     found = warehouse.rows(COUNTS, (job.run_id, nominee, nominee))
     sampled = {row["problem_id"] for row in found if row["n"] >= job.train.reference_refresh_samples}
-    if not sampled.issuperset(rank_zero.replay.examples.values):
+    if not sampled.issuperset(rank_zero.mix.examples.values):
         return False
     warehouse.append(batch, {"reference_counts": [_counts_row(row, nominee, job) for row in found]}, run_id=job.run_id)
     message = f"after step {session.step} the policy of step {session.references.nominee} is the reference"

@@ -28,13 +28,13 @@ from tasks.train.shared.soft_values import frozen_values
 from tasks.train.shared.stop import Stop
 from tasks.train.trainer import checkpoint
 from tasks.train.trainer.algorithm import Algorithm, SoftPolicyOptimization
+from tasks.train.trainer.batch_mix import BatchMix, first_lost
 from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
 from tasks.train.trainer.recorder import Recorder
 from tasks.train.trainer.reference_refresh import open_store
-from tasks.train.trainer.replay import Replay, first_lost
-from tasks.train.trainer.state import ReferenceSteps, ReplayState
+from tasks.train.trainer.state import MixState, ReferenceSteps
 from warehouse import Warehouse
 from warehouse.queries import query
 
@@ -48,7 +48,7 @@ class RankZeroState:
     """What only the first process has: the warehouse and everything that reads or writes it."""
 
     warehouse: Warehouse
-    replay: Replay
+    mix: BatchMix
     store: ReferenceStore
     recorder: Recorder
     canaries: list[Example]
@@ -81,8 +81,8 @@ class Session:
     warned: set[str] = field(default_factory=set[str])
     updates: int = 0
     """Optimizer updates when the present batch was drawn."""
-    before: ReplayState = field(default_factory=ReplayState)
-    """The replay's state when the present batch was drawn."""
+    before: MixState = field(default_factory=MixState)
+    """The state of the mix when the present batch was drawn."""
 
     def next_batch(self, step: int) -> tuple[list[Example], dict[str, Sequence[float]]]:
         """The examples of `step` and what is stored of log pi_0; empty on all but the first process. Collective."""
@@ -92,8 +92,8 @@ class Session:
     def _drawn(self, step: int) -> tuple[list[Example], dict[str, Sequence[float]]]:
         """What `next_batch` gives, once the workers have sampled it. Raises Interrupted and GuardTripped."""
         assert self.rank_zero is not None
-        self.before = self.rank_zero.replay.state()
-        batch = self.rank_zero.replay.next(step, self.stop)
+        self.before = self.rank_zero.mix.state()
+        batch = self.rank_zero.mix.next(step, self.stop)
         try:
             return batch, self.rank_zero.store.lookup(batch)
         except StoredLogprobsMismatch as error:
@@ -160,10 +160,10 @@ class Session:
 
         `drawing`: the next batch was being drawn, so that some of its sources are ahead; resumed, it is drawn whole.
         """
-        state = ReplayState()
+        state = MixState()
         if self.rank_zero is not None:
             self.rank_zero.recorder.flush()
-            state = self.before if drawing else self.rank_zero.replay.state()
+            state = self.before if drawing else self.rank_zero.mix.state()
         checkpoint.save(self.job, self.engine, self.step, state, self.references)
 
     def checkpoint_before_abort(self, error: GuardTripped) -> GuardTripped:
@@ -267,7 +267,7 @@ def _rank_zero(
     if engine.rank:
         yield None
         return
-    step, state = (0, ReplayState()) if found is None else (found.step, found.replay)
+    step, state = (0, MixState()) if found is None else (found.step, found.mix)
     with Warehouse.open(job.warehouse) as warehouse:
         warehouse.commit()
         _require_same_reference(job)
@@ -279,8 +279,8 @@ def _rank_zero(
             if (lost := first_lost(warehouse, job, step)) is not None:
                 recorder.give_up(lost)
                 last = lost - 1
-            replay = Replay(examples, state, after=step)
-            yield RankZeroState(warehouse, replay, store, recorder, _canaries(warehouse, job), last)
+            mix = BatchMix(examples, state, after=step)
+            yield RankZeroState(warehouse, mix, store, recorder, _canaries(warehouse, job), last)
         finally:
             recorder.close()
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds beside weights and optimizer: where replay stands, and which weights are the reference."""
+"""What a checkpoint holds beside weights and optimizer: where the mix of batches stands, and the reference weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayState:
+class MixState:
     """Everything that decides the next batches; saved with every checkpoint."""
 
     cursors: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])

@@ -13,10 +13,10 @@ import pytest
 from tasks.config import EarlierConfig
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer.batch_mix import BatchMix
 from tasks.train.trainer.earlier import Selection, select
 from tasks.train.trainer.examples import Examples
-from tasks.train.trainer.replay import Replay
-from tasks.train.trainer.state import ReplayState
+from tasks.train.trainer.state import MixState
 from tests.tasks.train.conftest import PROBLEMS, RUN, config, fill, make_job, trajectory
 from tests.tasks.train.trainer.test_runs import job_in, outcome, run
 from warehouse import Warehouse
@@ -88,8 +88,8 @@ def test_newest_runs_steps_and_problems_are_limited(store: Warehouse) -> None:
     assert set(counts.values()) == {2}
 
 
-def replay_of(store: Warehouse, job: TrainJob, state: ReplayState, after: int) -> Replay:
-    return Replay(Examples(store, job, prompt_values(store, job)), state, after=after)
+def replay_of(store: Warehouse, job: TrainJob, state: MixState, after: int) -> BatchMix:
+    return BatchMix(Examples(store, job, prompt_values(store, job)), state, after=after)
 
 
 @pytest.mark.parametrize("classes", ["as_found", "balanced"])
@@ -99,7 +99,7 @@ def test_batches_go_through_them_by_epochs_and_continue_where_they_were(
     until = add(store, "first", [0.0] * 3 + [-1.0] * 9)
     job = make_job(tmp_path, reference, config(sources=MIX, earlier={"classes": classes}))
     job = job.model_copy(update={"earlier_until": until})
-    replay = replay_of(store, job, ReplayState(), 0)
+    replay = replay_of(store, job, MixState(), 0)
     first = replay.next(1)
     state = replay.state()
     add(store, "second", [0.0] * 6)

@@ -15,10 +15,10 @@ from tasks.scoring.example import Example
 from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer.batch_mix import BatchMix
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.groups import arrived, kept_together, with_group_values
-from tasks.train.trainer.replay import Replay
-from tasks.train.trainer.state import ReplayState
+from tasks.train.trainer.state import MixState
 from tests.tasks.train.conftest import PROBLEMS, RUN, config, examples, fill, make_job, trajectory
 from tests.tasks.train.trainer.test_runs import assert_close, assert_identical, job_in, kill_at, outcome, run
 from warehouse import Warehouse
@@ -113,10 +113,10 @@ def test_values_belong_to_the_group_whatever_the_order_of_the_batch() -> None:
         assert found == {f"t{i}": (pytest.approx(-reward if i % 2 == 0 else reward),) for i in range(4)}
 
 
-def batches(job: TrainJob, state: ReplayState, steps: range) -> tuple[list[ReplayState], list[list[Example]]]:
-    states, found = list[ReplayState](), list[list[Example]]()
+def batches(job: TrainJob, state: MixState, steps: range) -> tuple[list[MixState], list[list[Example]]]:
+    states, found = list[MixState](), list[list[Example]]()
     with Warehouse.open(job.warehouse) as store:
-        replay = Replay(Examples(store, job, prompt_values(store, job)), state, after=steps.start - 1)
+        replay = BatchMix(Examples(store, job, prompt_values(store, job)), state, after=steps.start - 1)
         for step in steps:
             found.append(replay.next(step))
             states.append(replay.state())
@@ -131,7 +131,7 @@ def assert_whole(batch: list[Example]) -> None:
 
 def test_every_batch_holds_whole_groups_and_goes_on_from_its_state(grouped: Path, reference: Path) -> None:
     job = make_job(grouped, reference, config(**METHODS["grpo"]))
-    states, whole = batches(job, ReplayState(), range(1, 5))
+    states, whole = batches(job, MixState(), range(1, 5))
     for batch in whole:
         assert_whole(batch)
     _, rest = batches(job, states[0], range(2, 5))
@@ -151,13 +151,13 @@ def test_responses_without_a_verdict_take_their_group_out_and_workers_make_up_fo
         assert Backpressure.read(store, job).scored == 8
         alone = make_job(tmp_path, reference, config())
         assert Backpressure.read(store, alone).scored == 9
-    _, (batch,) = batches(job, ReplayState(), range(1, 2))
+    _, (batch,) = batches(job, MixState(), range(1, 2))
     assert not {row["trajectory_id"] for row in broken} & {e.trajectory_id for e in batch}
 
 
 def test_replay_draws_whole_groups(grouped: Path, reference: Path) -> None:
     job = make_job(grouped, reference, config(**TBA_REPLAYED))
-    _, found = batches(job, ReplayState(), range(1, 6))
+    _, found = batches(job, MixState(), range(1, 6))
     for batch in found:
         assert_whole(batch)
     assert [sum(e.source == "replay" for e in batch) for batch in found] == [0, 4, 4, 4, 4]

@@ -14,10 +14,10 @@ from tasks.engines.checkpoint import policy_id
 from tasks.train.shared.errors import NothingToTrainOn
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer.batch_mix import BatchMix
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.pairs import Selection, select
-from tasks.train.trainer.replay import Replay
-from tasks.train.trainer.state import ReplayState
+from tasks.train.trainer.state import MixState
 from tests.tasks.train.conftest import config, fill, make_job, trajectory
 from tests.tasks.train.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
 from warehouse import Warehouse
@@ -87,9 +87,9 @@ def test_only_what_pi_0_sampled_under_the_runs_conditions_is_paired(store: Wareh
     assert len(chosen(store, reference, later).pairs) == 1
 
 
-def drawn(store: Warehouse, job: TrainJob, state: ReplayState, steps: range) -> tuple[list[ReplayState], list[Any]]:
-    replay = Replay(Examples(store, job, prompt_values(store, job)), state, after=steps.start - 1)
-    states, found = list[ReplayState](), list[Any]()
+def drawn(store: Warehouse, job: TrainJob, state: MixState, steps: range) -> tuple[list[MixState], list[Any]]:
+    replay = BatchMix(Examples(store, job, prompt_values(store, job)), state, after=steps.start - 1)
+    states, found = list[MixState](), list[Any]()
     for step in steps:
         found.append([(e.group, e.trajectory_id, e.terminal == 0) for e in replay.next(step)])
         states.append(replay.state())
@@ -101,7 +101,7 @@ def test_pairs_come_whole_successes_first_and_others_cannot_change_them_later(
 ) -> None:
     until = add(store, reference, "a", "p0", [PASS, FAIL] * 10)
     job = make_job(tmp_path, reference, config(**DPO)).model_copy(update={"earlier_until": until})
-    states, first = drawn(store, job, ReplayState(), range(1, 5))
+    states, first = drawn(store, job, MixState(), range(1, 5))
     for batch in first:
         assert [passed for _, _, passed in batch] == [True, False] * 4
         assert all(a[0] == b[0] == a[1] for a, b in zip(batch[::2], batch[1::2], strict=True))
@@ -115,9 +115,9 @@ def test_a_run_without_a_pair_is_refused_by_name_and_looks_again_when_it_is_resu
 ) -> None:
     job = make_job(tmp_path, reference, config(**DPO)).model_copy(update={"earlier_until": store.snapshot()})
     with pytest.raises(NothingToTrainOn, match="'pairs' has nothing"):
-        drawn(store, job, ReplayState(), range(1, 2))
+        drawn(store, job, MixState(), range(1, 2))
     until = add(store, reference, "a", "p0", [PASS, FAIL])
-    (batch,) = drawn(store, job.model_copy(update={"earlier_until": until}), ReplayState(), range(1, 2))[1]
+    (batch,) = drawn(store, job.model_copy(update={"earlier_until": until}), MixState(), range(1, 2))[1]
     assert len(batch) == 2
 
 

@@ -22,11 +22,11 @@ from tasks.train.shared import atomic, published_weights
 from tasks.train.shared.errors import NonFinite, ReferenceDrift, ResumeImpossible
 from tasks.train.shared.soft_values import prompt_values
 from tasks.train.trainer import checkpoint, guards
+from tasks.train.trainer.batch_mix import BatchMix
 from tasks.train.trainer.examples import Examples, reward_of
-from tasks.train.trainer.replay import Replay
 from tasks.train.trainer.schedule import warmup_factor
 from tasks.train.trainer.spo_step import not_finite, spo_pack_loss
-from tasks.train.trainer.state import ReplayState
+from tasks.train.trainer.state import MixState
 from tests.tasks.train.conftest import config, examples, fill, make_job, tiny_model, trajectory
 from warehouse import Warehouse
 
@@ -50,11 +50,11 @@ def test_replay_continues_from_its_state(tmp_path: Path, reference: Path) -> Non
     job = make_job(tmp_path, reference, config())
     with Warehouse.open(job.warehouse) as warehouse:
         source = Examples(warehouse, job, prompt_values(warehouse, job))
-        replay = Replay(source, ReplayState(), after=0)
+        replay = BatchMix(source, MixState(), after=0)
         replay.next(1)
         state = replay.state()
         rest = [[e.trajectory_id for e in replay.next(step)] for step in (2, 3, 4)]
-        continued = Replay(source, state, after=1)
+        continued = BatchMix(source, state, after=1)
         assert [[e.trajectory_id for e in continued.next(step)] for step in (2, 3, 4)] == rest
 
 
@@ -65,15 +65,15 @@ def test_a_run_killed_again_while_it_repeats_recorded_steps_still_finds_their_tr
     job = make_job(tmp_path, reference, config())
     with Warehouse.open(job.warehouse) as warehouse:
         source = Examples(warehouse, job, prompt_values(warehouse, job))
-        replay = Replay(source, ReplayState(), after=0)
+        replay = BatchMix(source, MixState(), after=0)
         recorded = {step: [(e.trajectory_id, e.source) for e in replay.next(step)] for step in (1, 2, 3)}
         for step, batch in recorded.items():
             ids, sources = zip(*batch, strict=True)
             row = {"step": step, "trajectory_ids": list(ids), "sources": list(sources)}
             warehouse.append(f"train/{job.run_id}/{step:08d}", {"train_batches": [row]}, run_id=job.run_id)
-        first = Replay(source, ReplayState(), after=0)
+        first = BatchMix(source, MixState(), after=0)
         first.next(1)
-        second = Replay(source, first.state(), after=1)
+        second = BatchMix(source, first.state(), after=1)
         assert [[e.trajectory_id for e in second.next(step)] for step in (2, 3)] == [
             [identity for identity, _ in recorded[step]] for step in (2, 3)
         ]
@@ -131,7 +131,7 @@ def test_rollouts_of_a_pivotal_search_count_under_the_same_prompt_suite_and_leng
         }
         made = [row | {"trajectory_id": name} | change for name, change in changes.items()]
         warehouse.append("search", {"trajectories": made}, run_id="search")
-        replay = Replay(Examples(warehouse, job, prompt_values(warehouse, job)), ReplayState(), after=0)
+        replay = BatchMix(Examples(warehouse, job, prompt_values(warehouse, job)), MixState(), after=0)
         assert {example.trajectory_id for example in replay.next(1)} == {"fits"}
 
 

@@ -17,13 +17,13 @@ from tasks.config import GuardConfig, ReplayConfig
 from tasks.scoring.example import Example
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
+from tasks.train.trainer.batch_mix import BatchMix
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.guards import CollapseWatch
 from tasks.train.trainer.metrics import summarize
-from tasks.train.trainer.replay import Replay
 from tasks.train.trainer.replay_buffer import ReplayBuffer, Used, Uses
 from tasks.train.trainer.spo_step import SequenceRecord, with_log_ratios
-from tasks.train.trainer.state import ReplayState
+from tasks.train.trainer.state import MixState
 from tests.tasks.train.conftest import config, examples, fill, make_job
 from warehouse import Warehouse
 
@@ -36,10 +36,10 @@ MIXED: dict[str, Any] = {
 Batches = dict[int, list[tuple[str, str]]]
 
 
-def draw(warehouse: Warehouse, job: TrainJob, state: ReplayState, steps: range) -> tuple[Replay, Batches]:
+def draw(warehouse: Warehouse, job: TrainJob, state: MixState, steps: range) -> tuple[BatchMix, Batches]:
     """The batches of these steps as (source, trajectory), and the replay they came from."""
     source = Examples(warehouse, job, prompt_values(warehouse, job))
-    replay = Replay(source, state, after=steps.start - 1)
+    replay = BatchMix(source, state, after=steps.start - 1)
     return replay, {step: [(e.source, e.trajectory_id) for e in replay.next(step)] for step in steps}
 
 
@@ -67,7 +67,7 @@ def test_recipes_without_replay_draw_the_batches_they_always_drew(tmp_path: Path
     fill(tmp_path / "warehouse", reference, online=24)
     job = make_job(tmp_path, reference, config(sources=TINY))
     with Warehouse.open(job.warehouse) as warehouse:
-        _, batches = draw(warehouse, job, ReplayState(), range(1, 7))
+        _, batches = draw(warehouse, job, MixState(), range(1, 7))
     digest = hashlib.sha256(json.dumps(list(batches.values())).encode()).hexdigest()
     assert digest[:16] == "426719912630458c"
 
@@ -137,7 +137,7 @@ def test_the_batch_is_smaller_until_there_is_enough_to_use_again(tmp_path: Path,
     fill(tmp_path / "warehouse", reference, online=24)
     job = make_job(tmp_path, reference, config(**MIXED))
     with Warehouse.open(job.warehouse) as warehouse:
-        _, batches = draw(warehouse, job, ReplayState(), range(1, 7))
+        _, batches = draw(warehouse, job, MixState(), range(1, 7))
     mixes = {step: Counter(source for source, _ in batch) for step, batch in batches.items()}
     assert mixes[1] == {"online": 2, "offline": 2}
     assert mixes[2] == {"online": 2, "replay": 2, "offline": 2}
@@ -150,7 +150,7 @@ def test_a_resumed_run_uses_what_it_would_have_used(rule: str, tmp_path: Path, r
     fill(tmp_path / "warehouse", reference, online=24)
     job = make_job(tmp_path, reference, config(**MIXED | {"replay": {"uses": 3, "window": 4, "rule": rule}}))
     with Warehouse.open(job.warehouse) as warehouse:
-        whole, batches = draw(warehouse, job, ReplayState(), range(1, 1))
+        whole, batches = draw(warehouse, job, MixState(), range(1, 1))
         states = {0: whole.state()}
         for step in range(1, 8):
             batches[step] = [(e.source, e.trajectory_id) for e in whole.next(step)]
@@ -165,7 +165,7 @@ def test_what_was_quarantined_is_not_used_again(tmp_path: Path, reference: Path)
     fill(tmp_path / "warehouse", reference, online=24)
     job = make_job(tmp_path, reference, config(**MIXED))
     with Warehouse.open(job.warehouse) as warehouse:
-        replay, batches = draw(warehouse, job, ReplayState(), range(1, 5))
+        replay, batches = draw(warehouse, job, MixState(), range(1, 5))
         record(warehouse, batches)
         bad = {"bad_batch_id": "rollout/run-a/0/00000000", "reason": "a test"}
         warehouse.append("quarantine", {"quarantine": [bad]}, run_id="setup")
@@ -179,7 +179,7 @@ def test_between_two_samplings_replay_gives_the_share_of_online(tmp_path: Path, 
     shares = {"online": {"share": 0.5}, "replay": {"share": 0.0}, "offline": {"share": 0.5}}
     job = make_job(tmp_path, reference, config(sources=shares, sampling_interval=3, replay={"uses": 3}))
     with Warehouse.open(job.warehouse) as warehouse:
-        _, batches = draw(warehouse, job, ReplayState(), range(1, 7))
+        _, batches = draw(warehouse, job, MixState(), range(1, 7))
     mixes = [Counter(source for source, _ in batch) for batch in batches.values()]
     fresh, again = {"online": 4, "offline": 4}, {"replay": 4, "offline": 4}
     assert mixes == [fresh, again, again] * 2

@@ -24,7 +24,7 @@ from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.groups import arrived, kept_together
 from tasks.train.trainer.pairs import Pairs
 from tasks.train.trainer.replay_buffer import ReplayBuffer, Used, first_used, recorded_uses
-from tasks.train.trainer.state import ReplayState
+from tasks.train.trainer.state import MixState
 from warehouse import Warehouse
 from warehouse.queries import query
 from warehouse.rows import trajectory_rows
@@ -53,7 +53,7 @@ AGAIN = ("online", "replay")
 class OnlineQueue:
     """This run's online trajectories, in order of arrival, each handed out once."""
 
-    def __init__(self, examples: Examples, state: ReplayState, recorded: Recorded) -> None:
+    def __init__(self, examples: Examples, state: MixState, recorded: Recorded) -> None:
         self.examples = examples
         self.run_id = examples.job.run_id
         self.group_size = examples.job.train.group_size
@@ -106,10 +106,10 @@ class OnlineQueue:
         self._waiting.extend(example for example in examples if example.trajectory_id not in self._claimed)
 
 
-class Replay:
+class BatchMix:
     """Draws the batches of a run. `after` is the last step that the given state has behind it."""
 
-    def __init__(self, examples: Examples, state: ReplayState, *, after: int) -> None:
+    def __init__(self, examples: Examples, state: MixState, *, after: int) -> None:
         self.examples = examples
         self.job = examples.job
         used = self.job.train.learnt_from
@@ -171,15 +171,15 @@ class Replay:
             )
         }
 
-    def state(self) -> ReplayState:
+    def state(self) -> MixState:
         """What to save so that the next batch comes out the same."""
-        return ReplayState(
+        return MixState(
             cursors={name: (order.epoch, order.used) for name, order in self.orders.items()},
             watermark=0 if self.online is None else self.online.watermark,
             waiting=() if self.online is None else self.online.ids(),
         )
 
-    def _order(self, name: SourceName, state: ReplayState) -> EpochOrder:
+    def _order(self, name: SourceName, state: MixState) -> EpochOrder:
         ids = self._candidates(name)
         if not ids:
             raise NothingToTrainOn(
@@ -188,11 +188,11 @@ class Replay:
             )
         return self._continued(name, ids, state)
 
-    def _continued(self, name: str, ids: Sequence[str], state: ReplayState) -> EpochOrder:
+    def _continued(self, name: str, ids: Sequence[str], state: MixState) -> EpochOrder:
         epoch, used = state.cursors.get(name, (0, 0))
         return EpochOrder(ids, seed=self.job.config.seed, source=name, epoch=epoch, used=used)
 
-    def _orders_of_earlier(self, state: ReplayState) -> dict[str, EpochOrder]:
+    def _orders_of_earlier(self, state: MixState) -> dict[str, EpochOrder]:
         """One order per reward class where the classes are balanced, else one of all; none of what there is nothing."""
         found = selected(self.examples.warehouse, self.job, self.examples.values)
         classes = {"earlier": [*found.successes, *found.failures]}
