@@ -1,4 +1,4 @@
-"""Every command in README.md and docs is one that the command line and the deployments accept."""
+"""Every command in README.md, CONTRIBUTING.md and docs is one that the command line and the deployments accept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from flows.cli.main import app
 
 PROJECT = Path(__file__).parents[1]
-PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md"))]
+PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 PREFIX = "prefect deployment run "
 WORDS = {"STAGE": "train", "SNAPSHOT": "3", "RUN": "tiny-3", "RECIPE": "tiny", "NAME": "tiny", "a.b=c": "seed=1"}
 """What stands for something in the documents, and a value that it may have."""
@@ -28,10 +28,11 @@ CHEAP = {"recipes", "plan", "status"}
 
 
 def commands(text: str) -> list[str]:
-    """The `spo` and `prefect deployment run` commands in a page: inline code, and lines of fenced blocks."""
+    """The `spo` and `prefect deployment run` commands in a page: inline, in fenced and in indented blocks."""
     blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"`([^`\n]+)`", outside)
+    found += re.findall(rf"^ {{4,}}((?:spo |{PREFIX}).*)$", outside, flags=re.MULTILINE)
     for block in blocks:
         lines = block.splitlines()
         while lines:
@@ -43,10 +44,33 @@ def commands(text: str) -> list[str]:
 
 
 def words(command: str) -> list[str]:
-    """The command's words, without brackets around what may be left out, and with values for what stands for one."""
-    plain = re.sub(r" \[([^]]*)\]", r" \1", command).replace(" ...", "").partition(" > ")[0]
+    """The command's words, without brackets around what may be left out, and with values for what stands for one.
+
+    What stands in quotes is left alone.
+    """
+    quoted: list[str] = []
+
+    def put_aside(found: re.Match[str]) -> str:
+        quoted.append(found[0])
+        return f"<{len(quoted) - 1}>"
+
+    plain = re.sub(r"'[^']*'|\"[^\"]*\"", put_aside, command)
+    plain = re.sub(r" \[([^]]*)\]", r" \1", plain).replace(" ...", "").partition(" > ")[0]
     plain = plain.replace("--fields NAME", "--fields train.")
-    return [re.sub(r"[A-Z]{3,}|a\.b=c", lambda m: WORDS.get(m[0], m[0]), w) for w in shlex.split(plain, comments=True)]
+    plain = re.sub(r"[A-Z]{3,}|a\.b=c", lambda found: WORDS.get(found[0], found[0]), plain)
+    plain = re.sub(r"<(\d+)>", lambda found: quoted[int(found[1])], plain)
+    return shlex.split(plain, comments=True)
+
+
+def test_commands_are_found_in_every_kind_of_block() -> None:
+    page = "`spo runs`\n\n    spo status   # where\n\n```sh\nspo up\n```\n\n```toml\nspo none\n```\n"
+    assert commands(page) == ["spo runs", "spo status   # where", "spo up"]
+
+
+def test_what_stands_in_quotes_is_left_alone() -> None:
+    asked = "SELECT outcomes[1] FROM q0 WHERE n > 3 AND x = 'RUN'"
+    found = words(f'spo sql "{asked}" --at SNAPSHOT [--csv] > FILE  # an answer')
+    assert found == ["spo", "sql", asked, "--at", "3", "--csv"]
 
 
 ALL = sorted({(page.name, command) for page in PAGES for command in commands(page.read_text(encoding="utf-8"))})

@@ -19,7 +19,8 @@ class SubjectConfig(Section):
     endpoint: OtherModelConfig | None = None
     """The model to ask, for `endpoint`; its `samples` are those of `evaluate.samples`."""
     path: Annotated[str, Field(min_length=1)] | None = None
-    """The file of samples, for `samples` (docs/eval.md). Relative paths start at the folder of `spo eval`."""
+    """The file of samples, for `samples` (docs/evaluate-a-model.md). Relative paths start at the folder of
+    `spo eval`."""
 
     @model_validator(mode="after")
     def _one_of_them(self) -> SubjectConfig:
