@@ -78,15 +78,19 @@ class ResidentColumns:
     def _count(self, newest: int) -> None:
         """Say who wrote the new responses, and count those of each problem that the news touch."""
         bounds = {"since": str(self.snapshot), "newest": str(newest)}
-        new_references, left_out = self._row(query(__name__, "news", **bounds))
-        old = self._row(query(__name__, "old_ones_by_pi_0", **bounds))[0] if new_references else 0
-        self._cursor.execute(query(__name__, "new_ones_by_pi_0", **bounds))
+        new_policies, left_out = self._row(query(__name__, "news", **bounds))
+        old = self._written_by("-1", bounds["since"], newest) if new_policies else 0
+        self._written_by(bounds["since"], bounds["newest"], newest)
         since = "-1" if old or left_out else bounds["since"]
         self._cursor.execute(query(__name__, "forget_counts", since=since))
         kept = "NOT MATERIALIZED" if int(since) <= 0 else "MATERIALIZED"
         counted = query(__name__, "counted", responses="touched")
         self._cursor.execute(query(__name__, "count", kept=kept, counted=counted, since=since, newest=bounds["newest"]))
         self._cursor.execute(f"UPDATE resident.counted_until SET snapshot = {newest}")
+
+    def _written_by(self, after: str, until: str, newest: int) -> int:
+        """Say who wrote the responses of some snapshots; the number of those of which it was not known."""
+        return self._row(query(__name__, "written_by", after=after, until=until, newest=str(newest)))[0]
 
     def _row(self, sql: str) -> tuple[int, ...]:
         found = self._cursor.execute(sql).fetchone()

@@ -43,7 +43,7 @@ FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 -- name: eval_samples
 -- (internal) Which samples of evaluations became visible in these snapshots, without their tokens and texts?
 INSERT INTO resident.narrow
-SELECT rowid, snapshot_id, created_at, batch_id, run_id, 'eval_samples', problem_id, 'evaluation', 'evaluation',
+SELECT rowid, snapshot_id, created_at, batch_id, run_id, 'eval_samples', problem_id, 'evaluation', 'other model',
        policy_id, step, NULL, hash(policy_id || '/' || problem_id || '/' || sample || '/' || coalesce(seed, 0)),
        hash(normal_hash), CASE WHEN normal_hash IS NOT NULL THEN hash(problem_id, normal_hash) END, reward, verdict,
        len(token_ids)
@@ -56,24 +56,24 @@ SELECT rowid, snapshot_id, batch_id, run_id, step, hash(unnest(trajectory_ids)),
 FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 
 -- name: news
--- (internal) How many reference policies and how many batches to leave out became known in these snapshots?
+-- (internal) How many policies of runs and how many batches to leave out became known in these snapshots?
 SELECT (SELECT count(*) FROM resident.kept.policies
-        WHERE kind = 'reference' AND snapshot_id > {since} AND snapshot_id <= {newest}),
+        WHERE kind IN ('reference', 'snapshot', 'final') AND snapshot_id > {since} AND snapshot_id <= {newest}),
        (SELECT count(*) FROM resident.kept.quarantine WHERE snapshot_id > {since} AND snapshot_id <= {newest});
 
--- name: old_ones_by_pi_0
--- (internal) Which older samples of evaluations did a reference policy write that was told of after them?
-UPDATE resident.narrow SET author = 'pi_0'
-WHERE author = 'evaluation' AND snapshot_id <= {since} AND policy IN (
-    SELECT policy_id FROM resident.kept.policies WHERE kind = 'reference' AND snapshot_id <= {newest}
-);
-
--- name: new_ones_by_pi_0
--- (internal) Which new samples of evaluations did a reference policy write?
-UPDATE resident.narrow SET author = 'pi_0'
-WHERE author = 'evaluation' AND snapshot_id > {since} AND policy IN (
-    SELECT policy_id FROM resident.kept.policies WHERE kind = 'reference' AND snapshot_id <= {newest}
-);
+-- name: written_by
+-- (internal) Which responses of these snapshots did a reference policy write, in training or in an evaluation, and which
+-- samples of evaluations a policy that was trained here? (Policies may be told of after them.)
+UPDATE resident.narrow SET author = known.author
+FROM (
+    SELECT policy_id, CASE WHEN bool_or(kind = 'reference') THEN 'pi_0' ELSE 'evaluation' END AS author
+    FROM resident.kept.policies
+    WHERE kind IN ('reference', 'snapshot', 'final') AND snapshot_id <= {newest}
+    GROUP BY policy_id
+) AS known
+WHERE policy = known.policy_id AND narrow.author <> known.author
+  AND (source = 'evaluation' OR (narrow.author = 'training' AND known.author = 'pi_0'))
+  AND snapshot_id > {after} AND snapshot_id <= {until};
 
 -- name: forget_counts
 -- (internal) Which counts are those of problems with responses after this snapshot?

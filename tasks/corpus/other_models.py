@@ -52,12 +52,18 @@ Ask: TypeAlias = Callable[[Sequence[Question]], list[Answer]]
 
 def prompt_of(config: OtherModelConfig, problem: Problem) -> str:
     """Instruction and statement."""
-    style = (
-        "it reads standard input and writes standard output"
-        if problem.style == "stdin"
-        else f"it defines `{problem.entry_point}`"
-    )
-    return f"{config.prompt.replace('{style}', style)}\n\n{problem.statement.strip()}"
+    return f"{config.prompt.replace('{style}', _style(problem))}\n\n{problem.statement.strip()}"
+
+
+def _style(problem: Problem) -> str:
+    """How the tests call the program."""
+    if problem.style == "stdin":
+        return "it reads standard input and writes standard output"
+    if any("Solution()." in test.input for test in problem.tests):
+        return f"it defines the class `Solution` with the method `{problem.entry_point}`"
+    if not problem.entry_point:
+        return "it defines what the problem asks for"
+    return f"it defines `{problem.entry_point}`"
 
 
 @contextmanager

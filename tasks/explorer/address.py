@@ -17,6 +17,9 @@ Linker = Callable[[str], str | None]
 """The href of an address such as `/problem?id=a`; None where there is no page (outside of a bundle)."""
 LONGEST = 4_000
 """Characters of one value."""
+LARGEST = 2**63 - 1
+"""A whole number that the warehouse can be asked about."""
+LAST_PAGE = 1_000_000_000
 
 
 class BadAddress(Exception):
@@ -59,15 +62,22 @@ class Address:
             raise BadAddress(f"the address {self.path} needs {name}=...")
         return value
 
-    def number(self, name: str, default: int | None = None) -> int | None:
-        """A filter that is a whole number; raises BadAddress."""
+    def number(self, name: str, default: int | None = None, *, most: int = LARGEST) -> int | None:
+        """A filter that is a whole number between -`most` and `most`; raises BadAddress."""
         value = self.text(name)
         if not value:
             return default
         try:
-            return int(value)
+            number = int(value)
         except ValueError:
             raise BadAddress(f"the filter {name} must be a whole number, not {value[:40]!r}") from None
+        if abs(number) > most:
+            raise BadAddress(f"the filter {name} must be at most {most}, not {value[:40]!r}")
+        return number
+
+    def page(self) -> int:
+        """The number of the part of a list that is shown, from 1; raises BadAddress."""
+        return max(1, self.number("page", 1, most=LAST_PAGE) or 1)
 
     def choice(self, name: str, choices: Sequence[str]) -> str:
         """A filter with a few values, by default the first; raises BadAddress."""

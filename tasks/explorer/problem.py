@@ -43,7 +43,7 @@ def problem_page(look: Look) -> Page:
     problem = the_problem(look)
     author, verdict = look.address.choice("by", AUTHORS), look.address.choice("verdict", VERDICT_KINDS)
     order = look.address.choice("order", tuple(ORDERS))
-    number = max(1, look.address.number("page", 1) or 1)
+    number = look.address.page()
     look.session.need_responses()
     everything = look.rows(PROGRAMS, problem=problem["problem_id"])
     tests = audited(look, problem)

@@ -31,7 +31,7 @@ def problems_page(look: Look) -> Page:
     order = look.address.choice("order", tuple(ORDERS))
     split, kind = look.address.choice("split", SPLITS), look.address.choice("kind", KINDS)
     text = look.address.text("q").lower()
-    number = max(1, look.address.number("page", 1) or 1)
+    number = look.address.page()
     look.session.need_responses()
     rows = [
         row

@@ -20,4 +20,5 @@ FROM known LEFT JOIN resident.by_problem USING (problem_id) LEFT JOIN counted US
 SELECT problem_id, policy, source, count(reward) AS n, count(*) FILTER (reward = 0) AS k, max(step) AS step
 FROM resident.responses
 WHERE problem_id IN (SELECT unnest($problems)) AND policy IS NOT NULL AND source <> 'pivotal_rollout'
+  AND author <> 'other model'
 GROUP BY ALL;

@@ -46,6 +46,7 @@ def run_page(look: Look) -> Page:
             "stages": stages,
             "events": look.rows(EVENTS, run=name),
             "changes": _by_k(evaluation["comparison"] if evaluation else {}),
+            "trained": len({point["policy_id"] for point in evaluation["curve"]}) > 1 if evaluation else False,
             "said": evaluation["described"] if evaluation else "",
             "curves": [(one.title, plot(one)) for one in curves],
             "figures": _figures(look, name, trainer),

@@ -25,7 +25,7 @@ MOST_COMPARED = 4
 
 def runs_page(look: Look) -> Page:
     """Recipe, state, stages, pass@1 and pass@10 before and after, and cost of every run."""
-    number = max(1, look.address.number("page", 1) or 1)
+    number = look.address.page()
     filters = {"recipe": look.address.text("recipe"), "text": look.address.text("q")}
     rows = look.rows(RUNS, **filters, limit=RUNS_A_PAGE + 1, offset=RUNS_A_PAGE * (number - 1))
     shown = [_described(row) for row in rows[:RUNS_A_PAGE]]
@@ -77,20 +77,21 @@ def compare_page(look: Look) -> Page:
     curves = learning_curves(look, names)
     charts = [(one.title, plot(one)) for one in (*curve_plots(look, curves), *figure_plots(look, names))]
     changes = {name: _ends(points) for name, points in curves.items()}
+    ks = sorted(set().union(*changes.values()))
     return Page(
         "compare.html",
         " and ".join(names),
         "/",
-        {"names": names, "charts": charts, "settings": differences(rows), "ends": changes},
+        {"names": names, "charts": charts, "settings": differences(rows), "ends": changes, "ks": ks},
     )
 
 
-def _ends(points: Sequence[Any]) -> dict[int, tuple[float, float]]:
-    """pass@k at the first and the last step, by k."""
-    found: dict[int, tuple[float, float]] = {}
+def _ends(points: Sequence[Any]) -> dict[int, tuple[float | None, float]]:
+    """pass@k at the first and the last step, by k; no first where a single policy was evaluated."""
+    found: dict[int, tuple[float | None, float]] = {}
     for k in sorted({point.k for point in points}):
         own = sorted((point for point in points if point.k == k), key=lambda point: point.step)
-        found[k] = (own[0].value, own[-1].value)
+        found[k] = (own[0].value if len(own) > 1 else None, own[-1].value)
     return found
 
 

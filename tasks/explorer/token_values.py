@@ -20,6 +20,7 @@ from markupsafe import Markup
 from tasks.estimators import beta_interval
 from tasks.explorer.drawing import Dot, Line, Plot, plot
 from tasks.explorer.visible import plain, visible
+from tasks.report.success import success_of_value
 
 LEVELS = 10
 """Shades of a colour in the style sheet, on each side of nothing."""
@@ -121,7 +122,7 @@ def charts(along: Along, beta: float, label: str) -> list[tuple[str, Markup]]:
     if along.estimates:
         dots = [_estimate(row) for row in along.estimates]
         lines.append(Line("rollouts of pi_0", dots))
-    own = [math.exp(min(0.0, value)) for value in along.values]
+    own = [success_of_value(value, beta) for value in along.values]
     if own:
         lines.append(Line(label, [Dot(i + 1, v) for i, v in enumerate(own)], step=True))
     marks = [(float(row["position"]), "pivotal token") for row in along.estimates if row["pivotal"]]

@@ -62,7 +62,8 @@ def sample_page(look: Look) -> Page:
 
 
 def _page(look: Look, row: dict[str, Any], title: str) -> Page:
-    context = look.row(CONTEXT, problem=row["problem_id"], prompt=row["prompt_id"], policy=row["policy_start"]) or {}
+    asked = {"id": row["trajectory_id"], "problem": row["problem_id"], "prompt": row["prompt_id"]}
+    context = look.row(CONTEXT, **asked, policy=row["policy_start"], source=row["source"]) or {}
     settings = _settings(look, row["run_id"])
     along, label = _along(look, row, context, settings)
     known = [one for one in COLOURS if _has(along, one)]
@@ -152,7 +153,9 @@ def _along(look: Look, row: dict[str, Any], context: dict[str, Any], settings: _
     texts = _texts(readable, row["token_ids"]) if readable else []
     counts = look.row(COUNTS, problem=row["problem_id"], suite=row["suite_hash"], reference=reference)
     n, k = (int(counts["n"]), int(counts["k"])) if counts and reference else (0, 0)
-    stored = look.row(REFERENCE_LOGPROBS, id=row["trajectory_id"]) if row["trajectory_id"] else None
+    stored = (
+        look.row(REFERENCE_LOGPROBS, id=row["trajectory_id"], reference=reference) if row["trajectory_id"] else None
+    )
     found = advantages(row, stored["logprobs"]) if stored and texts else []
     values: list[float] = []
     entropies: list[float] = []

@@ -1,13 +1,18 @@
 -- name: context
--- What are the problem, prompt and pi_0 of this response: of its problem's samples, else of the policy that wrote it?
--- A policy that was trained here has its parent as pi_0, also where it is a later run's pi_0; any other has itself.
+-- What are the problem, prompt and pi_0 of this response? Everything on its page is told of one pi_0: that of its newest
+-- search; else the policy that wrote it, if that wrote it as pi_0, or the parent of that policy; else the newest that the
+-- problem was sampled from.
 SELECT (SELECT arg_max(title, arrival) FROM problems WHERE problem_id = $problem) AS title,
        (SELECT any_value(token_ids) FROM prompts WHERE prompt_id = $prompt) AS prompt_ids,
        (SELECT any_value(text) FROM prompts WHERE prompt_id = $prompt) AS prompt,
        coalesce(
+           (SELECT arg_max(reference, arrival) FROM token_values
+            WHERE trajectory_id = $id AND starts_with(search_id, 'annotation/')),
+           CASE WHEN $source IN ('reference', 'pivotal_rollout') THEN $policy END,
+           (SELECT coalesce(arg_max(parent_policy_id, arrival), any_value(policy_id) FILTER (kind = 'reference'))
+            FROM policies WHERE policy_id = $policy),
            (SELECT arg_max(reference, arrival) FROM reference_counts WHERE problem_id = $problem),
-           (SELECT coalesce(arg_max(parent_policy_id, arrival), any_value(policy_id)) FROM policies
-            WHERE policy_id = $policy)
+           (SELECT any_value(policy_id) FROM policies WHERE policy_id = $policy)
        ) AS reference;
 
 -- name: counts
@@ -25,8 +30,16 @@ WHERE trajectory_id = $id AND position > 0 AND search_id = (
 ORDER BY position;
 
 -- name: reference_logprobs
--- What log-probability does pi_0 give each of its tokens?
-SELECT logprobs FROM reference_logprobs WHERE trajectory_id = $id ORDER BY arrival LIMIT 1;
+-- What log-probability does this pi_0 give each of its tokens? A fingerprint does not say whose it is, so: what runs of
+-- this pi_0 computed, by the fingerprint that each began with (a run whose reference is refreshed goes on with others).
+WITH scored AS (
+    SELECT trajectory_id, run_id, fingerprint, logprobs, arrival FROM reference_logprobs
+    WHERE run_id IN (SELECT run_id FROM stages
+                     WHERE stage = 'prepare' AND json_extract_string(manifest_json, '$.policy_id') = $reference)
+)
+SELECT logprobs FROM scored
+WHERE trajectory_id = $id AND fingerprint IN (SELECT arg_min(fingerprint, arrival) FROM scored GROUP BY run_id)
+ORDER BY arrival LIMIT 1;
 
 -- name: folders
 -- Where are the checkpoints of these policies?

@@ -1,7 +1,8 @@
 """Training problems that are evaluation problems in other clothes, found by their statements and by their tests.
 
-Three signs, each with a threshold of its own:
+Four signs, each with a threshold of its own:
 
+* Statements are the same but for case and white space, however short they are.
 * Statements share word n-grams after normalisation (case, punctuation, formula marks and layout are dropped, one-letter
   names and numbers count as one word each), so copies with other white space, renamed variables or reordered sections
   still share most of them. N-grams that occur in many problems ("the first line contains ...") are left out.
@@ -20,7 +21,10 @@ from dataclasses import dataclass
 from tasks.problems.dedup import BANDS, PERMUTATIONS, rensa, similarity, sketch_of
 from tasks.problems.problem import Problem
 
-_WORD = re.compile(r"[^\W\d_]+|\d+")
+_IDEOGRAPH = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+"""Chinese characters, which are written without spaces: each is a word of its own."""
+_WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W\d_{_IDEOGRAPH}]+|\d+")
+_VARIABLE = re.compile(rf"[^{_IDEOGRAPH}]")
 _MARKUP = re.compile(r"\\[a-zA-Z]+|<[^>]{1,40}>|!\[[^\]]*\]\([^)]*\)|https?://\S+")
 
 
@@ -32,19 +36,21 @@ class Thresholds:
     """Length of an n-gram."""
     containment: float = 0.45
     """Share of the shorter statement's telling n-grams that the other one holds, too."""
+    shortest_statement: int = 20
+    """Characters below which equal statements are alike by chance ("Print the answer.")."""
     fewest_ngrams: int = 20
-    """A statement with fewer telling n-grams is not compared: short ones are alike by chance."""
+    """The n-grams of a statement with fewer telling ones are not compared: short ones are alike by chance."""
     common: float = 0.05
     """N-grams in more than this share of all problems (and in more than `common_at_least`) say nothing."""
     common_at_least: int = 4
     near_duplicate: float = 0.7
     """Jaccard similarity of all n-grams from which two statements of at least `fewest_ngrams` are near duplicates."""
     shared_tests: int = 3
-    """Number of equal tests (input and output) that make two problems the same ..."""
+    """Number of equal tests (input and output; all of a suite of fewer) that make two problems the same ..."""
     shared_share: float = 0.5
-    """... if they are also this share of the smaller suite."""
+    """... if they are also this share of the smaller suite, its trivial tests included."""
     shortest_test: int = 12
-    """Characters of input and output together below which a test is alike by chance."""
+    """Characters of input and output together below which an equal test is trivial: alike by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class Overlap:
     """Jaccard similarity of all n-grams of the statements."""
     shared_tests: int
     reason: str
-    """What of `shared phrases`, `near duplicate` and `tests` holds, joined by "and"."""
+    """What of `same statement`, `shared phrases`, `near duplicate` and `tests` holds, joined by "and"."""
 
 
 def decontaminate(
@@ -79,13 +85,15 @@ def overlaps(
     Time and memory grow with the number of words and with the number of pairs that share an n-gram or a test.
     """
     limits = thresholds or Thresholds()
-    both = [[normal_words(problem.statement) for problem in problems] for problems in (train, evaluation)]
-    texts = [[_ngrams(words, limits.words) for words in side] for side in both]
+    sides = (train, evaluation)
+    texts = [[_ngrams(normal_words(problem.statement), limits.words) for problem in side] for side in sides]
     telling = _telling(texts, limits)
-    tests = [[_tests(problem, limits) for problem in problems] for problems in (train, evaluation)]
-    shared_grams, shared_tests = _shared(*telling), _shared(*tests)
+    tests = [[_tests(problem) for problem in side] for side in sides]
+    equal = _shared(*([_whole(problem, limits) for problem in side] for side in sides))
+    shared_grams = _shared(*telling)
+    shared_tests = _shared(*([_long_enough(suite, limits) for suite in side] for side in tests))
     found: list[Overlap] = []
-    for i, j in sorted({*shared_grams, *shared_tests, *_near_duplicates(texts[0], texts[1], limits)}):
+    for i, j in sorted({*equal, *shared_grams, *shared_tests, *_near_duplicates(texts[0], texts[1], limits)}):
         smaller = min(len(telling[0][i]), len(telling[1][j]))
         containment = shared_grams[i, j] / smaller if smaller >= limits.fewest_ngrams else 0.0
         jaccard = similarity(texts[0][i], texts[1][j])
@@ -93,6 +101,7 @@ def overlaps(
         least = max(1, min(len(tests[0][i]), len(tests[1][j])))
         same = shared_tests[i, j]
         signs = {
+            "same statement": (i, j) in equal,
             "shared phrases": containment >= limits.containment,
             "near duplicate": long_enough and jaccard >= limits.near_duplicate,
             "tests": same >= min(limits.shared_tests, least) and same / least >= limits.shared_share,
@@ -107,7 +116,7 @@ def overlaps(
 def normal_words(statement: str) -> list[str]:
     """The words that a statement is compared by: lower case, variables as `v`, numbers as `0`."""
     words = _WORD.findall(_MARKUP.sub(" ", statement).lower())
-    return ["0" if word.isdigit() else "v" if len(word) == 1 else word for word in words]
+    return ["0" if word.isdigit() else "v" if _VARIABLE.fullmatch(word) else word for word in words]
 
 
 def _telling(texts: list[list[set[str]]], limits: Thresholds) -> list[list[set[str]]]:
@@ -134,9 +143,18 @@ def _ngrams(words: list[str], length: int) -> set[str]:
     return {" ".join(words[start : start + length]) for start in range(len(words) - length + 1)}
 
 
-def _tests(problem: Problem, limits: Thresholds) -> set[tuple[str, str]]:
-    pairs = [(" ".join(test.input.split()), " ".join(test.expected.split())) for test in problem.tests]
-    return {pair for pair in pairs if len(pair[0]) + len(pair[1]) >= limits.shortest_test}
+def _whole(problem: Problem, limits: Thresholds) -> set[str]:
+    """The statement in lower case and on one line, if it is long enough to be told by."""
+    text = " ".join(problem.statement.lower().split())
+    return {text} if len(text) >= limits.shortest_statement else set()
+
+
+def _tests(problem: Problem) -> set[tuple[str, str]]:
+    return {(" ".join(test.input.split()), " ".join(test.expected.split())) for test in problem.tests}
+
+
+def _long_enough(tests: set[tuple[str, str]], limits: Thresholds) -> set[tuple[str, str]]:
+    return {test for test in tests if sum(map(len, test)) >= limits.shortest_test}
 
 
 def _shared(train: Sequence[Iterable[Hashable]], evaluation: Sequence[Iterable[Hashable]]) -> Counter[tuple[int, int]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tasks.config import TrainConfig, toml_text
-from tasks.estimators import average_paired_difference
+from tasks.estimators import PairedDifference, average_paired_difference
 from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.publish.facts import Publishable, without_paths
 from tasks.report.table_sections import percent
@@ -224,7 +225,7 @@ def _evaluation(found: Publishable) -> list[str]:
                     "": f"pass@{k}",
                     "before": percent(policy_pass_at_k(first, k)),
                     "after": percent(policy_pass_at_k(last, k)),
-                    "difference": f"{100 * change.difference:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]",
+                    "difference": _difference(change),
                 }
             )
     note = (
@@ -234,9 +235,14 @@ def _evaluation(found: Publishable) -> list[str]:
     return ["## Evaluation\n", _table(list(rows[0]), rows), note]
 
 
+def _difference(change: PairedDifference) -> str:
+    interval = "unknown" if math.isnan(change.low) else f"{100 * change.low:+.1f}, {100 * change.high:+.1f}"
+    return f"{100 * change.difference:+.1f} [{interval}]"
+
+
 def _overlaps(found: Publishable) -> str:
     pairs = found.prepared.overlaps
-    if found.config.problems.source in {"miniature", "basics"}:
+    if found.config.problems.source in {"miniature", "basics"} and not found.config.problems.evaluation_sets:
         return "The training problems are built to be others than those evaluated on."
     number = len({pair.train_id for pair in pairs})
     return f"{number} training problems were left out because they were evaluation problems in other words."

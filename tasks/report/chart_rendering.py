@@ -120,6 +120,7 @@ def _settings(theme: Theme) -> dict[Any, Any]:
         "hatch.linewidth": 0.8,
         "legend.frameon": False,
         "text.color": theme.ink,
+        "text.parse_math": False,  # names of runs and arms may hold dollar signs
         "xtick.color": theme.ink,
         "ytick.color": theme.ink,
     }

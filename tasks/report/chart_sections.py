@@ -11,6 +11,7 @@ from tasks.estimators import average_paired_difference, beta_interval, mean_of_s
 from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.report import charts as figures
 from tasks.report.charts import Measure, Panel, Series
+from tasks.report.comparison import common_ks
 from tasks.report.diagnostics import TrainingHistory, signatures
 from tasks.report.report_page import Fact, ReportFinding, ReportSection, ReportTable
 from tasks.report.run_history import Point, RunHistory
@@ -18,10 +19,12 @@ from tasks.report.table_sections import Histories, difference_text, percent
 
 
 def facts(history: RunHistory) -> list[Fact]:
-    """pass@k of the first and the last evaluated policy of one run."""
+    """pass@k of the first and the last evaluated policy of one run; of a single one, its value alone."""
     if not history.points:
         return []
     first, last = history.points[0].scores, history.points[-1].scores
+    if len(history.points) == 1:
+        return [Fact(f"pass@{k}", percent(policy_pass_at_k(first, k))) for k in history.config.evaluate.ks]
     return [
         Fact(
             f"pass@{k}",
@@ -38,7 +41,7 @@ def findings(histories: Histories) -> list[ReportFinding]:
     for history in histories:
         few, many = min(history.config.evaluate.ks), max(history.config.evaluate.ks)
         curves = {k: [(p.step, policy_pass_at_k(p.scores, k).value) for p in history.points] for k in (few, many)}
-        watched = TrainingHistory(curves[few], curves[many], history.figures, history.config.train.beta)
+        watched = TrainingHistory(curves[few], curves[many], history.figures, history.config.train.beta, (few, many))
         run = history.run_id if len(histories) > 1 else ""
         found += [ReportFinding(one.name, one.text, one.severity, run) for one in signatures(watched)]
     return found
@@ -49,7 +52,7 @@ def learning(histories: Histories) -> ReportSection:
     evaluated = [history for history in histories if history.points]
     if not evaluated:
         return ReportSection("Learning curve", "No policy of this run has been evaluated completely yet.")
-    ks = sorted(set.intersection(*(set(history.config.evaluate.ks) for history in evaluated)))
+    ks = common_ks(evaluated)
     by_step = {f"pass@{k}": [_series(h, k, lambda p: p.step) for h in evaluated] for k in ks}
     charts = [figures.learning_curve(by_step)]
     unit, length = time_unit(max(point.seconds for history in evaluated for point in history.points))
@@ -105,7 +108,8 @@ def diversity(histories: Histories) -> ReportSection | None:
     evaluated = [history for history in histories if history.points]
     if not evaluated:
         return None
-    few, many = min(evaluated[0].config.evaluate.ks), max(evaluated[0].config.evaluate.ks)
+    ks = common_ks(evaluated)
+    few, many = ks[0], ks[-1]
     panels = [
         Panel(f"pass@{many} minus pass@{few}", [_gap(h, few, many) for h in evaluated], share=True),
         Panel("distinct correct programs per problem", [_plain(h, lambda p: p.distinct_correct) for h in evaluated]),

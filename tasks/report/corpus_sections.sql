@@ -3,6 +3,7 @@
 SELECT source, problem_id, count(*) AS n FROM corpus WHERE corpus_id = ? GROUP BY ALL;
 
 -- name: verdicts
--- What did the sandbox say of programs for these suites?
-SELECT program_hash, suite_hash, any_value(verdict) AS verdict, any_value(detail) AS detail FROM verdicts
-WHERE list_contains(?, suite_hash) GROUP BY ALL;
+-- What did the sandbox say of programs for these suites, the newest verdict of each (an older one may be superseded)?
+SELECT program_hash, suite_hash, verdict, detail FROM verdicts
+WHERE list_contains(?, suite_hash) AND verdict <> 'infra'
+QUALIFY row_number() OVER (PARTITION BY program_hash, suite_hash ORDER BY arrival DESC) = 1;

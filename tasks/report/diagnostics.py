@@ -30,20 +30,23 @@ class TrainingHistory:
     """The curves of one run. Empty curves are unknown."""
 
     pass_at_1: Curve = ()
-    """Shares on the evaluation problems, by optimizer step."""
+    """Shares on the evaluation problems, by optimizer step: pass@k of the least k."""
     pass_at_10: Curve = ()
+    """The same of the largest k."""
     figures: Mapping[str, Curve] = field(default_factory=dict[str, Curve])
     """The trainer's own curves by name; read: `online/pass_fraction`, `online/y_T`, `online/entropy`,
     `clipped_fraction`, `grad_norm`, and `kl` (to the reference, nats per response)."""
     beta: float = 1 / math.log(100_000)
+    ks: tuple[int, int] = (1, 10)
+    """The k of both curves."""
 
 
 def signatures(history: TrainingHistory) -> list[Signature]:
     """Every signature the run shows, alarms first."""
     figures = history.figures
     found = [
-        policy_collapse(history.pass_at_1, history.pass_at_10),
-        loss_of_ability(history.pass_at_1),
+        policy_collapse(history.pass_at_1, history.pass_at_10, ks=history.ks),
+        loss_of_ability(history.pass_at_1, k=history.ks[0]),
         no_reward_signal(figures.get("online/pass_fraction", ())),
         clipped_value_instability(figures.get("clipped_fraction", ()), figures.get("grad_norm", ())),
         divergence(figures.get("online/y_T", ()), figures.get("kl", ()), history.beta),
@@ -54,7 +57,7 @@ def signatures(history: TrainingHistory) -> list[Signature]:
 
 
 def policy_collapse(
-    pass_at_1: Curve, pass_at_10: Curve, *, gain: float = 0.05, closing: float = 0.5
+    pass_at_1: Curve, pass_at_10: Curve, *, gain: float = 0.05, closing: float = 0.5, ks: tuple[int, int] = (1, 10)
 ) -> Signature | None:
     """pass@1 rises while pass@10 does not, or their gap closes: the policy settles on one solution per problem."""
     if len(pass_at_1) < 2 or len(pass_at_10) < 2:
@@ -68,14 +71,14 @@ def policy_collapse(
         return None
     return Signature(
         "Policy collapse",
-        f"pass@1 went from {_first_last(pass_at_1)} while pass@10 went from {_first_last(pass_at_10)} (gap "
+        f"pass@{ks[0]} went from {_first_last(pass_at_1)} while pass@{ks[1]} went from {_first_last(pass_at_10)} (gap "
         f"{gap_before:.1%} to {gap_after:.1%}): the policy settles on one solution per problem. Raise the offline "
         f"share or the sampling temperature, or lower the learning rate.",
         "alarm",
     )
 
 
-def loss_of_ability(pass_at_1: Curve, *, fall: float = 0.5) -> Signature | None:
+def loss_of_ability(pass_at_1: Curve, *, fall: float = 0.5, k: int = 1) -> Signature | None:
     """pass@1 ends far below its best, or below where it began."""
     if len(pass_at_1) < 2:
         return None
@@ -85,7 +88,7 @@ def loss_of_ability(pass_at_1: Curve, *, fall: float = 0.5) -> Signature | None:
         return None
     return Signature(
         "Loss of ability",
-        f"pass@1 was {best:.1%} at step {best_step:g} and is {end:.1%} now (at the start {start:.1%}). Take the "
+        f"pass@{k} was {best:.1%} at step {best_step:g} and is {end:.1%} now (at the start {start:.1%}). Take the "
         f"snapshot of step {best_step:g}; lower the learning rate or raise train.clip_epsilon.",
         "alarm",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tasks.evaluate.eval_samples import Scores
 from tasks.evaluate.model_evaluation import evaluated_scores
 from tasks.run import prompt_set, runs
 from tasks.run.manifests import KeptPolicy, ModelEvaluation, PrepareManifest, TrainManifest
-from tasks.run.prompt_set import PromptSet, read_prompts
+from tasks.run.prompt_set import PromptedProblem, read_prompts
 from tasks.run.sampling import counts
 from tasks.run.stage import Context, finished
 from warehouse import Warehouse
@@ -73,6 +73,8 @@ class RunHistory:
     config: RunConfig
     points: Sequence[Point] = ()
     """Completely evaluated policies by step; step 0 is the reference policy."""
+    problems: Mapping[str, PromptedProblem] = field(default_factory=dict[str, PromptedProblem])
+    """What `points` were evaluated on, by problem id: statement, tests and prompt."""
     figures: Mapping[str, Curve] = field(default_factory=dict[str, Curve])
     """The trainer's figures against the step."""
     source_mix: Sequence[Mapping[str, Any]] = ()
@@ -124,6 +126,7 @@ def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
         run_id=run_id,
         config=config,
         points=_points(context, prepared, kept, trainer),
+        problems=prompt_set.load(context, "evaluation").prompts,
         figures=_figures(store, trainer),
         source_mix=store.rows(SOURCE_MIX, {"run": trainer, "points": MOST_POINTS}),
         by_age=store.rows(BY_AGE, [trainer]),
@@ -151,9 +154,7 @@ def _evaluation(context: Context) -> RunHistory:
     if found is None:
         return RunHistory(context.run_id, context.config)
     prompts = read_prompts(context.warehouse, found.problems_batch, found.prompts_batch, "evaluation")
-    suites = sorted({one.problem.suite_hash for one in prompts.values()})
-    ids = sorted(one.prompt_id for one in prompts.values())
-    (row,) = context.warehouse.rows(DIVERSITY, [[found.policy_id], found.sampling, suites, ids])
+    row = _diversity(context, prompts.values(), [found.policy_id], found.sampling)[found.policy_id]
     point = Point(
         step=0,
         policy_id=found.policy_id,
@@ -168,6 +169,7 @@ def _evaluation(context: Context) -> RunHistory:
         run_id=context.run_id,
         config=context.config,
         points=[point],
+        problems=prompts,
         stages=context.warehouse.rows(STAGE_COST, {"run": context.run_id}),
         fingerprints={"model": found.title, "policy": found.policy_id, "problems": found.problems_batch},
         sampling=found.sampling,
@@ -199,7 +201,7 @@ def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPoli
     most = max(context.config.evaluate.ks)
     complete = [p for p, found in scores.items() if found and all(n >= most for n, _ in found.values())]
     progress = {int(row["step"]): row for row in context.warehouse.rows(PROGRESS, {"run": trainer})}
-    diversity = _diversity(context, prompts, complete)
+    diversity = _diversity(context, prompts.prompts.values(), complete, eval_samples.label_of(context))
     nothing = {"trajectories": 0, "seconds": 0.0}
     return [
         Point(
@@ -216,9 +218,17 @@ def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPoli
     ]
 
 
-def _diversity(context: Context, prompts: PromptSet, policies: list[str]) -> dict[str, dict[str, Any]]:
-    parameters = [policies, eval_samples.label_of(context), prompts.suites, prompts.prompt_ids]
-    return {row["policy_id"]: row for row in context.warehouse.rows(DIVERSITY, parameters)}
+def _diversity(
+    context: Context, prompts: Collection[PromptedProblem], policies: Sequence[str], sampling: str
+) -> dict[str, dict[str, Any]]:
+    wanted = {
+        "policies": list(policies),
+        "sampling": sampling,
+        "suites": sorted({one.problem.suite_hash for one in prompts}),
+        "prompts": sorted(one.prompt_id for one in prompts),
+        "most": context.config.evaluate.samples,
+    }
+    return {row["policy_id"]: row for row in context.warehouse.rows(DIVERSITY, wanted)}
 
 
 def _figures(store: Warehouse, run_id: str) -> dict[str, Curve]:

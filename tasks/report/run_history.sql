@@ -16,21 +16,30 @@ LEFT JOIN (SELECT step, any_value(value) AS seconds FROM train_steps
 ORDER BY step;
 
 -- name: diversity
--- How diverse are the samples of each evaluated policy? Means over problems, then over problem sets.
-SELECT policy_id, avg(distinct_correct) AS distinct_correct, avg(duplicates) AS duplicates, avg(entropy) AS entropy
-FROM (
+-- How diverse are the samples of each evaluated policy? Means over problems, then over problem sets. Of each problem at
+-- most as many samples count as the run asks for, since more samples hold more programs and more duplicates; of a sample
+-- that two evaluations kept, which were at work at once, the first does.
+WITH samples AS (
+    SELECT DISTINCT ON (policy_id, problem_id, suite_hash, prompt_id, sample, seed)
+           policy_id, problem_set, problem_id, sample, reward, normal_hash, entropy, arrival
+    FROM eval_samples
+    WHERE list_contains($policies, policy_id) AND sampling = $sampling AND list_contains($suites, suite_hash)
+      AND list_contains($prompts, prompt_id)
+    ORDER BY arrival
+), counted AS (
+    SELECT * FROM samples
+    QUALIFY row_number() OVER (PARTITION BY policy_id, problem_id ORDER BY reward IS NULL, sample, arrival) <= $most
+), by_problem AS (
+    SELECT policy_id, problem_set, problem_id, count(DISTINCT normal_hash) FILTER (reward = 0) AS distinct_correct,
+           1 - count(DISTINCT normal_hash) / count(*) AS duplicates, avg(entropy) AS entropy
+    FROM counted GROUP BY ALL
+), by_set AS (
     SELECT policy_id, problem_set, avg(distinct_correct) AS distinct_correct, avg(duplicates) AS duplicates,
            avg(entropy) AS entropy
-    FROM (
-        SELECT policy_id, problem_set, problem_id,
-               count(DISTINCT normal_hash) FILTER (reward = 0) AS distinct_correct,
-               1 - count(DISTINCT normal_hash) / count(*) AS duplicates, avg(entropy) AS entropy
-        FROM eval_samples
-        WHERE list_contains(?, policy_id) AND sampling = ? AND list_contains(?, suite_hash)
-          AND list_contains(?, prompt_id)
-        GROUP BY ALL
-    ) GROUP BY ALL
-) GROUP BY policy_id;
+    FROM by_problem GROUP BY ALL
+)
+SELECT policy_id, avg(distinct_correct) AS distinct_correct, avg(duplicates) AS duplicates, avg(entropy) AS entropy
+FROM by_set GROUP BY policy_id;
 
 -- name: training_figures
 -- What were the trainer's figures, as means over equal stretches of training (single steps of a short run)?
@@ -126,9 +135,13 @@ FROM took LEFT JOIN cost USING (stage) ORDER BY ended;
 WITH found AS (
     SELECT problem_id, normal_hash, any_value(text) AS program, count(*) AS times, min(step) AS step
     FROM trajectories WHERE run_id = ? AND source = 'online' AND reward = 0 GROUP BY problem_id, normal_hash
+), written AS (
+    SELECT problem_id, normal_hash, source = 'human' AS by_people, source IN ('reference', 'pivotal_rollout')
+           OR coalesce(policy_start IN (SELECT policy_id FROM policies WHERE kind = 'reference'), false) AS by_pi_0
+    FROM trajectories
 ), known AS (
-    SELECT problem_id, normal_hash, bool_or(source <> 'human') AS by_pi_0, bool_or(source = 'human') AS by_people
-    FROM trajectories WHERE source IN ('reference', 'pivotal_rollout', 'human') GROUP BY problem_id, normal_hash
+    SELECT problem_id, normal_hash, bool_or(by_pi_0) AS by_pi_0, bool_or(by_people) AS by_people
+    FROM written WHERE by_pi_0 OR by_people GROUP BY problem_id, normal_hash
 )
 SELECT found.*, NOT coalesce(by_pi_0, false) AS new, coalesce(by_people, false) AS human
 FROM found LEFT JOIN known USING (problem_id, normal_hash)

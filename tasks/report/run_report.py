@@ -10,7 +10,7 @@ from pathlib import Path
 from tasks.report import chart_sections as sections
 from tasks.report import corpus_sections, prompt_sections, reuse_sections, run_history
 from tasks.report import table_sections as tables
-from tasks.report.comparison import NothingToCompare
+from tasks.report.comparison import NothingToCompare, paired
 from tasks.report.report_page import ReportPage, write_report
 from tasks.report.run_history import RunHistory
 from tasks.run.stage import Context
@@ -53,23 +53,21 @@ def assemble(histories: Sequence[RunHistory], subtitle: str, location: str) -> R
 def write(histories: Sequence[RunHistory], location: str, folder: Path) -> list[Path]:
     """The report of these runs as far as they have got; returns the paths, the page first.
 
-    Raises NothingToCompare when two of them were evaluated on problems of which none is common to both.
+    Raises NothingToCompare when two of them have no evaluation problem in common that the same tests judged, or all of
+    them no k of pass@k.
     """
-    _refuse_disjoint([history for history in histories if history.points])
+    for first, second in combinations([history for history in histories if history.points], 2):
+        _refuse_incomparable(first, second)
     return write_report(assemble(histories, described(histories), location), folder)
 
 
-def _refuse_disjoint(evaluated: Sequence[RunHistory]) -> None:
-    for first, second in combinations(evaluated, 2):
-        if not _problems(first) & _problems(second):
-            raise NothingToCompare(
-                f"{first.run_id} and {second.run_id} were evaluated on different problems; none is common to both, so "
-                f"their curves do not belong in one figure. `spo report {second.run_id}` shows it alone"
-            )
-
-
-def _problems(history: RunHistory) -> set[tuple[str, str]]:
-    return {(name, problem) for name, found in history.points[-1].scores.items() for problem in found}
+def _refuse_incomparable(first: RunHistory, second: RunHistory) -> None:
+    try:
+        paired((first, first.points[-1]), (second, second.points[-1]))
+    except NothingToCompare as error:
+        raise NothingToCompare(
+            f"{error}. Their curves do not belong in one figure: `spo report {second.run_id}` shows it alone"
+        ) from None
 
 
 def described(histories: Sequence[RunHistory]) -> str:

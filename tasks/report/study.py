@@ -139,7 +139,10 @@ def _charts(number: int, arms: Sequence[ArmResult]) -> list[charts.Chart]:
     members = [arm for arm in arms if arm.measures]
     if not members:
         return []
-    names = [name for name in ("pass@1", "pass@10") if all(name in arm.measures[0] for arm in members)]
+    shared = sorted(set.intersection(*({*found} for arm in members for found in arm.curves)), key=_k)
+    if not shared:
+        return []
+    names = list(dict.fromkeys((shared[0], shared[-1])))
     curves = {name: [_series(arm, name) for arm in members] for name in names}
     finals = {name: [_measure(arm, name) for arm in members] for name in names}
     final = charts.comparison(f"final_{number}", "pass@k at the end", finals)
@@ -257,10 +260,15 @@ def markdown(title: str, groups: Sequence[tuple[str, str, Sequence[ReportTable]]
     for heading, text, tables in groups:
         parts.append("\n\n".join([f"## {heading}", *([text] if text else [])]))
         for table in tables:
-            rows = ["| " + " | ".join(str(row.get(name, "")) for name in table.columns) + " |" for row in table.rows]
-            head = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
-            parts.append("\n".join([f"**{table.title}**\n", *head, *rows]))
+            rows = [_markdown_row([row.get(name, "") for name in table.columns]) for row in table.rows]
+            head = [_markdown_row(table.columns), "|" + "---|" * len(table.columns)]
+            note = [f"\n{table.note}"] if table.note else []
+            parts.append("\n".join([f"**{table.title}**\n", *head, *rows, *note]))
     return "\n\n".join(parts) + "\n"
+
+
+def _markdown_row(cells: Sequence[object]) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def describe(measure: str, mean: float, low: float, high: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 
 from tasks.config import OTHER_METHODS, ObjectiveConfig, RunConfig, flattened
@@ -10,6 +11,7 @@ from tasks.estimators import Estimate, PairedDifference, average_paired_differen
 from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.report import charts
 from tasks.report.charts import Measure
+from tasks.report.comparison import PairedScores, common_ks, paired
 from tasks.report.report_page import Program, ReportSection, ReportTable
 from tasks.report.run_history import RunHistory
 from tasks.run.durations import duration
@@ -26,9 +28,9 @@ def percent(found: Estimate) -> str:
 
 
 def difference_text(found: PairedDifference) -> str:
-    """`+12.3 points, 95% interval +4.5 to +20.1`."""
-    interval = f"95% interval {100 * found.low:+.1f} to {100 * found.high:+.1f}"
-    return f"{100 * found.difference:+.1f} points, {interval}"
+    """`+12.3 points, 95% interval +4.5 to +20.1`; of a single problem no interval is known."""
+    interval = "unknown" if math.isnan(found.low) else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
+    return f"{100 * found.difference:+.1f} points, 95% interval {interval}"
 
 
 def side_by_side(histories: Histories) -> ReportSection | None:
@@ -36,7 +38,7 @@ def side_by_side(histories: Histories) -> ReportSection | None:
     evaluated = [history for history in histories if history.points]
     if len(evaluated) < 2:
         return None
-    ks = sorted(set.intersection(*(set(history.config.evaluate.ks) for history in evaluated)))
+    ks = common_ks(evaluated)
     measures = {
         f"pass@{k}": [
             Measure(h.run_id, found.value, found.low, found.high)
@@ -45,12 +47,15 @@ def side_by_side(histories: Histories) -> ReportSection | None:
         ]
         for k in ks
     }
-    tables = [_against_first(evaluated, ks)] if _comparable(evaluated) else []
+    pairs = [_last_policies(evaluated[0], other) for other in evaluated[1:]] if _comparable(evaluated) else []
+    tables = [_against_first(evaluated, pairs, ks)] if pairs else []
     differing = settings_that_differ({history.run_id: history.config for history in histories})
     if differing:
         columns = ["setting", *(history.run_id for history in histories)]
         tables.append(ReportTable("Settings that differ", columns, differing))
     text = "The last evaluated policy of each run, with 95% bootstrap intervals over problems."
+    if any(found.judged_otherwise for found in pairs):
+        text += " They were not all judged by the same tests, so only the paired table below compares the policies."
     return ReportSection("Side by side", text, [charts.comparison("side_by_side", "Last policies", measures)], tables)
 
 
@@ -59,7 +64,11 @@ def _comparable(histories: Histories) -> bool:
     return all(other == first for other in others)
 
 
-def _against_first(histories: Histories, ks: Sequence[int]) -> ReportTable:
+def _last_policies(first: RunHistory, other: RunHistory) -> PairedScores:
+    return paired((first, first.points[-1]), (other, other.points[-1]))
+
+
+def _against_first(histories: Histories, pairs: Sequence[PairedScores], ks: Sequence[int]) -> ReportTable:
     first, *others = histories
     rows = [
         {
@@ -69,12 +78,15 @@ def _against_first(histories: Histories, ks: Sequence[int]) -> ReportTable:
             "problems better / worse / equal": f"{found.better} / {found.worse} / {found.equal}",
             "sign test p": found.p_value,
         }
-        for other in others
+        for other, pair in zip(others, pairs, strict=True)
         for k in ks
-        for found in [average_paired_difference(first.points[-1].scores, other.points[-1].scores, k)]
+        for found in [average_paired_difference(pair.first, pair.second, k)]
     ]
-    note = "Paired over the same problems, which removes the variation between them."
-    return ReportTable(f"Against {first.run_id}", list(rows[0]), rows, note)
+    notes = [
+        "Paired over the same problems, which removes the variation between them.",
+        *(f"{other.run_id}: {note}." for other, pair in zip(others, pairs, strict=True) for note in pair.notes),
+    ]
+    return ReportTable(f"Against {first.run_id}", list(rows[0]), rows, " ".join(notes))
 
 
 def settings_that_differ(configs: Mapping[str, RunConfig]) -> list[dict[str, str]]:

@@ -139,7 +139,7 @@ def _estimates(row: dict[str, Any], rows: Sequence[dict[str, Any]], prompt: tupl
 
 def _facts(row: dict[str, Any]) -> list[tuple[str, str]]:
     temperature = "" if row["temperature"] is None else f" at T {row['temperature']:.2f}"
-    author = row["policy_start"] or "a person"
+    author = row["policy_start"] or ("a person" if row["source"] == "human" else row["engine"] or "another model")
     return [("problem", row["problem_id"]), ("verdict", row["verdict"] or "none"), ("written by", author + temperature)]
 
 

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from tasks.report.chart_rendering import Axes, Chart, Theme, svg
 from tasks.report.html_template import render
+from tasks.report.success import success_of_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def value_chart(shown: ShownTrajectory) -> Chart:
             look = {"fmt": "o", "color": theme.series[0], "markersize": 4.5, "capsize": 2, "linewidth": 1}
             axes.errorbar(positions, values, yerr=reach, label="rollouts of the reference policy", **look)
             if shown.policy_values:
-                own = [math.exp(min(y, 0.0)) if scale is float else y for y in shown.policy_values]
+                own = [success_of_value(y, shown.beta) if scale is float else y for y in shown.policy_values]
                 label = f"{shown.policy or 'policy'}: its own value"
                 axes.plot(range(1, len(own) + 1), own, "--", color=theme.series[1], linewidth=1.6, label=label)
             for estimate in shown.estimates:

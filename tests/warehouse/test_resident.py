@@ -88,18 +88,29 @@ def test_counts_by_problem_follow_what_arrives_and_what_is_left_out(store: Wareh
         assert kept == counted
 
 
-def test_finds_of_training_are_counted_again_when_a_policy_turns_out_to_be_pi_0(
-    store: Warehouse, readers: Readers
-) -> None:
+def test_finds_of_training_are_counted_again_when_more_is_told_of_a_policy(store: Warehouse, readers: Readers) -> None:
     found = trajectory("f", problem_id="p9", normal_hash="new", reward=0.0, source="online")
     sample = {"policy_id": "late", "problem_id": "p9", "sample": 0, "token_ids": [1], "normal_hash": "new"}
-    store.append("found", {"trajectories": [found], "eval_samples": [sample]}, run_id="one")
-    asked = "SELECT found_by_training AS n FROM resident.by_problem WHERE problem_id = 'p9'"
-    for expected in (1, 0):
+    store.append("found", {"trajectories": [found], "eval_samples": [sample | {"reward": 0.0}]}, run_id="one")
+    asked = "SELECT found_by_training AS n, later_k AS k FROM resident.by_problem WHERE problem_id = 'p9'"
+    for kind, finds, passes in (("evaluated", 0, 1), ("final", 1, 2), ("reference", 0, 1)):
+        store.append(f"told {kind}", {"policies": [{"policy_id": "late", "kind": kind}]}, run_id="one")
         with readers.session() as session:
             session.need_responses()
-            assert session.rows(asked) == [{"n": expected}]
-        store.append(f"told {expected}", {"policies": [{"policy_id": "late", "kind": "reference"}]}, run_id="one")
+            assert session.rows(asked) == [{"n": finds, "k": passes}], kind
+
+
+def test_what_training_drew_from_pi_0_is_pi_0s(store: Warehouse, readers: Readers) -> None:
+    own = {"problem_id": "p9", "reward": 0.0, "source": "online"}
+    rows = [trajectory("f", normal_hash="old", policy_start="base", **own), trajectory("g", normal_hash="new", **own)]
+    rows += [trajectory("h", normal_hash="old", **own)]
+    store.append("found", {"trajectories": rows}, run_id="one")
+    store.append("told", {"policies": [{"policy_id": "base", "kind": "reference"}]}, run_id="one")
+    with readers.session() as session:
+        session.need_responses()
+        asked = "SELECT found_by_training AS n, later_n FROM resident.by_problem WHERE problem_id = 'p9'"
+        assert session.rows(asked) == [{"n": 1, "later_n": 2}]
+    assert store.rows("SELECT normal_hash FROM new_solutions WHERE problem_id = 'p9'") == [{"normal_hash": "new"}]
 
 
 def test_which_step_took_which_response_is_kept(store: Warehouse, readers: Readers) -> None:

@@ -33,15 +33,16 @@ GROUP BY policy, problem_id;
 
 -- Which correct programs did training find that neither the reference policy nor a person nor another model had written?
 CREATE OR REPLACE VIEW new_solutions AS
-WITH found AS (
-    SELECT problem_id, normal_hash, source, policy_start AS policy, run_id, created_at, arrival, trajectory_id, text
+WITH written AS (
+    SELECT *, source IN ('reference', 'pivotal_rollout', 'human', 'other_model')
+              OR coalesce(policy_start IN (SELECT policy_id FROM policies WHERE kind = 'reference'), false) AS given
     FROM trajectories
-    WHERE reward = 0 AND source NOT IN ('reference', 'pivotal_rollout', 'human', 'other_model')
 ),
-known AS (
-    SELECT DISTINCT problem_id, normal_hash FROM trajectories
-    WHERE source IN ('reference', 'pivotal_rollout', 'human', 'other_model')
-)
+found AS (
+    SELECT problem_id, normal_hash, source, policy_start AS policy, run_id, created_at, arrival, trajectory_id, text
+    FROM written WHERE reward = 0 AND NOT given
+),
+known AS (SELECT DISTINCT problem_id, normal_hash FROM written WHERE given)
 SELECT problem_id, normal_hash, count(*) AS times, arg_min(created_at, arrival) AS first_at,
        arg_min(run_id, arrival) AS first_run, arg_min(policy, arrival) AS first_policy,
        arg_min(trajectory_id, arrival) AS trajectory_id, arg_min(text, arrival) AS text

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sandbox import TestCase
 from tasks.config import OtherModelConfig, RunConfig
 from tasks.corpus import other_models
 from tasks.corpus.other_models import Answer, OtherModelError, Question
@@ -99,6 +100,23 @@ def test_the_server_is_asked_for_a_chain_of_thought_with_the_recipes_settings(
     assert "defines `twice`" in content
     assert content.endswith("Solve p.")
     assert server.keys == {"Bearer secret"}
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({}, "it reads standard input"),
+        ({"style": "function", "entry_point": "twice"}, "it defines `twice`."),
+        ({"style": "function"}, "it defines what the problem asks for."),
+        (
+            {"style": "function", "entry_point": "f", "hidden_tests": (TestCase("assert Solution().f(1) == 2\n", ""),)},
+            "it defines the class `Solution` with the method `f`.",
+        ),
+    ],
+)
+def test_a_model_is_told_how_its_program_is_called(changes: dict[str, Any], expected: str) -> None:
+    asked = other_models.prompt_of(OtherModelConfig(name="big", model="big-1"), problem("p", **changes))
+    assert expected in asked
 
 
 def test_an_answer_that_was_cut_off_says_so(server: Server) -> None:

@@ -160,7 +160,8 @@ def test_a_sample_of_an_evaluation_has_a_page_of_its_own(audited: Pages) -> None
         "verdict": "accepted",
         "entropy": 0.25,
     }
-    audited.store.append("e", {"eval_samples": [sample]}, run_id="one")
+    policy = {"policy_id": "trained/1", "kind": "final", "path": "/nowhere"}
+    audited.store.append("e", {"eval_samples": [sample], "policies": [policy]}, run_id="one")
     page = audited.html("/problem", id="p", by="evaluation")
     (link,) = re.findall(r'href="(/sample\?[^"]+)">its tokens', page)
     found = audited.explorer.reply("/sample", link.partition("?")[2].replace("&amp;", "&"))

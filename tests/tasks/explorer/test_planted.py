@@ -93,6 +93,15 @@ def test_each_step_says_what_was_new_in_it(planted: Pages) -> None:
     assert sorted(programs(second)) == ["hers", "late", "new"]
 
 
+def test_what_was_imported_is_no_persons(planted: Pages) -> None:
+    row = response(20, "theirs", "other_model") | {"problem_id": "imported", "policy_start": None}
+    problem = {"problem_id": "imported", "split": "train", "title": "Imported", "suite_hash": "s"}
+    planted.store.append("d", {"problems": [problem], "trajectories": [row]}, run_id="import")
+    page = planted.html("/problem", id="imported")
+    assert "<code>another model</code>" in page
+    assert "a person</code>" not in page
+
+
 def test_who_was_first_is_told(planted: Pages) -> None:
     page = planted.html("/problem", id="p", by="found", order="new")
     assert "first by training at step 2" in page

@@ -75,7 +75,7 @@ def test_decontamination_keeps_the_others_in_order_and_reports_each_pair() -> No
     kept, found = decontaminate([*problems[:3], copy, *problems[4:]], [problems[3]])
     assert [p.problem_id for p in kept] == ["0", "1", "2", "4", "5", "6", "7", "8", "9"]
     assert [(o.train_id, o.evaluation_id, o.reason) for o in found] == [
-        ("copy", "3", "shared phrases and near duplicate and tests")
+        ("copy", "3", "same statement and shared phrases and near duplicate and tests")
     ]
     assert found[0].containment == found[0].jaccard == 1.0
     assert found[0].shared_tests == 6
@@ -119,4 +119,38 @@ def test_a_copy_that_is_in_the_set_many_times_is_found_although_its_phrases_are_
     copies = [replace(one, problem_id=f"copy-{n}", hidden_tests=()) for n in range(8)]
     found = overlaps(copies, [one])
     assert {overlap.train_id for overlap in found} == {copy.problem_id for copy in copies}
-    assert {overlap.reason for overlap in found} == {"near duplicate"}
+    assert {overlap.reason for overlap in found} == {"same statement and near duplicate"}
+
+
+def stated(name: str, statement: str, *tests: TestCase) -> Problem:
+    return Problem(name, "set", "train", name, statement, hidden_tests=tests)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["Write a function that returns the largest of three numbers.", "给定一个整数数组，请找出其中最大的两个数之和。"],
+)
+def test_a_copy_is_found_however_short_its_statement_is(statement: str) -> None:
+    copy = stated("copy", f"  {statement.upper()}\n")
+    assert [(o.evaluation_id, o.reason) for o in overlaps([copy], [stated("one", statement)])] == [
+        ("one", "same statement")
+    ]
+
+
+def test_statements_too_short_to_be_told_by_are_no_copies() -> None:
+    assert overlaps([stated("train", "Print the answer.")], [stated("evaluation", "Print the answer.")]) == []
+
+
+def test_a_chinese_statement_has_a_word_per_character() -> None:
+    statement = "给定一个整数数组和一个目标值，请你在该数组中找出和为目标值的两个整数，并返回它们的下标。"
+    assert normal_words("给定 n 个整数") == ["给", "定", "v", "个", "整", "数"]
+    rewritten = stated("rewritten", f"{statement}你可以假设每种输入只会对应一个答案。")
+    assert {o.reason for o in overlaps([rewritten], [stated("one", statement)])} == {"shared phrases"}
+
+
+def test_one_shared_test_is_no_reason_between_suites_of_more() -> None:
+    shared = TestCase("1 2 3 4 5 6 7 8\n", "36\n")
+    trivial = [[TestCase(f"{n}\n", f"{m}\n") for n in range(5)] for m in (1, 2)]
+    one, other = (stated(name, "", shared, *rest) for name, rest in zip(("one", "other"), trivial, strict=True))
+    assert overlaps([one], [other]) == []
+    assert [o.reason for o in overlaps([stated("alone", "", shared)], [other])] == ["tests"]

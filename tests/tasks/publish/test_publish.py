@@ -8,16 +8,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import DatasetCard, ModelCard, metadata_load
 
-from tasks.config import EngineConfig
+from tasks.config import EngineConfig, validate
 from tasks.engines import checkpoint, open_engine
 from tasks.engines.protocol import Request
-from tasks.publish import facts, parts
+from tasks.estimators import average_paired_difference
+from tasks.publish import card, facts, parts
 from tasks.publish.facts import NothingToPublish, Publishable
 from tasks.publish.parts import Part
 from tasks.run import runs
@@ -221,3 +223,17 @@ def test_a_run_with_adapters_publishes_the_adapter_alone_too(copied: Callable[[]
     own = PeftModel.from_pretrained(base, str(folder)).merge_and_unload().state_dict()
     assert own.keys() == merged.keys()
     assert all(torch.allclose(own[name], merged[name], atol=1e-6) for name in merged)
+
+
+def test_the_card_claims_built_in_splits_only_where_both_are_built_in(finished: Lab) -> None:
+    found, _ = planned(finished)
+    assert "are built to be others" in card._overlaps(found)
+    sets = [{"source": "humaneval", "path": "problems.jsonl"}]
+    config = validate({"problems": {"source": "basics", "evaluation_sets": sets}})
+    other = replace(found, history=replace(found.history, config=config))
+    assert card._overlaps(other).startswith("0 training problems were left out")
+
+
+def test_the_card_says_that_the_interval_of_one_problem_is_unknown() -> None:
+    change = average_paired_difference({"set": {"p": (10, 1)}}, {"set": {"p": (10, 3)}}, 1)
+    assert card._difference(change) == "+20.0 [unknown]"

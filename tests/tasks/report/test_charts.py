@@ -76,3 +76,11 @@ def test_series_of_unequal_lengths_are_refused() -> None:
         Series("a", [1, 2], [1.0])
     with pytest.raises(ValueError, match="'a'"):
         Series("a", [1, 2], [1.0, 2.0], [0.5], [1.5])
+
+
+def test_dollar_signs_in_names_are_shown_as_they_are() -> None:
+    drawing = svg(
+        learning_curve({"pass@1": [series("$beta$ = 1", 0.1, 0.2, 0.3, 0.4), series("a_{$", 0.1, 0.2, 0.3, 0.4)]})
+    )
+    assert "$beta$ = 1" in drawing
+    assert "a_{$" in drawing

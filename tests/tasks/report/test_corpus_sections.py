@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tasks.config import PAPER_BETA
 from tasks.report.chart_rendering import svg
-from tasks.report.corpus_sections import FATES, soft_values, source_flow
+from tasks.report.corpus_sections import FATES, VERDICTS, soft_values, source_flow
+from warehouse import Warehouse
 
 FLOW = {
     "human": {"came in": 10, "judged": 9, "correct": 6, "kept": 4, "duplicate": 2, "not correct": 3, "too long": 1},
@@ -32,3 +35,13 @@ def test_soft_values_are_drawn_with_their_intervals_and_without_samples_left_out
 
 def test_a_corpus_of_nothing_can_be_drawn() -> None:
     assert "<svg" in svg(source_flow({"human": {}}))
+
+
+def test_the_newest_verdict_counts_and_a_failure_of_the_sandbox_is_none(tmp_path: Path) -> None:
+    row = {"program_hash": "p", "suite_hash": "s", "sandbox_version": "1", "verdict": "time_limit", "detail": "slow"}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for number, changes in enumerate(({}, {"verdict": "accepted", "detail": None}, {"verdict": "infra"})):
+            version = {"sandbox_version": str(number)}
+            store.append(str(number), {"verdicts": [row | changes | version]}, run_id="run")
+        found = store.rows(VERDICTS, [["s"]])
+    assert found == [{"program_hash": "p", "suite_hash": "s", "verdict": "accepted", "detail": None}]

@@ -69,6 +69,13 @@ def test_policy_collapse_is_pass_at_1_rising_while_pass_at_10_stays(one: Curve, 
     assert "13.0% to 70.0%" in found.text
 
 
+def test_signatures_name_the_k_that_were_evaluated() -> None:
+    texts = [one.text for one in signatures(TrainingHistory(curve(0.1, 0.7), curve(0.6, 0.6), ks=(5, 20)))]
+    assert "pass@5 went from 10.0% to 70.0% while pass@20 went from" in texts[0]
+    (lost,) = signatures(TrainingHistory(curve(0.5, 0.1), curve(0.6, 0.6), ks=(5, 20)))
+    assert lost.text.startswith("pass@5 was 50.0%")
+
+
 def test_solved_problems_are_no_collapse() -> None:
     assert policy_collapse(curve(0.2, 0.9, 0.95), curve(0.6, 0.98, 1.0)) is None
 

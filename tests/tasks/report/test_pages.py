@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.estimators import beta_interval
+from tasks.estimators import beta_interval, soft_value_of_share
 from tasks.report.charts import Measure, Series, comparison, learning_curve
 from tasks.report.report_page import (
     Fact,
@@ -23,6 +23,7 @@ from tasks.report.report_page import (
     report_html,
     write_report,
 )
+from tasks.report.success import success_of_value
 from tasks.report.trajectory_page import ShownTrajectory, ValueEstimate, success_at, trajectory_page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -185,3 +186,11 @@ def test_page_opens_in_a_real_browser_without_console_messages(name: str, tmp_pa
     assert "CONSOLE" not in done.stderr
     expected = 2 if name == "report" else 1
     assert len(re.findall(r"<figure id=\"chart-[a-z_]+\"><svg", done.stdout)) == expected
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.3, 1.0])
+def test_a_value_is_drawn_as_the_success_that_it_means(share: float) -> None:
+    beta = 1 / math.log(1000)
+    assert success_of_value(soft_value_of_share(share, beta), beta) == pytest.approx(share, abs=1e-12)
+    assert success_of_value(-1 / beta - 5, beta) == 0.0
+    assert success_of_value(2.0, beta) == 1.0

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from sandbox import TestCase
 from tasks.config import RunConfig, validate
 from tasks.evaluate.eval_samples import Scores
+from tasks.problems.problem import Problem
 from tasks.report import chart_sections, prompt_sections, reuse_sections, table_sections
 from tasks.report import run_report as report
+from tasks.report.comparison import NothingToCompare, paired
 from tasks.report.report_page import report_html
 from tasks.report.run_history import Point, RunHistory
+from tasks.run.prompt_set import PromptedProblem
 
 KS = (1, 10)
 
@@ -151,6 +156,69 @@ def test_runs_on_different_problems_are_not_subtracted() -> None:
     section = table_sections.side_by_side([A, other])
     assert section is not None
     assert [table.title for table in section.tables] == []
+
+
+def asked(suite: str, **changes: str) -> dict[str, PromptedProblem]:
+    """Four problems, all judged by one test; `changes`: the test of some."""
+    tests = {f"p{i}": suite for i in range(4)} | changes
+    return {
+        p: PromptedProblem(
+            Problem(p, "set0", "evaluation", p, f"Do {p}.", hidden_tests=(TestCase(test, "1"),)), f"prompt {p}", ()
+        )
+        for p, test in tests.items()
+    }
+
+
+def test_what_other_tests_judged_is_not_subtracted_and_said() -> None:
+    mine, theirs = (replace(A, problems=asked("old")), replace(B, problems=asked("old", p0="new")))
+    section = table_sections.side_by_side([mine, theirs])
+    assert section is not None
+    against = section.tables[0]
+    assert [row["problems better / worse / equal"] for row in against.rows] == ["0 / 1 / 2", "0 / 1 / 2"]
+    assert "b-1: warning: 1 of 4 problems were judged by other tests" in against.note
+    with pytest.raises(NothingToCompare, match="a-1 and b-1 were evaluated on 4 common problems, but all of them were"):
+        table_sections.side_by_side([mine, replace(B, problems=asked("new"))])
+
+
+def test_another_tokenizers_prompts_are_compared_and_said() -> None:
+    problems = asked("old")
+    others = {p: replace(found, prompt_id=f"other {p}") for p, found in problems.items()}
+    first, second = replace(A, problems=problems), replace(B, problems=others)
+    pairs = paired((first, first.points[-1]), (second, second.points[-1]))
+    assert (pairs.first, pairs.judged_otherwise) == (A.points[-1].scores, 0)
+    assert pairs.notes == ["4 problems were shown by other prompts (another template or tokenizer)"]
+
+
+def test_one_problem_gives_no_interval() -> None:
+    (fact, _) = chart_sections.facts(history("a-1", point(0, scores(1)), point(20, scores(3))))
+    assert fact.note == "+10.0 points, 95% interval unknown"
+
+
+def test_a_single_policy_has_a_value_and_no_difference() -> None:
+    (fact, _) = chart_sections.facts(history("a-1", point(0, scores(3, 3))))
+    assert (fact.label, fact.note) == ("pass@1", "")
+    assert fact.value.startswith("15.0% [")
+
+
+def test_runs_side_by_side_are_drawn_by_the_k_that_both_have() -> None:
+    fewer = history("c-1", point(0, {"set0": {"p0": (5, 1)}}), a_config=config(evaluate={"ks": (1, 5)}))
+    both = history("b-1", *A.points, a_config=config(evaluate={"ks": (1, 5, 10)}))
+    section = chart_sections.diversity([both, fewer])
+    assert section is not None
+    assert "pass@5 minus pass@1" in section.charts[0].alt
+
+
+def test_findings_name_the_runs_own_k() -> None:
+    own = config(evaluate={"ks": (2, 10)})
+    fallen = history("a-1", point(0, scores(20, 20)), point(20, scores(1, 1)), a_config=own)
+    assert "pass@2 was 100.0%" in chart_sections.findings([fallen])[0].text
+
+
+def test_runs_without_a_common_k_are_refused_by_name(tmp_path: Path) -> None:
+    other = history("c-1", *A.points, a_config=config(evaluate={"ks": (5,)}))
+    with pytest.raises(NothingToCompare, match=r"a-1 and c-1 .* \(evaluate.ks; a-1: 1, 10; c-1: 5\)"):
+        report.write([A, other], "nowhere", tmp_path / "page")
+    assert not (tmp_path / "page").exists()
 
 
 def test_findings_name_the_run_they_belong_to() -> None:

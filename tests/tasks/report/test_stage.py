@@ -20,8 +20,10 @@ from flows.cli.main import app
 from tasks.report import run_history
 from tasks.report import run_report as report
 from tasks.report.comparison import NothingToCompare, compare
+from tasks.report.run_history import Point
 from tasks.run.runs import UnknownRun
 from tests.tasks.conftest import Lab
+from warehouse.schema import EVAL_SAMPLES, TRAJECTORIES
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHARTS = {
@@ -66,10 +68,43 @@ def test_the_history_counts_what_the_warehouse_holds(finished: Lab) -> None:
     assert judged == finished.value("SELECT count(*) FROM verdicts")
     new = finished.value(
         "SELECT count(*) FROM (SELECT DISTINCT problem_id, normal_hash FROM trajectories WHERE source = 'online' AND "
-        "reward = 0) o ANTI JOIN (SELECT * FROM trajectories WHERE source IN ('reference', 'pivotal_rollout')) r "
+        "reward = 0) o ANTI JOIN (SELECT * FROM trajectories WHERE source IN ('reference', 'pivotal_rollout') "
+        "OR policy_start IN (SELECT policy_id FROM policies WHERE kind = 'reference')) r "
         "USING (problem_id, normal_hash)"
     )
     assert sum(row["new"] for row in history.discovered) == new
+
+
+def test_diversity_counts_a_sample_once_and_no_more_than_the_run_asks_for(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    columns = [column.name for column in EVAL_SAMPLES.columns]
+    with lab.store() as store:
+        before = run_history.points(store, lab.home, "micro-1")
+        rows = store.rows(f"SELECT {', '.join(columns)} FROM eval_samples")
+        more = [row | {"sample": row["sample"] + 10, "normal_hash": f"more {n}"} for n, row in enumerate(rows)]
+        store.append("at-once", {"eval_samples": rows}, run_id="other-1")
+        store.append("more", {"eval_samples": more}, run_id="other-1")
+        after = run_history.points(store, lab.home, "micro-1")
+    assert [n for found in after[0].scores.values() for n, _ in found.values()] == [20] * 4
+    assert [_diversity(point) for point in after] == [_diversity(point) for point in before]
+
+
+def _diversity(point: Point) -> tuple[float, ...]:
+    return point.distinct_correct, point.duplicates, round(point.entropy or 0.0, 9)
+
+
+def test_what_training_drew_from_pi_0_is_not_new(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    columns = {column.name for column in TRAJECTORIES.columns}
+    with lab.store() as store:
+        (row,) = store.rows("SELECT * FROM trajectories WHERE source = 'online' LIMIT 1")
+        (base,) = store.rows("SELECT policy_id FROM policies WHERE kind = 'reference' LIMIT 1")
+        own = {name: value for name, value in row.items() if name in columns} | {"reward": 0.0, "step": 0}
+        writers = {"by pi_0": base["policy_id"], "by training": "trained"}
+        rows = [own | {"trajectory_id": f"t {h}", "normal_hash": h, "policy_start": p} for h, p in writers.items()]
+        store.append("more", {"trajectories": rows}, run_id="micro-1")
+        found = {one["normal_hash"]: one["new"] for one in run_history.read(store, lab.home, "micro-1").discovered}
+    assert (found["by pi_0"], found["by training"]) == (False, True)
 
 
 def test_runs_side_by_side_are_one_page(finished: Lab, tmp_path: Path) -> None:

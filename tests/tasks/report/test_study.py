@@ -144,3 +144,30 @@ def test_arms_that_the_guards_stopped_are_shown_as_such(tmp_path: Path) -> None:
     assert "| reverse | 1; 1 stopped by the guards | 50.0 |" in text
     page = write("A study", {"a": whole, "b": none, "c": some}, [("Losses", "", ["a", "b", "c"])], tmp_path)
     assert "2 stopped by the guards" in page.read_text(encoding="utf-8")
+
+
+def at(arm: ArmResult, *ks: int) -> ArmResult:
+    """The arm with other k of pass@k in the place of 1 and 10."""
+    names = {f"pass@{old}": f"pass@{new}" for old, new in zip((1, 10), ks, strict=False)}
+    return replace(
+        arm,
+        curves=[{new: curve[old] for old, new in names.items()} for curve in arm.curves],
+        measures=[{names.get(name, name): value for name, value in found.items()} for found in arm.measures],
+    )
+
+
+def test_the_first_and_last_k_that_all_arms_have_are_drawn(tmp_path: Path) -> None:
+    arms = {"a": at(arm("SPO", 0.5), 5, 20), "b": at(arm("PPO", 0.4), 5, 20), "c": at(arm("GRPO", 0.4), 4, 8)}
+    groups = [("Alike", "", ["a", "b"]), ("Nothing shared", "", ["a", "c"])]
+    text = write("A study", arms, groups, tmp_path).read_text(encoding="utf-8")
+    assert "pass@5, SPO: 50.0%" in text
+    assert "pass@20, PPO: 60.0%" in text
+    assert (tmp_path / "final_0.png").is_file()
+    assert not (tmp_path / "final_1.png").exists()
+
+
+def test_bars_in_names_break_no_row_and_notes_are_written() -> None:
+    text = text_of("Losses", [arm("a|b", 0.5, 0.6), arm("PPO", 0.4, 0.5)])
+    assert "| a\\|b | 2 |" in text
+    assert "\n\nMean over seeds, 95% interval in brackets.\n" in text
+    assert "**Against a|b**" in text

@@ -58,6 +58,20 @@ def test_a_failed_trajectory_can_be_shown_too(finished: Lab) -> None:
     assert [(e.position, e.share) for e in shown.estimates[1:]] == [(len(shown.tokens), 0.0)]
 
 
+@pytest.mark.parametrize(
+    "changes, author",
+    [
+        ({"source": "human"}, "a person"),
+        ({"engine": "some/model"}, "some/model"),
+        ({}, "another model"),
+        ({"policy_start": "abc"}, "abc"),
+    ],
+)
+def test_only_what_people_wrote_is_called_a_persons(changes: dict[str, str], author: str) -> None:
+    row = {"problem_id": "p", "verdict": "accepted", "source": "other_model", "engine": None, "temperature": None}
+    assert trajectory._facts(row | {"policy_start": None} | changes)[-1] == ("written by", author)
+
+
 def test_what_cannot_be_shown_says_why(finished: Lab) -> None:
     with finished.store() as store:
         with pytest.raises(CannotShow, match="no trajectory begins with 'zz'"):
