@@ -9,7 +9,7 @@ Killed at any moment, it goes on where it was: what has been judged is known, wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import sandbox
@@ -188,9 +188,10 @@ def _replace(store: Warehouse, batch: str, held: Iterable[str], changed: dict[tu
         rows = store.rows(query(__name__, "contents", table=table), [batch])
         run_id = rows[0]["run_id"] if rows else run_id
         tables[table] = [content(row) for row in rows]
+    uncounted = _uncounted(store, batch, tables)
     for table in RESPONSES:
         tables[table] = [_corrected(row, changed) for row in tables[table]]
-    tables["reference_counts"] = _counts(tables)
+    tables["reference_counts"] = _counts(tables, uncounted)
     tables["token_values"] = [_values(row, tables["trajectories"]) for row in tables["token_values"]]
     new = rejudged_batch(batch, sandbox.VERSION)
     tables["quarantine"] = [superseded(batch, new)]
@@ -205,12 +206,20 @@ def _corrected(row: Row, changed: dict[tuple[str, str, str], Judgement]) -> Row:
     return row | {name: value for name, value in new.items() if name in row}
 
 
-def _counts(tables: dict[str, list[Row]]) -> list[Row]:
-    """The batch's counts of pi_0's samples, counted anew: each such batch counts its own responses."""
+def _uncounted(store: Warehouse, batch: str, tables: dict[str, list[Row]]) -> set[str]:
+    """The responses that another batch counts, where this one counts fewer than it holds (rollout workers' do)."""
+    stored, held = (sum(row["n"] for row in rows) for rows in (tables["reference_counts"], _counts(tables)))
+    rows = store.rows(query(__name__, "elsewhere"), {"batch": batch}) if stored < held else []
+    return {str(row["trajectory_id"]) for row in rows}
+
+
+def _counts(tables: dict[str, list[Row]], uncounted: Collection[str] = ()) -> list[Row]:
+    """The batch's counts of pi_0's samples, counted anew: its own responses, without those `uncounted`."""
     rows: list[Row] = []
     stored = tables["reference_counts"]
     for reference, sampling, template_id in sorted({(r["reference"], r["sampling"], r["template_id"]) for r in stored}):
-        drawn = [*tables["trajectories"], *(_as_trajectory(row, reference) for row in tables["eval_samples"])]
+        own = (row for row in tables["trajectories"] if row["trajectory_id"] not in uncounted)
+        drawn = [*own, *(_as_trajectory(row, reference) for row in tables["eval_samples"])]
         limits = {row["max_response_tokens"] for row in drawn if row["policy_start"] == reference}
         judged = [Judged(0, 0, row, None) for row in drawn]
         for limit in sorted(limits, key=str):

@@ -33,3 +33,8 @@ SELECT DISTINCT batch_id FROM {table} WHERE batch_id IN (SELECT unnest(?::VARCHA
 -- name: contents
 -- What does a batch hold in one of its tables?
 SELECT * FROM {table} WHERE batch_id = ? ORDER BY arrival;
+
+-- name: elsewhere
+-- Which responses of this batch are in another one, too?
+SELECT DISTINCT trajectory_id FROM trajectories
+WHERE batch_id <> $batch AND trajectory_id IN (SELECT trajectory_id FROM trajectories WHERE batch_id = $batch);

@@ -23,14 +23,22 @@ def _audits(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _outcomes(connection: duckdb.DuckDBPyConnection) -> None:
     """Version 3: the outcome of each test, and what a program printed on the one that it failed."""
-    table = TABLES["verdicts"]
-    for name in ("outcomes", "output"):
-        connection.execute(f"ALTER TABLE {lake.STORED}.{table.name} ADD COLUMN IF NOT EXISTS {name} VARCHAR")
-    for statement in lake.comments(table):
+    _add_texts(connection, "verdicts", "outcomes", "output")
+
+
+def _counted_prompts(connection: duckdb.DuckDBPyConnection) -> None:
+    """Version 4: which prompt the samples answered that a soft value is computed from."""
+    _add_texts(connection, "reference_counts", "prompt_id")
+
+
+def _add_texts(connection: duckdb.DuckDBPyConnection, table: str, *columns: str) -> None:
+    for name in columns:
+        connection.execute(f"ALTER TABLE {lake.STORED}.{table} ADD COLUMN IF NOT EXISTS {name} VARCHAR")
+    for statement in lake.comments(TABLES[table]):
         connection.execute(statement)
 
 
-STEPS: Final[dict[int, Step]] = {1: _audits, 2: _outcomes}
+STEPS: Final[dict[int, Step]] = {1: _audits, 2: _outcomes, 3: _counted_prompts}
 """`STEPS[n]` brings the tables of version n to version n + 1; it must be harmless when run twice."""
 
 

@@ -13,7 +13,7 @@ from warehouse.columns import PROVENANCE, Column, TableSchema, count, real, text
 
 __all__ = ["PROVENANCE", "SCHEMA_VERSION", "SOURCES", "SUPERSEDED", "TABLES", "VIEW_COLUMNS", "Column", "TableSchema"]
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Version of the tables and views that this code writes; a warehouse with a larger one is refused."""
 
 
@@ -215,6 +215,7 @@ REFERENCE_COUNTS = TableSchema(
         text("suite_hash", "suite that judged", required=True),
         count("n", "scored samples", required=True),
         count("k", "correct samples", required=True),
+        text("prompt_id", "prompt that was answered; null: counted before it was recorded"),
     ),
 )
 TOKEN_VALUES = TableSchema(

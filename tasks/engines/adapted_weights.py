@@ -29,8 +29,13 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "modules_to_save": (None, []),
     "rank_pattern": ({}, None),
     "alpha_pattern": ({}, None),
+    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),
+    "use_qalora": (False, None),
+    "alora_invocation_tokens": (None,),
+    "layer_replication": (None,),
 }
-"""Settings of peft, with the values under which an adapter is W + scale * B A."""
+"""Settings of peft, with the values under which an adapter is W + scale * B A. Other initialisations (PiSSA, OLoRA,
+CorDA, LoftQ, LoRA-GA) change W as well, in the base that was trained on and not in the adapter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tasks.config import ReferenceConfig
 from tasks.engines import adapter, packaged_models
@@ -20,6 +20,10 @@ HUB_PATIENCE_S = 5.0
 """Seconds the hub has for its answer whether it has a model."""
 _VOLATILE = {"_name_or_path", "transformers_version", "_attn_implementation", "use_cache"}
 _TOKENIZER_FILES = ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json")
+FileStates = dict[str, tuple[int, int]]
+"""Size (bytes) and time of the last change (ns) of files, by path."""
+_SETTINGS = (".json", ".jinja", ".model", ".txt")
+"""Kinds of the files that say what a model reads and where it ends."""
 _WEIGHT_KINDS = (".safetensors", ".bin", ".gguf", ".pt", ".h5", ".msgpack")
 PUBLISHED_FILE = "published.json"
 """What the trainer says of weights that it published, beside them."""
@@ -48,14 +52,15 @@ def load_weights(folder: Path, dtype: str) -> Any:
 
 
 def _require_same_base(folder: Path, base: Path) -> None:
-    expected, found = base_id(folder), policy_id(base)
-    if expected != found:
-        raise other_base(base, expected, found)
+    require_policy(base, base_id(folder))
 
 
-def other_base(base: Path, expected: str, found: str) -> MissingModel:
-    """The error for a base folder whose weights have become other ones."""
-    return MissingModel(f"{base} is policy {found}, but the adapter belongs to policy {expected}; put that model back")
+def require_policy(base: Path, expected: str) -> None:
+    """Raise MissingModel where an adapter's base folder has become another policy than the adapter belongs to."""
+    if not is_policy(base, expected):
+        raise MissingModel(
+            f"{base} is policy {policy_id(base)}, but the adapter belongs to policy {expected}; put that model back"
+        )
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -70,12 +75,18 @@ def load_tokenizer(folder: Path) -> Any:
 def stop_ids(folder: Path) -> tuple[int, ...]:
     """Token ids that end a response: the generation config's, else the config's. Raises MissingModel."""
     folder = adapter.base_of(folder)
-    for name in ("generation_config.json", "config.json"):
-        path = folder / name
-        found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.is_file() else None
-        if found is not None:
-            return tuple(found) if isinstance(found, list) else (int(found),)
-    raise MissingModel(f"{folder} names no end token: set eos_token_id in its config.json")
+    found = _end_tokens(folder / "generation_config.json") or _end_tokens(folder / "config.json")
+    if not found:
+        raise MissingModel(f"{folder} names no end token: set eos_token_id in its config.json")
+    return found
+
+
+def _end_tokens(path: Path) -> tuple[int, ...]:
+    """The end tokens that a file names; empty where it names none or is not there."""
+    found: Any = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.is_file() else None
+    if found is None:
+        return ()
+    return tuple(cast("list[int]", found)) if isinstance(found, list) else (int(found),)
 
 
 def require_checkpoint(folder: Path) -> None:
@@ -142,17 +153,38 @@ def base_id(folder: Path) -> str:
 
 
 def compute_policy_id(folder: Path) -> str:
-    """sha256 over the safetensors content and the config without what does not change results. Raises MissingModel."""
+    """sha256 over the safetensors content and the config without what does not change results. Raises MissingModel.
+
+    End tokens that the generation config has in place of the config's are other results, and count.
+    """
     require_checkpoint(folder)
     if adapter.is_adapter(folder):
         return adapter.fingerprint(folder, base_id(folder))
+    digest = _digest(folder)
+    if ends := _other_ends(folder):
+        digest.update(json.dumps(ends).encode())
+    return digest.hexdigest()[:16]
+
+
+def is_policy(folder: Path, identity: str) -> bool:
+    """Whether `identity` is the policy id of an ordinary folder, or was it before end tokens counted."""
+    return policy_id(folder) == identity or (bool(_other_ends(folder)) and _digest(folder).hexdigest()[:16] == identity)
+
+
+def _other_ends(folder: Path) -> list[int]:
+    """The end tokens, where the generation config names others than the config."""
+    ends = set(_end_tokens(folder / "generation_config.json"))
+    return sorted(ends) if ends and ends != set(_end_tokens(folder / "config.json")) else []
+
+
+def _digest(folder: Path) -> Any:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     kept = {name: value for name, value in config.items() if name not in _VOLATILE}
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
     for path in weight_files(folder):
         with path.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()[:16]
+    return digest
 
 
 def record_policy_id(folder: Path, identity: str | None = None, *, base: str | None = None) -> str:
@@ -213,17 +245,33 @@ def _model_folder(reference: ReferenceConfig, cache: Path) -> Path:
 
 
 def _ordinary(folder: Path, cache: Path) -> Path:
-    """The folder, or a copy of an adapter's base with the adapter merged in; it keeps the adapter's policy id."""
+    """The folder, or a copy of an adapter's base with the adapter merged in; it keeps the adapter's policy id.
+
+    It is merged in float32, whatever the base is kept in: what is read of it in another type is rounded once, as it is
+    where an engine merges the adapter.
+    """
     if not adapter.is_adapter(folder):
         return folder
     require_checkpoint(folder)
     identity = policy_id(folder)
 
     def write(unfinished: Path) -> None:
-        write_merged(folder, "auto", unfinished)
+        write_merged(folder, "float32", unfinished)
         record_policy_id(unfinished, identity)
 
-    return make_once(cache / f"merged-{identity}", write)
+    return make_once(cache / f"merged-float32-{identity}-{companions_hash(adapter.base_of(folder))}", write)
+
+
+def companions_hash(folder: Path) -> str:
+    """Fingerprint (8 hex digits) of what a copy of the folder takes over as it is: tokenizer, template, settings."""
+    digest = hashlib.sha256()
+    for path in _settings(folder):
+        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:8]
+
+
+def _settings(folder: Path) -> list[Path]:
+    return [path for path in companions(folder) if path.suffix in _SETTINGS] if folder.is_dir() else []
 
 
 def companions(folder: Path) -> list[Path]:
@@ -240,6 +288,36 @@ def write_merged(folder: Path, dtype: str, target: Path) -> None:
     load_weights(folder, dtype).save_pretrained(target)
     for path in companions(adapter.base_of(folder)):
         shutil.copyfile(path, target / path.name)
+
+
+def made_of(reference: ReferenceConfig, folder: Path) -> FileStates:
+    """The files that the reference policy in `folder` is made of, as they are now.
+
+    They are the recipe's own where it names a folder (an adapter's with those of its base), and else those in `folder`.
+    """
+    named = Path(reference.model).expanduser()
+    own = reference.model != "miniature" and reference.model not in packaged_models.PACKAGED and named.is_dir()
+    source = (named if own else folder).resolve()
+    if own and reference.gguf_file is not None:
+        return _states([source / reference.gguf_file])
+    return _states(path for one in {source, adapter.base_of(source)} for path in _deciding(one))
+
+
+def unchanged(states: FileStates) -> bool:
+    """Whether these files are as they were, and nothing that decides what the model does has come beside them."""
+    whole = {Path(name).parent for name in states if not name.endswith(".gguf")}
+    converted = (Path(name) for name in states if name.endswith(".gguf"))
+    return states == _states([*converted, *(path for folder in whole for path in _deciding(folder))])
+
+
+def _states(files: Iterable[Path]) -> FileStates:
+    found = {str(path): path.stat() for path in sorted(files) if path.is_file()}
+    return {name: (state.st_size, state.st_mtime_ns) for name, state in found.items()}
+
+
+def _deciding(folder: Path) -> list[Path]:
+    """The files that say what a model computes, what it reads and where it ends."""
+    return [*weight_files(folder), folder / "config.json", folder / POLICY_FILE, *_settings(folder)]
 
 
 def require_reachable(reference: ReferenceConfig) -> None:

@@ -120,15 +120,27 @@ class SamplingEngine(Protocol):
         ...
 
 
+VLLM_ROOM = (
+    "of the engine, so responses would end early and count as failures: raise engine.vllm.max_model_len, as far as the "
+    "model goes, or ask for less (engine.max_response_tokens, problems.max_prompt_tokens)"
+)
+"""What to say of requests that are longer than vLLM was told to hold."""
+
+
 class RequestReader:
     """Reads the requests of a call of `sample` and checks them, all at once where they are a sequence."""
 
-    def __init__(self, requests: Iterable[Request | None], *, longest: int | None = None) -> None:
-        """`longest`: most tokens of a prompt and its response together. Raises InvalidRequest."""
+    def __init__(
+        self, requests: Iterable[Request | None], *, longest: int | None = None, remedy: str = VLLM_ROOM
+    ) -> None:
+        """`longest`: most tokens of a prompt and its response together; `remedy`: whose they are, and what to do.
+
+        Raises InvalidRequest.
+        """
         if isinstance(requests, Sequence):
-            check_requests(requests, longest=longest)
+            check_requests(requests, longest=longest, remedy=remedy)
         self._source = iter(requests)
-        self._longest = longest
+        self._longest, self._remedy = longest, remedy
         self.read = 0
         """Requests read so far: the number of the next one."""
 
@@ -143,7 +155,7 @@ class RequestReader:
             request = next(self._source, None)
             if request is None:
                 break
-            problem = _problem(request, self._longest)
+            problem = _problem(request, self._longest, self._remedy)
             if problem:
                 raise InvalidRequest(f"request {self.read}: {problem}")
             taken.append(request)
@@ -152,16 +164,16 @@ class RequestReader:
         return taken
 
 
-def check_requests(requests: Iterable[Request | None], *, longest: int | None = None) -> None:
+def check_requests(requests: Iterable[Request | None], *, longest: int | None = None, remedy: str = VLLM_ROOM) -> None:
     """Raise InvalidRequest naming the first request that cannot be served."""
     whole = [request for request in requests if request is not None]
     for number, request in enumerate(whole):
-        problem = _problem(request, longest)
+        problem = _problem(request, longest, remedy)
         if problem:
             raise InvalidRequest(f"request {number} of {len(whole)}: {problem}")
 
 
-def _problem(request: Request, longest: int | None) -> str | None:
+def _problem(request: Request, longest: int | None, remedy: str) -> str | None:
     if not request.prompt_ids:
         return "its prompt is empty; every prompt needs at least one token"
     if request.n < 1 or request.max_tokens < 1:
@@ -171,7 +183,6 @@ def _problem(request: Request, longest: int | None) -> str | None:
     if longest is not None and len(request.prompt_ids) + request.max_tokens > longest:
         return (
             f"its prompt of {len(request.prompt_ids)} tokens and a response of {request.max_tokens} do not fit the "
-            f"engine's {longest}, so responses would end early and count as failures: raise engine.vllm.max_model_len, "
-            f"as far as the model goes, or ask for less (engine.max_response_tokens, problems.max_prompt_tokens)"
+            f"{longest} {remedy}"
         )
     return None

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tasks.engines.checkpoint import POLICY_FILE, make_once
+from tasks.engines.checkpoint import POLICY_FILE, companions_hash, make_once
 from tasks.engines.protocol import UnsupportedArchitecture
 
 TOLERANCE = 1e-3
@@ -20,10 +20,12 @@ TOLERANCE = 1e-3
 def tempered(folder: Path, identity: str, temperature: float, cache: Path) -> Path:
     """The checkpoint of `folder` at `temperature`, inside `cache`, made on first use and then reused.
 
-    `identity` tells the weights in `folder` from others. Raises UnsupportedArchitecture where the logits of the new
-    checkpoint are not those of the old one divided by the temperature.
+    `identity` tells the weights in `folder` from others; another tokenizer or template makes another copy. Raises
+    UnsupportedArchitecture where the logits of the new checkpoint are not those of the old one divided by the
+    temperature.
     """
-    return make_once(cache / f"{identity}-at-{temperature:g}", lambda building: _write(folder, temperature, building))
+    name = f"{identity}-at-{temperature:g}-{companions_hash(folder)}"
+    return make_once(cache / name, lambda building: _write(folder, temperature, building))
 
 
 def _write(folder: Path, temperature: float, target: Path) -> None:

@@ -24,11 +24,13 @@ from tasks.engines import packed_linear, shared_prefix
 from tasks.engines.adapted_weights import AdaptedWeights, Adapter, read
 from tasks.engines.canary import MEAN_DRIFT, Drift
 from tasks.engines.decoding_batch import DecodingRows, Prompt, Sample, StopTest, distinct_prompts
+from tasks.engines.positions import most_positions, too_few
 from tasks.engines.prefill import WORTH_SHARING, prefill
 from tasks.engines.prefix_store import PrefixStore, Tokens, common_length
 from tasks.engines.protocol import (
     Completion,
     EngineError,
+    InvalidRequest,
     Request,
     RequestReader,
     ScoredSequence,
@@ -97,9 +99,7 @@ class TransformersEngine:
 
     def _opened(self, folder: Path, expected: str) -> Any:
         """The model of an ordinary folder, of which `expected` is the policy id."""
-        found = checkpoints.policy_id(folder)
-        if found != expected:
-            raise checkpoints.other_base(folder, expected, found)
+        checkpoints.require_policy(folder, expected)
         model: Any = checkpoints.load_weights(folder, self._dtype).to(self._device)
         _require_plain_attention(model)
         model.set_attn_implementation(shared_prefix.IMPLEMENTATION)
@@ -126,7 +126,8 @@ class TransformersEngine:
 
     def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         """The requests' responses, each as soon as it is finished; those up to a None are decoded together."""
-        reader = RequestReader(requests)
+        longest, remedy = most_positions(self._loaded().config), too_few(self._loaded())
+        reader = RequestReader(requests, longest=longest, remedy=remedy)
         while taken := reader.take():
             prompts = distinct_prompts(taken, first=reader.read - len(taken))
             stop_test = self._stop_test(taken)
@@ -140,6 +141,7 @@ class TransformersEngine:
     def evaluated(self, sequences: Sequence[ScoredSequence]) -> list[tuple[list[float], list[float]]]:
         """Log-probabilities and entropies per response token, longest sequences first, so that little is padding."""
         model = self._loaded()
+        _require_positions(model, sequences)
         order = sorted(range(len(sequences)), key=lambda number: -sum(map(len, sequences[number])))
         found: list[tuple[list[float], list[float]]] = [([], []) for _ in sequences]
         while order:
@@ -322,6 +324,12 @@ def _evaluate(model: Any, sequences: Sequence[ScoredSequence]) -> list[tuple[lis
     return found
 
 
+def _require_positions(model: Any, sequences: Sequence[ScoredSequence]) -> None:
+    longest, most = max((sum(map(len, one)) for one in sequences), default=0), most_positions(model.config)
+    if most is not None and longest > most:
+        raise InvalidRequest(f"a prompt and response of {longest} tokens do not fit the {most} {too_few(model)}")
+
+
 def _never(_text: str, _token_ids: Sequence[int]) -> bool:
     return False
 
@@ -335,7 +343,9 @@ def _require_plain_attention(model: Any) -> None:
         f"it has layers of kind {', '.join(sorted(kinds))}": bool(kinds),
         "its attention is soft-capped": bool(getattr(config, "attn_logit_softcapping", None)),
         "its logits are scaled or soft-capped after the head": bool(
-            getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_scaling", None)
+            getattr(config, "final_logit_softcapping", None)
+            or getattr(config, "logits_scaling", None)
+            or getattr(config, "logit_scale", None) not in (None, 1)
         ),
     }
     for reason, holds in reasons.items():
@@ -350,7 +360,7 @@ def _require_parity(model: Any, most: float) -> None:
     try:
         wanted = distinct_prompts([Request(prompt, 2, seed=0, max_tokens=8)])
         drawn = list(_Decoding(model, PrefixStore(0), wanted, 2, (), _never).run())
-    except (NotImplementedError, TypeError, KeyError, AttributeError) as error:
+    except (NotImplementedError, TypeError, LookupError, AttributeError) as error:
         raise _unsupported(model, f"{type(error).__name__}: {error}") from error
     expected = _reference_scores(model, [(prompt, completion.token_ids) for completion in drawn])
     while_sampling = [value for completion in drawn for value in completion.logprobs]

@@ -109,6 +109,7 @@ def plan(context: Context, prompts: PromptSet) -> SearchPlan:
         {
             "corpus_id": context.manifest(CorpusManifest).corpus_id,
             "problem_ids": sorted(prompts.prompts),
+            "longest": context.config.engine.max_response_tokens,
             "limit": context.config.pivotal.trajectories,
         },
     )
@@ -223,8 +224,7 @@ def _annotate(
                     "pivotal": position in pivotal,
                 }
             )
-    found = [(row["trajectory_id"], row["position"], row["n"], row["k"]) for row in rows]
-    search_id = ANNOTATION + digest(trajectories_positions_counts=found)
+    search_id = ANNOTATION + digest(annotations=[list(row.items()) for row in rows])
     annotated = [row | {"search_id": search_id} for row in rows]
     context.warehouse.append(f"pivotal/{search_id}", {"token_values": annotated}, run_id=context.run_id)
     return search_id

@@ -20,9 +20,10 @@ from tasks.problems.problem import Problem
 from tasks.problems.prompt import Template, template_for, version_of
 from tasks.problems.sources import Objection, ReadReport, read
 from tasks.problems.suite_versions import Added, added_tests, extended, version_row
-from tasks.run.errors import StageError
+from tasks.run.errors import OtherWeights, StageError
 from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest
+from tasks.run.provenance import training_began_with
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.known_verdicts import KnownVerdicts
 from tasks.sampling.sampler import Row
@@ -51,7 +52,26 @@ def inputs(context: Context) -> dict[str, Any]:
 
 
 def body(context: Context) -> PrepareManifest:
-    """Ingest, resolve, encode every prompt once."""
+    """Ingest, resolve, encode every prompt once; once training has begun, what it began with."""
+    return _begun_with(context) or _prepared(context)
+
+
+def _begun_with(context: Context) -> PrepareManifest | None:
+    """What the run's training began with, none where it has not begun. Raises OtherWeights."""
+    if not training_began_with(context.warehouse, context.run_id):
+        return None
+    before = context.manifest(PrepareManifest)
+    folder = before.reference if checkpoint.is_complete(before.reference) else reference_folder(context)
+    if not checkpoint.is_policy(folder, before.policy_id):
+        raise OtherWeights(
+            f"{folder} holds policy {checkpoint.policy_id(folder)}, but the training of run {context.run_id!r} began "
+            f"with policy {before.policy_id}: put that model back, or start a new run"
+        )
+    return before.model_copy(update={"reference": folder})
+
+
+def _prepared(context: Context) -> PrepareManifest:
+    """What the run's problems, prompts and reference policy are now."""
     config, added = context.config, _added(context)
     folder = reference_folder(context)
     tokenizer = checkpoint.load_tokenizer(folder)
@@ -93,6 +113,7 @@ def body(context: Context) -> PrepareManifest:
         policy_id=policy,
         reference=folder,
         template_id=template.template_id,
+        made_of=checkpoint.made_of(config.reference, folder),
         left_out=left_out,
         overlaps=tuple(pairs),
         suite_versions={name: len(chain) for name, chain in grown.items()},
@@ -122,8 +143,9 @@ def _append_versions(context: Context, chains: Iterable[Sequence[Problem]]) -> N
 
 def amount(outlook: Outlook) -> Amount:
     """The problems that the recipe asks for."""
-    train, evaluation = outlook.config.problems.train, outlook.config.problems.evaluation
-    return Amount(train + evaluation, "problems", f"{train} to train on, {evaluation} to evaluate")
+    train, (evaluation, at_least) = outlook.config.problems.train, outlook.config.problems.evaluation_problems()
+    least = "at least " if at_least else ""
+    return Amount(train + evaluation, "problems", f"{train} to train on, {least}{evaluation} to evaluate")
 
 
 def reference_folder(context: Context) -> Path:
@@ -279,6 +301,14 @@ def _check(kept: list[Problem], report: ReadReport, left_out: dict[str, int], co
             )
 
 
+def _usable(manifest: PrepareManifest) -> bool:
+    """Whether pi_0 is there, of the same files as then. An adapter merged in its base's own type is merged anew."""
+    folder = manifest.reference
+    if not (folder / "config.json").is_file() or folder.name == f"merged-{manifest.policy_id}":
+        return False
+    return not manifest.made_of or checkpoint.unchanged(manifest.made_of)
+
+
 STAGE = Stage(
     manifest=PrepareManifest,
     version=2,
@@ -286,5 +316,5 @@ STAGE = Stage(
     inputs=inputs,
     body=body,
     amount=amount,
-    usable=lambda manifest: (manifest.reference / "config.json").is_file(),
+    usable=_usable,
 )

@@ -9,6 +9,8 @@ function of the sampled tokens alone, so the cut response is distributed exactly
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -70,8 +72,11 @@ class ChatTemplate:
 
     @property
     def template_id(self) -> str:
-        """`chat-1`, or `miniature-1` without the instruction. The tokenizer's hash covers its chat template."""
-        return "miniature-1" if self.bare else "chat-1"
+        """`chat-1-5f0c1d2e`, with a hash of the chat template's text, which no hash of the tokenizer covers.
+
+        `miniature-1` without the instruction: that template is the project's own.
+        """
+        return "miniature-1" if self.bare else f"chat-1-{_short_hash(self.tokenizer.chat_template)}"
 
     @property
     def stop_mark(self) -> None:
@@ -136,7 +141,7 @@ class FewShotTemplate:
 def version_of(config: ReferenceConfig) -> dict[str, str]:
     """What a stage's key must say of how prompts are rendered, before the tokenizer is there; nothing for `chat`.
 
-    A chat template is the tokenizer's own, whose hash is in every key.
+    A chat template is the tokenizer's own; its hash is in the template's id, which stage `prepare` leaves.
     """
     return {} if config.template == "chat" else {"template": FEW_SHOT}
 
@@ -181,6 +186,12 @@ def complete_length(template: Template, tokenizer: Any, token_ids: Sequence[int]
         middle = (low + high) // 2
         low, high = (low, middle) if mark in _text(tokenizer, token_ids[:middle]) else (middle + 1, high)
     return low
+
+
+def _short_hash(chat_template: Any) -> str:
+    """8 hex digits of a chat template: a text, or several by name."""
+    text = chat_template if isinstance(chat_template, str) else json.dumps(chat_template, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _statement(problem: Problem) -> str:

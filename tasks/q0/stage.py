@@ -40,9 +40,14 @@ def inputs(context: Context) -> dict[str, Any]:
     """The prompts, the reference policy, and how the problems are judged."""
     manifest = context.manifest(PrepareManifest)
     beta = {"beta": context.config.train.beta} if context.config.q0.adaptive else {}
+    algorithm = context.config.train.algorithm
+    unrefused = (
+        algorithm != "spo" and context.config.q0.zero_successes == "drop"
+    )  # what `_refuse_if_unusable` lets pass
     return manifest.model_dump(include={"problems_batch", "prompts_batch", "policy_id", "template_id"}) | {
         "sampling": sampling(context),
         **beta,
+        **({"algorithm": algorithm} if unrefused else {}),
         **judged_again(context, "train"),
     }
 
@@ -133,9 +138,10 @@ def _prefix(context: Context, prompts: PromptSet) -> str:
 
 
 def _append(context: Context, prompts: PromptSet, work: list[tuple[str, int, int]], judged: list[Judged]) -> None:
-    """One batch, named by what was drawn: per problem the suite, the start and the number."""
-    suites = [prompts.prompts[p].problem.suite_hash for p, _, _ in work]
-    unit = digest(problems_start_samples=work, suites=suites, template=prompts.template_id)
+    """One batch, named by what was drawn: per problem the prompt, the suite, the start and the number."""
+    shown = [prompts.prompts[p] for p, _, _ in work]
+    suites, prompt_ids = [one.problem.suite_hash for one in shown], [one.prompt_id for one in shown]
+    unit = digest(problems_start_samples=work, suites=suites, prompts=prompt_ids, template=prompts.template_id)
     rows = {"reference_counts": rows_of_counts(context, prompts, judged), **tables(judged)}
     batch = retry_batch_id(context, _prefix(context, prompts) + unit)
     context.warehouse.append(batch, rows, run_id=context.run_id)
@@ -166,10 +172,18 @@ def amount(outlook: Outlook) -> Amount:
     """The samples that the ledger lacks."""
     config, context = outlook.config, outlook.context
     if context is None:
-        return Amount(config.problems.train * config.q0.samples, "samples", "all of them")
+        more = max(0, config.q0.zero_top_up - config.q0.samples)
+        number = config.problems.train
+        return Amount(number * config.q0.samples, "samples", "all of them" + _topped_up(number * more))
     known = _counts(context, prompt_set.load(context, "train"))
     missing = sum(max(0, config.q0.samples - n) for n, _ in known.values())
-    return Amount(missing, "samples", f"{sum(n for n, _ in known.values())} known")
+    more = sum(max(0, config.q0.zero_top_up - max(n, config.q0.samples)) for n, k in known.values() if k == 0)
+    return Amount(missing, "samples", f"{sum(n for n, _ in known.values())} known" + _topped_up(more))
+
+
+def _topped_up(most: int) -> str:
+    """What the plan says of the samples that prompts without a success get besides."""
+    return f", and up to {most} for prompts that none of theirs solves" if most else ""
 
 
 def _flag(context: Context, unsolved: list[str], after: dict[str, Counts]) -> None:

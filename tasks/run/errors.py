@@ -3,6 +3,7 @@
 StageError
     StageInputMissing     an earlier stage has not produced what this one reads
     TrainingHasBegun      what the run's batches were drawn from is recorded, and stands
+    OtherWeights          the folder of pi_0 holds other weights than those that the run was prepared with
     Oversubscribed        training wants more GPUs than this machine has
 """
 
@@ -19,6 +20,10 @@ class StageInputMissing(StageError):
 
 class TrainingHasBegun(StageError):
     """What the run's batches were drawn from is recorded, and stands."""
+
+
+class OtherWeights(StageError):
+    """The folder of pi_0 holds other weights than those that the run was prepared with."""
 
 
 class Oversubscribed(StageError):

@@ -45,6 +45,9 @@ class PrepareManifest(Manifest):
     """Checkpoint folder of the reference policy pi_0."""
     template_id: str
     """Prompt template."""
+    made_of: dict[str, tuple[int, int]] = {}
+    """Size (bytes) and time of the last change (ns) of the files that pi_0 is made of, by path; empty in what earlier
+    versions left."""
     left_out: dict[str, int] = {}
     """Reason -> problems that cannot be used for it: `{"prompt longer than 512 tokens": 3}`."""
     overlaps: tuple[Overlap, ...] = ()

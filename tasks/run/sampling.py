@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tasks.config import BehaviourConfig
-from tasks.run.errors import StageError
-from tasks.run.manifests import Q0Manifest
+from tasks.run.errors import OtherWeights, StageError
+from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.stage import Context, finished
 from tasks.sampling.opening import open_configured_sampler
@@ -39,6 +39,7 @@ def counts_filter(context: Context, prompts: PromptSet) -> CountsFilter:
         sampling=sampling(context),
         template_id=prompts.template_id,
         problems_batch=prompts.problems_batch,
+        prompts_batch=context.manifest(PrepareManifest).prompts_batch,
         split=prompts.split,
         left_out=not_counted(context.config.q0, context.run_id),
         until=_until(context),
@@ -70,16 +71,31 @@ def rows_of_counts(context: Context, prompts: PromptSet, judged: Iterable[Judged
     )
 
 
+@contextmanager
 def open_sampler(
     context: Context, folder: Path, behaviour: BehaviourConfig, *, trained: bool = False, beside: bool = False
-) -> AbstractContextManager[Sampler]:
+) -> Generator[Sampler]:
     """A sampler over the weights in `folder`, judging in the run's sandbox, knowing the warehouse's verdicts.
 
     `trained`: it will load what the run's trainer publishes. `beside`: training goes on meanwhile, so its engines are
-    here, whatever `shards` says.
+    here, whatever `shards` says. Raises OtherWeights where `folder` is that of pi_0 and its weights are others now.
     """
     config, shards = context.config, None if beside else context.config.shards
-    return open_configured_sampler(config, folder, behaviour, context.warehouse, trained=trained, shards=shards)
+    with open_configured_sampler(
+        config, folder, behaviour, context.warehouse, trained=trained, shards=shards
+    ) as sampler:
+        _require_prepared(context, folder, sampler.engine.policy_id)
+        yield sampler
+
+
+def _require_prepared(context: Context, folder: Path, policy_id: str) -> None:
+    prepared = context.manifests.get("prepare") or finished(context.warehouse, PrepareManifest, run_id=context.run_id)
+    if isinstance(prepared, PrepareManifest) and prepared.reference == folder and prepared.policy_id != policy_id:
+        raise OtherWeights(
+            f"{folder} holds policy {policy_id}, but run {context.run_id!r} was prepared with policy "
+            f"{prepared.policy_id}, and nothing was sampled: put that model back, or take the new one with "
+            f"`prefect deployment run spo/prepare -p run={context.run_id} -p force='[\"prepare\"]'` and go on"
+        )
 
 
 def scored(judged: Iterable[Judged]) -> list[Judged]:

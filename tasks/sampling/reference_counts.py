@@ -40,6 +40,8 @@ class CountsFilter(BaseModel):
     """Prompt template."""
     problems_batch: str
     """Warehouse batch of the run's problems: only counts under their present tests are used."""
+    prompts_batch: str
+    """Warehouse batch of the run's prompts: only counts of these are used, and those that do not say of which."""
     split: Split = "train"
     left_out: str
     """Prefix of the batches whose counts are not used (`not_counted`)."""
@@ -63,14 +65,14 @@ def reference_counts(
 ) -> list[dict[str, Any]]:
     """Rows of `reference_counts` for what was drawn from policy `reference` in Q0's way; nothing for anything else."""
     wanted = (reference, 1.0, 1.0, max_response_tokens, 0)
-    tally: dict[tuple[str, str], list[int]] = {}
+    tally: dict[tuple[str, str, str | None], list[int]] = {}
     for item in judged:
         row = item.row
         drawn = tuple(
             row[name] for name in ("policy_start", "temperature", "top_p", "max_response_tokens", "prefix_tokens")
         )
         if row["reward"] is not None and drawn == wanted:
-            n_k = tally.setdefault((row["problem_id"], row["suite_hash"]), [0, 0])
+            n_k = tally.setdefault((row["problem_id"], row["suite_hash"], row["prompt_id"]), [0, 0])
             n_k[0] += 1
             n_k[1] += row["reward"] == 0
     return [
@@ -80,10 +82,11 @@ def reference_counts(
             "sampling": reference_sampling(max_response_tokens),
             "template_id": template_id,
             "suite_hash": suite_hash,
+            "prompt_id": prompt_id,
             "n": n,
             "k": k,
         }
-        for (problem_id, suite_hash), (n, k) in tally.items()
+        for (problem_id, suite_hash, prompt_id), (n, k) in tally.items()
     ]
 
 

@@ -1,5 +1,6 @@
 -- name: counted
--- How often did pi_0 solve each problem of a run, over all runs, judged by the problem's present tests?
+-- How often did pi_0 solve each problem of a run, over all runs, as its statement reads now, by its present tests?
+-- Rows without a prompt were counted before it was recorded.
 -- What rollout workers drew is left out, for their own run or for all. What was judged again stands for what was drawn
 -- earlier (tasks/run/judged_again.py).
 SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k
@@ -7,6 +8,9 @@ FROM reference_counts
 WHERE reference = $reference AND sampling = $sampling AND template_id = $template_id
   AND NOT starts_with(batch_id, $left_out)
   AND ($until IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'))
+  AND (prompt_id IS NULL OR (problem_id, prompt_id) IN (
+      SELECT problem_id, prompt_id FROM prompts WHERE batch_id = $prompts_batch
+  ))
   AND (problem_id, suite_hash) IN (
       SELECT problem_id, suite_hash FROM problems WHERE batch_id = $problems_batch AND split = $split
   )

@@ -35,7 +35,7 @@ def row_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    tree: Tree,
+    tree: Tree | None = None,
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
@@ -43,6 +43,11 @@ def row_attention(
 
     Raises UnsupportedModel for attention that is more than that.
     """
+    if tree is None:
+        raise UnsupportedModel(
+            f"{type(module).__name__} does not hand on what the packed pass says of its sequences; "
+            f'set train.packing = "padded"'
+        )
     if attention_mask is not None:
         raise UnsupportedModel(f'{type(module).__name__} brings its own mask; set train.packing = "padded"')
     window = rest.get("sliding_window")

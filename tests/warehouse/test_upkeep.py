@@ -195,6 +195,19 @@ def test_an_older_schema_is_migrated_once_and_keeps_its_rows(folder: str) -> Non
         assert "colour" in store.follow("trajectories", store.snapshot() - 1)[0][0]
 
 
+def test_counts_that_version_3_stored_have_no_prompt_and_stay(folder: str) -> None:
+    row = {"problem_id": "p", "reference": "r", "sampling": "s", "template_id": "t", "suite_hash": "x", "n": 5, "k": 2}
+    with Warehouse.open(folder) as store:
+        store.append("before", {"reference_counts": [row]}, run_id="run")
+        store.connection.execute(f"ALTER TABLE {lake.STORED}.reference_counts DROP COLUMN prompt_id")
+        store.ledger.put("schema_version", "3")
+        store.ledger.put("views", "earlier")
+    with Warehouse.open(folder) as store:
+        store.append("after", {"reference_counts": [row | {"prompt_id": "q"}]}, run_id="run")
+        found = store.rows("SELECT prompt_id, n, k FROM reference_counts ORDER BY arrival")
+    assert found == [{"prompt_id": None, "n": 5, "k": 2}, {"prompt_id": "q", "n": 5, "k": 2}]
+
+
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_warehouse_of_the_first_version_has_todays_tables_whoever_opens_it(folder: str, read_only: bool) -> None:
     with Warehouse.open(folder) as store:

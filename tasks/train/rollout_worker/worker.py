@@ -36,7 +36,9 @@ from tasks.train.shared.process import ReportLine, run_process
 from tasks.train.shared.soft_values import frozen_values, success_rates
 from tasks.train.shared.stop import Stop
 from warehouse import Warehouse
+from warehouse.queries import query
 
+COUNTED_BEFORE = query(__name__, "counted_before")
 LONGEST_POLL_S = 1.0
 """A waiting worker asks again after a tenth of the time that it has waited, at most this."""
 SHORTEST_POLL_S = 0.25
@@ -169,7 +171,7 @@ class RolloutWorker:
         }
         if self.believed:
             figures["drawn"] = self.believed
-        rows = tables(judged) | self.records(figures) | {"reference_counts": self.evidence(judged)}
+        rows = tables(judged) | self.records(figures) | {"reference_counts": self.evidence(name, judged)}
         self.warehouse.append(name, rows, run_id=self.job.run_id)
         self.appended = sequence + 1
         self.seconds, self.drifts, self.spent = Seconds(), {}, (sampled_s, judged_s)
@@ -196,11 +198,18 @@ class RolloutWorker:
         drawn_from = [prompt.problem.problem_id for prompt in self.prompts.prompts]
         return believed({p: self.rates[p] for p in drawn_from}, rollouts, self.job.train.curriculum)
 
-    def evidence(self, judged: list[Judged]) -> list[dict[str, Any]]:
-        """What the batch says of Q0: counts of what was drawn from pi_0 in Q0's way, for later runs."""
+    def evidence(self, name: str, judged: list[Judged]) -> list[dict[str, Any]]:
+        """What batch `name` says of Q0: counts of what was drawn from pi_0 in Q0's way, for later runs.
+
+        Another run of this seed draws the same responses while it samples with pi_0; they count once.
+        """
         counts, limit = self.job.counts, self.job.config.engine.max_response_tokens
+        drawn = {item.row["trajectory_id"]: item for item in judged if item.row["policy_start"] == counts.reference}
+        asked = {"ids": list(drawn), "reference": counts.reference, "batch": name}
+        for row in self.warehouse.rows(COUNTED_BEFORE, asked) if drawn else ():
+            del drawn[row["trajectory_id"]]
         return reference_counts(
-            judged, reference=counts.reference, template_id=counts.template_id, max_response_tokens=limit
+            drawn.values(), reference=counts.reference, template_id=counts.template_id, max_response_tokens=limit
         )
 
     def records(self, figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -12,11 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tasks.config import ReferenceConfig
 from tasks.engines import checkpoint, transformers_engine
 from tasks.engines.adapter import WEIGHTS
 from tasks.engines.protocol import MissingModel, Request, UnsupportedArchitecture
 from tasks.engines.transformers_engine import TransformersEngine
-from tests.tasks.engines.conftest import build, save, write_adapter
+from tests.tasks.engines.conftest import build, save, save_tokenizer, write_adapter
 
 PROMPT = tuple(range(3, 13))
 SEQUENCE = (PROMPT, tuple(range(20, 40)))
@@ -125,3 +126,55 @@ def test_rank_stabilised_adapters_are_scaled_by_the_root(base: Path, tmp_path: P
     wanted = peft.PeftModel.from_pretrained(checkpoint.load_weights(base, "float32"), folder).merge_and_unload()
     found = checkpoint.load_weights(folder, "float32").state_dict()
     assert all(torch.allclose(found[name], value, atol=1e-6) for name, value in wanted.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("init_lora_weights", "pissa"),
+        ("init_lora_weights", "pissa_niter_16"),
+        ("init_lora_weights", "olora"),
+        ("init_lora_weights", "loftq"),
+        ("init_lora_weights", "corda"),
+        ("init_lora_weights", "lora_ga"),
+        ("use_qalora", True),
+        ("alora_invocation_tokens", [1, 2]),
+        ("layer_replication", [[0, 1], [0, 2]]),
+    ],
+)
+def test_an_adapter_that_is_more_than_a_change_of_its_base_is_refused_by_name(
+    base: Path, tmp_path: Path, name: str, value: Any
+) -> None:
+    folder = write_adapter(tmp_path / "adapter", base, seed=1)
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(UnsupportedArchitecture, match=f"{name} = .*merge_and_unload"):
+        checkpoint.load_weights(folder, "float32")
+
+
+@pytest.mark.parametrize("start", [True, False, None, "gaussian", "orthogonal", "eva"])
+def test_an_adapter_whose_start_leaves_its_base_alone_is_taken(base: Path, tmp_path: Path, start: Any) -> None:
+    folder = write_adapter(tmp_path / "adapter", base, seed=1)
+    path = folder / "adapter_config.json"
+    wanted = checkpoint.load_weights(folder, "float32").state_dict()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"init_lora_weights": start}))
+    found = checkpoint.load_weights(folder, "float32").state_dict()
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
+def test_an_adapter_of_a_bfloat16_base_as_a_model_of_its_own_computes_what_a_worker_does_with_it(
+    tmp_path: Path,
+) -> None:
+    base = tmp_path / "base"
+    build("llama_wide").to(torch.bfloat16).save_pretrained(base)
+    save_tokenizer(base)
+    folder = write_adapter(tmp_path / "adapter", base, seed=1)
+    tensors = load_file(folder / WEIGHTS)
+    small = {name: value * 3e-3 if "lora_B" in name else value for name, value in tensors.items()}
+    save_file(small, folder / WEIGHTS)
+    merged = checkpoint.resolve(ReferenceConfig(model=str(folder)), tmp_path / "cache")
+    assert checkpoint.policy_id(merged) == checkpoint.policy_id(folder)
+    assert expected(merged) == pytest.approx(expected(folder), abs=1e-5)
+    for dtype in ("float32", "bfloat16"):
+        wanted, found = (checkpoint.load_weights(one, dtype).state_dict() for one in (folder, merged))
+        assert all(torch.equal(found[name], value) for name, value in wanted.items()), dtype

@@ -70,6 +70,23 @@ def test_several_end_tokens_are_all_known(folder: Path) -> None:
     assert checkpoint.stop_ids(folder) == (1, 5)
 
 
+def test_end_tokens_beside_the_config_are_part_of_the_policy(folder: Path) -> None:
+    generation, config = folder / "generation_config.json", json.loads((folder / "config.json").read_text())
+    plain = checkpoint.compute_policy_id(folder)
+    for same in (END, [END], None):
+        generation.write_text(json.dumps({"eos_token_id": same}), encoding="utf-8")
+        assert checkpoint.compute_policy_id(folder) == plain
+    generation.write_text(json.dumps({"eos_token_id": [5, END]}), encoding="utf-8")
+    more = checkpoint.compute_policy_id(folder)
+    generation.write_text(json.dumps({"eos_token_id": [END, 5]}), encoding="utf-8")
+    assert checkpoint.compute_policy_id(folder) == more != plain
+    assert checkpoint.is_policy(folder, plain), "as it was named before end tokens counted"
+    generation.unlink()
+    assert checkpoint.compute_policy_id(folder) == plain
+    (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": None}), encoding="utf-8")
+    assert not checkpoint.is_policy(folder, plain)
+
+
 @pytest.mark.parametrize(
     ("missing", "message"),
     [("config.json", "no config.json"), ("model.safetensors", "no \\*.safetensors"), ("", "no checkpoint folder")],

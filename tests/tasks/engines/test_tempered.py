@@ -42,6 +42,20 @@ def test_it_is_made_once_and_at_temperature_one_it_is_the_model_itself(tmp_path:
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.name]
 
 
+def test_another_chat_template_or_end_token_makes_another_copy(tmp_path: Path) -> None:
+    folder = save(build("llama"), tmp_path / "model")
+    save_tokenizer(folder)
+    half = ReferenceConfig(model=str(folder), temperature=0.5)
+    first = checkpoint.resolve(half, tmp_path / "cache")
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
+    second = checkpoint.resolve(half, tmp_path / "cache")
+    assert checkpoint.load_tokenizer(first).chat_template is None
+    assert checkpoint.load_tokenizer(second).chat_template == "{{ messages[0].content }}"
+    assert checkpoint.policy_id(second) == checkpoint.policy_id(first)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 5]}', encoding="utf-8")
+    assert checkpoint.stop_ids(checkpoint.resolve(half, tmp_path / "cache")) == (1, 5)
+
+
 def test_a_last_norm_with_a_bias_is_refused(tmp_path: Path) -> None:
     folder = save(build("gpt2"), tmp_path / "model")
     save_tokenizer(folder)

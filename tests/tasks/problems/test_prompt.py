@@ -1,5 +1,6 @@
 """What a model sees, and where its answer ends."""
 
+import copy
 import re
 import textwrap
 
@@ -60,6 +61,17 @@ def test_chat_template_instructs_and_asks_for_a_python_block(tokenizer, problem)
     assert problem.statement in template.render(problem)
     assert "standard input" in template.render(problem)
     assert extract_program(template.response_from_program("print(1)")) == "print(1)"
+
+
+def test_another_chat_template_is_another_template_and_the_projects_own_keeps_its_name(tokenizer) -> None:
+    names = set()
+    for text in ("{{ messages }}", "{{ messages }}\n", {"default": "{{ messages }}", "tools": "{{ tools }}"}):
+        changed = copy.deepcopy(tokenizer)
+        changed.chat_template = text
+        names.add(ChatTemplate(changed).template_id)
+        assert ChatTemplate(changed, bare=True).template_id == "miniature-1"
+    assert len(names) == 3
+    assert all(re.fullmatch("chat-1-[0-9a-f]{8}", name) for name in names)
 
 
 def test_few_shot_prompt_ends_with_the_commented_statement(problem) -> None:

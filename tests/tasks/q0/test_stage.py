@@ -1,13 +1,18 @@
-"""The stage `q0` as a whole: it stops a run whose prompts are all unusable."""
+"""The stage `q0` as a whole: whose samples it counts, and that it stops a run whose prompts are all unusable."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tasks.q0.stage import NoUsablePrompt
+from tasks.run.errors import OtherWeights
 from tests.tasks.conftest import Lab
+from tests.tasks.small_model import small_model, small_run
+from warehouse import maintenance
 
 
 def test_a_run_of_which_no_prompt_is_solved_stops_after_q0_and_keeps_the_samples(copied: Callable[[], Lab]) -> None:
@@ -21,3 +26,82 @@ def test_a_run_of_which_no_prompt_is_solved_stops_after_q0_and_keeps_the_samples
     with pytest.raises(NoUsablePrompt):
         lab.run(run_id, "q0")
     assert lab.value(f"SELECT sum(n) FROM reference_counts WHERE run_id = '{run_id}'") == 6 * 3
+
+
+EDITED = {"statement": "A statement in quite other words: read one integer n from standard input and print n + 4."}
+
+
+def counted(lab: Lab, model: Path, **edited: Any) -> str:
+    """What Q0 of a new run over six problems says of its samples, the fourth problem being edited so."""
+    results = lab.run(small_run(lab, model, edited=edited), "prepare", "q0")
+    return str(results["q0"].manifest.summary).partition(";")[0]
+
+
+def test_a_statement_in_other_words_gets_samples_of_its_own_though_its_tests_are_the_same(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    assert counted(lab, model) == "24 new samples, 0 known"
+    assert counted(lab, model, **EDITED) == "4 new samples, 20 known"
+    assert counted(lab, model, **EDITED, title="another") == "0 new samples, 24 known"
+    assert lab.value("SELECT count(DISTINCT prompt_id) FROM reference_counts WHERE problem_id = 'teapot-4'") == 2
+    assert lab.value("SELECT count(*) FROM reference_counts WHERE prompt_id IS NULL OR n <> 4") == 0
+
+
+def test_counts_of_before_prompts_were_recorded_still_count(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    counted(lab, model)
+
+    def forget(connection: Any, schema: str) -> int:
+        connection.execute(f"UPDATE {schema}.reference_counts SET prompt_id = NULL")
+        return 0
+
+    maintenance.rewrite(lab.location, forget)
+    assert counted(lab, model, **EDITED) == "0 new samples, 24 known"
+
+
+def test_weights_that_were_replaced_are_noticed_and_get_samples_of_their_own(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    first = lab.run(small_run(lab, model), "prepare", "q0")
+    assert lab.run(small_run(lab, model), "prepare")["prepare"].skipped
+    small_model(model, seed=1)
+    run_id = small_run(lab, model)
+    again = lab.run(run_id, "prepare", "q0")
+    assert not again["prepare"].skipped
+    assert again["prepare"].manifest.policy_id != first["prepare"].manifest.policy_id
+    assert str(again["q0"].manifest.summary).startswith("24 new samples, 0 known")
+
+
+def test_weights_that_are_replaced_after_prepare_are_refused_before_anything_is_sampled(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    run_id = small_run(lab, model)
+    lab.run(run_id, "prepare")
+    small_model(model, seed=1)
+    with pytest.raises(OtherWeights, match=f"{model} holds policy .* run '{run_id}' was prepared with policy"):
+        lab.run(run_id, "q0")
+    assert lab.value("SELECT count(*) FROM trajectories") == 0
+
+
+PPO = {
+    "train.algorithm": "ppo",
+    "train.sources.online.share": 1.0,
+    "train.sources.offline.share": 0.0,
+    "train.behaviour.temperature": [1.0, 1.0],
+    "train.behaviour.top_p": 1.0,
+}
+
+
+def test_a_run_of_ppo_does_not_let_one_of_spo_pass_that_has_nothing_to_train_on(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    untrained = {"reference.pretrain.steps": 1, "q0.samples": 3, "q0.zero_successes": "drop"}
+    lab.run(lab.start("ppo", untrained | PPO), "prepare", "q0")
+    run_id = lab.start("spo", untrained)
+    lab.run(run_id, "prepare")
+    with pytest.raises(NoUsablePrompt, match="none of the 6 training prompts"):
+        lab.run(run_id, "q0")
+    assert lab.value("SELECT sum(n) FROM reference_counts") == 6 * 3
+
+
+def test_counts_of_ppo_and_spo_have_one_key_where_no_prompt_is_dropped(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    untrained = {"reference.pretrain.steps": 1, "q0.samples": 3}
+    lab.run(lab.start("ppo", untrained | PPO), "prepare", "q0")
+    assert lab.run(lab.start("spo", untrained), "prepare", "q0")["q0"].skipped

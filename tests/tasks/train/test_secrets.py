@@ -20,7 +20,9 @@ def test_every_process_of_a_run_gets_the_credentials_in_its_environment_and_no_f
         run_dir=tmp_path,
         reference=tmp_path,
         config=config(),
-        counts=CountsFilter(reference="r", sampling="s", template_id="t", problems_batch="p", left_out="l"),
+        counts=CountsFilter(
+            reference="r", sampling="s", template_id="t", problems_batch="p", prompts_batch="q", left_out="l"
+        ),
         problems_batch="problems",
         prompts_batch="prompts",
     )

@@ -231,3 +231,24 @@ def test_a_program_whose_own_tests_are_broken_does_not_stop_the_worker(job: Trai
             item.row.update(verdict="infra", reward=None)
         worker.append(0, judged)
     assert [row["reward"] for row in rows(job)] == [None] * 8
+
+
+def test_responses_of_pi_0_that_another_run_has_drawn_as_well_count_once(
+    stocked: Path, reference: Path, tmp_path: Path, judge: Judge
+) -> None:
+    as_q0 = {"weights": "reference", "temperature": [1.0, 1.0], "top_p": 1.0}
+    job = job_in(stocked, reference, tmp_path, behaviour=as_q0)
+    other = job.model_copy(update={"run_id": "other", "run_dir": job.run_dir.parent / "other"})
+    for each in (job, other, job):
+        with working(each, judge) as worker:
+            append(worker, worker.next_sequence())
+    with Warehouse.open(job.warehouse) as store:
+        drawn = store.rows(
+            "SELECT split_part(batch_id, '/', 2) AS run, count(*) AS n, count(DISTINCT trajectory_id) AS own "
+            "FROM trajectories WHERE starts_with(batch_id, 'rollout/') GROUP BY run ORDER BY run"
+        )
+        counts = "SELECT sum(n) FROM reference_counts WHERE starts_with(batch_id, 'rollout/')"
+        assert store.value("SELECT count(DISTINCT trajectory_id) FROM trajectories WHERE source = 'online'") == 16
+        assert store.value(counts) == 16
+        assert store.value(f"{counts} AND starts_with(batch_id, 'rollout/other/')") is None
+    assert sorted((row["n"], row["own"]) for row in drawn) == [(8, 8), (16, 16)]

@@ -1,0 +1,28 @@
+"""How many tokens a model has positions for: prompt and response together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def most_positions(config: Any) -> int | None:
+    """Most tokens of a sequence by the model's configuration; None where it names no limit.
+
+    With longrope the length before it was stretched: beyond it, the frequencies of all sequences of a batch change with
+    the longest one, so that what is computed of a sequence depends on what is beside it.
+    """
+    rope: Any = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    stretched = rope.get("rope_type", rope.get("type")) == "longrope"
+    before = rope.get("original_max_position_embeddings") or getattr(config, "original_max_position_embeddings", None)
+    found = before if stretched and before else None
+    for name in ("max_position_embeddings", "n_positions"):
+        found = found or getattr(config, name, None)
+    return None if found is None else int(found)
+
+
+def too_few(model: Any) -> str:
+    """Whose positions they are, and what to do: the end of a message that tells how many."""
+    return (
+        f"positions of {type(model).__name__}, beyond which it computes nothing sound: lower "
+        f"problems.max_prompt_tokens or engine.max_response_tokens"
+    )
