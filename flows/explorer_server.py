@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ HEADERS = {
 }
 STATIC = {"explorer.css": "text/css; charset=utf-8", "explorer.js": "text/javascript; charset=utf-8"}
 COOKIE = "spo-token"
+PATIENCE_S = 10.0
+"""Time that reading in the background has to end before the warehouse is closed under it."""
 log = logging.getLogger(__name__)
 
 
@@ -156,12 +159,13 @@ class Serving:
 def serve(location: str, home: Path, serving: Serving, told: Callable[[str], None]) -> None:
     """Serve the pages of the warehouse at `location` until interrupted; `told` gets the address once it answers.
 
-    Raises WarehouseMissing and what opening raises.
+    Raises AddressTaken, WarehouseMissing and what opening raises.
     """
     host = serving.host
     guard = Guard.of(host, serving.token)
-    with Readers.open(location) as readers:
-        threading.Thread(target=readers.fill, daemon=True, name="fill").start()
+    with Readers.open(location) as readers, _listening(host, serving.port) as bound:
+        filling = threading.Thread(target=readers.fill, daemon=True, name="fill")
+        filling.start()
         config = uvicorn.Config(
             App(Explorer(readers, home, asked_s=serving.asked_s), guard),
             host=host,
@@ -173,7 +177,25 @@ def serve(location: str, home: Path, serving: Serving, told: Callable[[str], Non
             ws="none",
         )
         server = _Server(config, lambda bound: told(_address(host, bound, guard.token)))
-        server.run()
+        try:
+            server.run(sockets=[bound])
+        finally:
+            filling.join(PATIENCE_S)
+
+
+class AddressTaken(Exception):
+    """The pages cannot be served at this address."""
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket bound to the address, before anything else has begun. Raises AddressTaken."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise AddressTaken(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another port (--port 0 takes a "
+            f"free one) or address (--host)"
+        ) from error
 
 
 class _Server(uvicorn.Server):

@@ -31,7 +31,7 @@ from flows.retries import RETRY_DELAYS_S, condition, new_run, settled
 from flows.server.liveness import kept_running
 from flows.settings import DEFAULT_RECIPE, RECIPES, home, recipe_names, warehouse_location, warehouse_shown
 from tasks import config as configuration
-from tasks.run.stage_names import STAGE_NAMES, StageName
+from tasks.run.stage_names import NEED_EARLIER_STAGES, STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
@@ -82,10 +82,12 @@ def _stage_flow(stage: StageName) -> Any:
         force: bool = False,
         pin: int | None = None,
     ) -> State[Any]:
-        """One stage of the newest run, of `run`, or of a new one of `recipe` or `like` a run (if its inputs exist)."""
+        """One stage of the newest run or of `run`; one that needs no more than `prepare`, also of a new run."""
         new = bool(recipe or like)
+        if new:
+            _refuse_without_inputs(stage)
         needed: Sequence[StageName] = ("prepare", stage) if new and stage != "prepare" else (stage,)
-        run_id = _run_id(overrides, recipe=recipe, run=run, like=like) if new or run else _newest()
+        run_id = _run_id(overrides, recipe=recipe, run=run, like=like) if new or run else _newest(overrides)
         return _run(needed, run_id=run_id, force=[stage] if force else [], pin=pin)
 
     body.__name__ = stage
@@ -138,10 +140,25 @@ def _refuse_evaluation(config: configuration.RunConfig, run: str) -> None:
         )
 
 
-def _newest() -> str:
+def _refuse_without_inputs(stage: StageName) -> None:
+    """Raise InvalidConfig for a stage that reads what earlier ones leave: a new run has nothing of it."""
+    if stage in NEED_EARLIER_STAGES:
+        raise configuration.InvalidConfig(
+            f"stage {stage!r} of a new run has nothing to read: run spo/full-pipeline, or give the run that is to go "
+            f"on (run=NAME), without recipe and like"
+        )
+
+
+def _newest(overrides: dict[str, Any]) -> str:
+    """The newest run of the pipeline. Raises InvalidConfig when something is to be overridden in it."""
     from tasks.run import runs
     from warehouse import Warehouse
 
+    if overrides:
+        raise configuration.InvalidConfig(
+            "overrides were given without recipe or like: the newest run has its configuration; name what a new run "
+            "is made of (recipe=NAME or like=RUN), or leave overrides out"
+        )
     with closing(Warehouse.open(warehouse_location())) as store:
         return runs.latest(store)
 

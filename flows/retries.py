@@ -33,7 +33,7 @@ def may_pass(error: object) -> bool:
 
     if isinstance(error, (WarehouseBusy, StorageLost, StorageFull, EngineDied)):
         return True
-    return not isinstance(error, (WarehouseError, *_permanent(), *BUGS))
+    return not isinstance(error, (WarehouseError, *permanent(), *BUGS))
 
 
 def new_run(run_id: str) -> str:
@@ -56,7 +56,7 @@ def settled(kind: str) -> bool:
     return kind in {found.__name__ for found in (*unchanging, NothingToTrainOn, StoppedByGuards)}
 
 
-def _permanent() -> tuple[type[BaseException], ...]:
+def permanent() -> tuple[type[Exception], ...]:
     """Errors about a configuration, a model, problems or a run, which waiting does not mend."""
     from sandbox import InvalidSuite, SandboxUnavailable
     from tasks.config import ConfigError

@@ -6,6 +6,7 @@
 | SPO_WAREHOUSE | the warehouse | `$SPO_HOME/warehouse` |
 | PREFECT_API_URL | the Prefect server, embedded or elsewhere | `http://127.0.0.1:$SPO_PORT/api` |
 | SPO_PORT | port of the embedded Prefect server, for `spo` alone | 4200 |
+| SPO_CANCEL_ON_TERM | 1: SIGTERM cancels the flow run that a command watches (flows/cli/watch.py) | |
 """
 
 from __future__ import annotations
@@ -18,18 +19,32 @@ RECIPES = Path(__file__).parent / "recipes"
 DEFAULT_RECIPE = "tiny"
 DEFAULT_PORT = 4200
 """The embedded server's, and in prefect.toml."""
+LOCAL = ("127.0.0.1", "localhost")
+"""Names of this machine."""
 POOL = "spo"
 """Work pool of every deployment."""
 
 
+class BadSetting(Exception):
+    """An environment variable says what cannot be."""
+
+
 def home() -> Path:
     """Folder for everything the project writes."""
-    return Path(os.environ.get("SPO_HOME", ".spo")).absolute()
+    return Path(os.environ.get("SPO_HOME") or ".spo").absolute()
 
 
 def warehouse_location() -> str:
-    """Location of the warehouse: a folder, or what `SPO_WAREHOUSE` says."""
-    return os.environ.get("SPO_WAREHOUSE") or str(home() / "warehouse")
+    """Location of the warehouse: a folder, or what `SPO_WAREHOUSE` says, with relative folders starting here.
+
+    A worker, which has it from its environment, works in another folder.
+    """
+    given = os.environ.get("SPO_WAREHOUSE")
+    if not given or given.startswith(("postgresql://", "postgres://")):
+        return given or str(home() / "warehouse")
+    from warehouse.location import parse_location
+
+    return str(parse_location(given))
 
 
 def warehouse_shown() -> str:
@@ -40,18 +55,40 @@ def warehouse_shown() -> str:
 
 
 def port() -> int:
-    """Port of the embedded Prefect server."""
-    return urlsplit(api_url()).port or 80
+    """Port of the embedded Prefect server. Raises BadSetting."""
+    try:
+        return urlsplit(api_url()).port or 80
+    except ValueError as error:
+        raise BadSetting(
+            f"PREFECT_API_URL is {api_url()!r}: {error}; an example is {_embedded(DEFAULT_PORT)}"
+        ) from None
 
 
 def api_url() -> str:
-    """API of the Prefect server: `PREFECT_API_URL` when set, else the embedded one."""
-    return os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{os.environ.get('SPO_PORT', DEFAULT_PORT)}/api"
+    """API of the Prefect server: `PREFECT_API_URL` when set, else the embedded one. Raises BadSetting."""
+    if given := os.environ.get("PREFECT_API_URL"):
+        return given
+    number = os.environ.get("SPO_PORT") or str(DEFAULT_PORT)
+    if not (number.isascii() and number.isdecimal() and 0 < int(number) < 65536):
+        raise BadSetting(f"SPO_PORT is {number!r}, which is no port: give it a number from 1 to 65535, or unset it")
+    return _embedded(int(number))
+
+
+def _embedded(number: int) -> str:
+    return f"http://127.0.0.1:{number}/api"
 
 
 def server_elsewhere() -> bool:
     """Whether `PREFECT_API_URL` names a server on another machine."""
-    return urlsplit(api_url()).hostname not in {"127.0.0.1", "localhost"}
+    return urlsplit(api_url()).hostname not in LOCAL
+
+
+def without_proxy() -> dict[str, str]:
+    """The environment variables that keep a proxy from standing between this machine and its own server."""
+    listed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    hosts = [host for host in listed.split(",") if host.strip()]
+    value = ",".join([*hosts, *(host for host in LOCAL if host not in hosts)])
+    return {"NO_PROXY": value, "no_proxy": value}
 
 
 def recipe_names() -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from prefect import flow
 from prefect.context import get_run_context
@@ -17,6 +17,7 @@ from pydantic import Field
 
 from flows.pipeline import execute_stages
 from flows.progress import Log, NestedProgress, ProgressTable, Publisher
+from flows.retries import permanent
 from flows.server.liveness import kept_running
 from flows.settings import home, warehouse_location
 from flows.study_config import Study, load, origin
@@ -43,9 +44,12 @@ def study(
     folder: where relative paths in its recipes and overrides start; the worker's own folder without it.
     first_seed: the first of the seeds, instead of the study's own.
     """
+    from tasks.train.shared.errors import StoppedByGuards
+
     definition = load(study)
     chosen = definition.chosen(arms)
     work = [(arm, seed) for seed in definition.seed_numbers(seeds, first_seed) for arm in chosen]
+    configs = {(arm, seed): definition.config(arm, seed) for arm, seed in work}  # files may change while it runs
     lines = [f"{arm} {seed}" for arm, seed in work]
     this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
     board = ProgressTable([*lines, "compare"], Publisher(this.id, f"study {study}"), Log())
@@ -59,15 +63,15 @@ def study(
                 board.end(line, "failed", f"not begun: {', '.join(missing)} did not end well")
                 failed.append(f"{line} (not begun, after {', '.join(missing)})")
                 continue
-            config = configuration.absolute(definition.config(arm, seed, earlier), Path(folder or "."))
-            run_id = _run(study, arm, config)
-            ended = _one(board, line, run_id)
-            if ended == "done":
+            config = definition.drawing_on(earlier, arm, configs[arm, seed])
+            run_id = _run(study, arm, configuration.absolute(config, Path(folder or ".")))
+            error = _one(board, line, run_id)
+            if error is None:
                 found[arm][seed] = run_id
-            elif ended == "stopped":
+            elif isinstance(error, StoppedByGuards):
                 stopped[arm].append(seed)
             else:
-                failed.append(f"{line} (run {run_id})")
+                failed.append(f"{line} (run {run_id}: {_why(error)})")
         _compare(definition, study, found, stopped, board)
     if failed:
         raise StudyIncomplete(f"{len(failed)} of {len(work)} runs failed: {', '.join(failed)}; the study again retries")
@@ -85,18 +89,22 @@ def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
         return runs.create(store, config, origin=origin(name, arm, config))
 
 
-def _one(board: ProgressTable, line: str, run_id: str) -> Literal["done", "stopped", "failed"]:
-    """How the run ended: training that its guards stopped is a result; what failed leaves the others their turn."""
-    from tasks.train.shared.errors import StoppedByGuards, TrainerError
+def _one(board: ProgressTable, line: str, run_id: str) -> Exception | None:
+    """What ended the run before its end, if anything, of what is about this run alone and leaves others their turn."""
+    from tasks.train.shared.errors import TrainerError
 
     board.start(line)
     try:
         execute_stages([name for name in STAGE_NAMES if name != "report"], run_id, NestedProgress(board, line))
-    except TrainerError as error:
-        board.end(line, "failed", f"{run_id}: {type(error).__name__}: {error}"[:300])
-        return "stopped" if isinstance(error, StoppedByGuards) else "failed"
+    except (TrainerError, *permanent()) as error:
+        board.end(line, "failed", f"{run_id}: {_why(error)}")
+        return error
     board.end(line, "done", run_id)
-    return "done"
+    return None
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
 
 
 def _compare(

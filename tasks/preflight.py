@@ -297,6 +297,13 @@ def _look_at_gpus(config: RunConfig, found: _Faults) -> None:
 
 def _judge(config: RunConfig, problems: list[Problem], found: _Faults) -> None:
     """Judge some problems' own solutions, or a program of one line; complain when the sandbox or all of them fail."""
+    absent = [path for path in config.sandbox.packages if not Path(path).is_dir()]
+    if absent and config.sandbox.backend != "docker":
+        found.add(
+            f"sandbox.packages names {', '.join(absent)}, which is no folder here: programs could not import what they "
+            f"need; `pip install --target FOLDER ...` makes one"
+        )
+        return
     try:
         with Judge(**config.sandbox.model_copy(update={"workers": 1}).judge_arguments()) as judge:
             (alive,) = judge.judge([Submission("print(1)", Suite("preflight", (TestCase("", "1"),)))])

@@ -69,6 +69,28 @@ def test_a_slurm_job_with_too_few_nodes_is_refused_and_a_run_is_resumed(tmp_path
     assert refused.returncode == 1
     assert "TRAIN_NODES is 4, the job has 3 nodes" in refused.stderr
     assert commanded(tmp_path / "bin", "--resume", "paper-1").stdout.split() == ["spo", "resume", "paper-1"]
+    ignored = commanded(tmp_path / "bin", "--resume", "paper-1", "--set", "train.steps=9")
+    assert ignored.returncode == 1
+    assert "--set train.steps=9 would be ignored" in ignored.stderr
+
+
+def test_a_slurm_job_that_is_asked_to_stop_lets_spo_cancel_the_run_and_waits_for_its_end(tmp_path: Path) -> None:
+    for name, says in {
+        "scontrol": "printf '%s\\n' n1",
+        "spo": "trap 'sleep 0.5; echo cancelled by $SPO_CANCEL_ON_TERM; exit 4' TERM\n"
+        "echo up; while :; do sleep 0.1; done",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{says}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "n1"}
+    with subprocess.Popen(
+        ["bash", str(PROJECT / "scripts" / "slurm.sh")], env=environment, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "up\n"
+        job.terminate()
+        assert job.stdout.read() == "cancelled by 1\n"
+        assert job.wait(20) == 4
 
 
 def rendered(*arguments: str, **variables: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, home, server_elsewhere, warehouse_location
-from tasks.run.stage_names import STAGE_NAMES, StageName
+from tasks.run.stage_names import NEED_EARLIER_STAGES, STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -36,7 +36,7 @@ def run(
     recipe: Annotated[str | None, typer.Argument(help="Recipe name or TOML file; `tiny` without --like.")] = None,
     set_: Settings = [],  # noqa: B006
     like: Annotated[str | None, typer.Option(metavar="RUN", help="Take this run's settings instead.")] = None,
-    stage: Annotated[Stage | None, typer.Option(help="Run one stage only (what it needs must be done).")] = None,
+    stage: Annotated[Stage | None, typer.Option(help="Run one stage only: prepare, q0 or corpus.")] = None,
     force: Annotated[list[Stage], typer.Option(help="Stage to run even if it is done.")] = [],  # noqa: B006
     pin: Pin = None,
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
@@ -44,6 +44,10 @@ def run(
     """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
     if recipe and like:
         raise typer.BadParameter(f"a recipe ({recipe!r}) and --like {like} cannot both be the origin of a run")
+    if stage in NEED_EARLIER_STAGES:
+        raise typer.BadParameter(
+            f"--stage {stage}: a new run has nothing for it to read; for a run that has: spo resume RUN --only {stage}"
+        )
     config, tree = submitted(recipe or DEFAULT_RECIPE, set_, like)
     check(config)
     _check_pin(pin)
@@ -122,6 +126,8 @@ def plan(
     config = None
     if probe and of:
         raise typer.BadParameter(f"--probe is for a new run, and --run {of} is a run")
+    if of and set_:
+        raise typer.BadParameter(f"--set is for a new run, and --run {of} has its settings: spo plan RECIPE --set ...")
     if not of:
         config, tree = submitted(recipe, set_)
     if probe and config is not None:
@@ -157,9 +163,20 @@ def submitted(recipe: str, settings: list[str], like: str | None = None) -> tupl
         config = configuration.load(recipe, tree, folder=RECIPES)
     else:
         config = configuration.changed(_stored_config(like), tree)
+    _take_back(tree, config.model_dump(mode="json"))
     paths = configuration.absolute_paths(config, Path.cwd())
     configuration.merge(tree, paths)
     return configuration.changed(config, paths), tree
+
+
+def _take_back(tree: dict[str, Any], settled: Any) -> None:
+    """Write what "none" took back as None, as Prefect's check of parameters wants it; a text may be that word."""
+    for name, value in tree.items():
+        meant = settled.get(name) if isinstance(settled, Mapping) else None
+        if isinstance(value, dict):
+            _take_back(value, meant)
+        elif value == "none" and meant != "none":
+            tree[name] = None
 
 
 def _stored_config(run_id: str) -> RunConfig:

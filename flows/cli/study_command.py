@@ -49,13 +49,23 @@ def study(
     }
     runs = len(arms) * len(definition.seed_numbers(seeds))
     console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
-    state = watch.watch(watch.submit("spo/study", parameters), console).state
     folder = home() / "studies" / Path(name).stem
-    if (folder / "study.json").is_file():
+    before = _written(folder)
+    ended = watch.watch(watch.submit("spo/study", parameters), console)
+    if _written(folder) != before:
         _show(json.loads((folder / "study.json").read_text(encoding="utf-8")))
         console.print(f"Page       {folder / 'report.html'}", highlight=False, soft_wrap=True)
-    if state != "COMPLETED":
-        raise StudyFailed(f"the study ended as {state}; `spo study {name}` continues it; logs: {home() / 'logs'}")
+    if ended.state != "COMPLETED":
+        raise StudyFailed(
+            f"the study ended as {ended.state}: {ended.message}\n"
+            f"`spo study {name}` continues it; logs: {home() / 'logs'}"
+        )
+
+
+def _written(folder: Path) -> int | None:
+    """When the study's result was written (nanoseconds); None when there is none."""
+    result = folder / "study.json"
+    return result.stat().st_mtime_ns if result.is_file() else None
 
 
 def _check(definition: Study, arms: Sequence[str]) -> None:

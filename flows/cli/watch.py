@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from rich.console import Console
@@ -20,6 +23,9 @@ from flows.server.liveness import GRACE_S, taken_for_dead
 from flows.settings import api_url
 from tasks.run.durations import duration
 
+T = TypeVar("T")
+CANCEL_ON_TERM = "SPO_CANCEL_ON_TERM"
+"""Environment variable: 1 lets SIGTERM cancel the run that is watched."""
 POLL_S = 1.0
 PATIENCE_S = 60.0
 FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
@@ -30,6 +36,10 @@ class NotDeployed(Exception):
     """The server answers and does not know the flow."""
 
 
+class NotAccepted(Exception):
+    """The server does not take the parameters of a flow run."""
+
+
 class ServerGone(Exception):
     """The Prefect server does not answer any more."""
 
@@ -37,9 +47,10 @@ class ServerGone(Exception):
 def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
     """Flow run id of `deployment` started with `parameters`.
 
-    Raises NotDeployed when the server does not have it, and what Prefect says of bad parameters.
+    Raises NotDeployed when the server does not have it, and NotAccepted for parameters that it refuses.
     """
     use_server()
+    import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
 
@@ -50,7 +61,23 @@ def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
             raise NotDeployed(
                 f"the Prefect server at {api_url()} has no deployment {deployment!r}; `spo up` deploys to it"
             ) from error
-        return client.create_flow_run_from_deployment(target.id, parameters=dict(parameters)).id
+        try:
+            return client.create_flow_run_from_deployment(target.id, parameters=dict(parameters)).id
+        except httpx.HTTPStatusError as error:
+            if error.response.is_server_error:
+                raise
+            raise NotAccepted(
+                f"the Prefect server at {api_url()} does not take these parameters of {deployment!r}: "
+                f"{_said(error.response)}; correct what it names, or deploy again with `spo up` after an update"
+            ) from error
+
+
+def _said(response: Any) -> str:
+    """What a server says in its refusal."""
+    try:
+        return str(response.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"{response.status_code} {response.text[:500]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +96,21 @@ def watch(flow_run_id: UUID, console: Console) -> Look:
     """The flow run at its end, its table shown meanwhile.
 
     Raises ServerGone when the server does not answer for `PATIENCE_S`. An interrupt ends the watching, not the run.
+    A SIGTERM cancels the run where SPO_CANCEL_ON_TERM is 1, and is watched to its end.
     """
     from prefect.client.orchestration import get_client
 
     shown: dict[str, str] = {}
+    asked = _asked_to_stop()
     try:
         with get_client(sync_client=True) as client, Live(console=console, refresh_per_second=2) as live:
             if not console.is_terminal:
                 live.stop()
             crashed_at: float | None = None
             while True:
+                if asked.is_set():
+                    asked.clear()
+                    _patiently(lambda: _cancel(client, flow_run_id), flow_run_id)
                 now = _patiently(lambda: _look(client, flow_run_id), flow_run_id)
                 if console.is_terminal:
                     live.update(render(now.lines, now.name))
@@ -93,6 +125,21 @@ def watch(flow_run_id: UUID, console: Console) -> Look:
         raise
 
 
+def _asked_to_stop() -> threading.Event:
+    """Set by SIGTERM from here on, where scripts/slurm.sh or another launcher has said that it is to cancel the run."""
+    asked = threading.Event()
+    if os.environ.get(CANCEL_ON_TERM) == "1":
+        signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    return asked
+
+
+def _cancel(client: Any, flow_run_id: UUID) -> None:
+    """Let the run write a checkpoint and end; one that has ended stays as it is."""
+    from prefect.states import Cancelling
+
+    client.set_flow_run_state(flow_run_id, Cancelling(message="the machines are taken back"))
+
+
 def _look(client: Any, flow_run_id: UUID) -> Look:
     run = client.read_flow_run(flow_run_id)
     state = "PENDING" if run.state is None else str(run.state.type.value)
@@ -101,7 +148,7 @@ def _look(client: Any, flow_run_id: UUID) -> Look:
     return Look(state, title, message, read_lines(client, flow_run_id))
 
 
-def _patiently(look: Callable[[], Look], flow_run_id: UUID) -> Look:
+def _patiently(look: Callable[[], T], flow_run_id: UUID) -> T:
     import httpx
 
     deadline = time.monotonic() + PATIENCE_S

@@ -3,7 +3,7 @@
 Errors
 ------
 EmbeddedError
-    PortTaken, DidNotStart, NotAnswering, OtherCode
+    PortTaken, DidNotStart, NotAnswering, OtherCode, OtherPlace
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 import psutil
 
 from flows.server.orphans import end_orphans
+from flows.server.owner import home_served_at
 from flows.settings import (
     DEFAULT_PORT,
     POOL,
@@ -35,6 +36,8 @@ from flows.settings import (
     recipe_names,
     server_elsewhere,
     warehouse_location,
+    warehouse_shown,
+    without_proxy,
 )
 
 START_TIMEOUT_S = 180.0
@@ -64,12 +67,19 @@ class OtherCode(EmbeddedError):
     """The worker of this home runs flows out of another checkout of the project."""
 
 
+class OtherPlace(EmbeddedError):
+    """The worker writes into another home or warehouse than the command is about."""
+
+
 def ready(say: Say) -> None:
     """What `up` does, in silence and at once where there is nothing to do. Raises EmbeddedError.
 
     Everything that submits a flow calls this first, so what runs is what this checkout holds.
     """
-    if usable() and (not running()["server"] or _complete()):
+    if usable() and not running()["server"]:
+        _check_home()
+        return
+    if usable() and _complete():
         return
     up(say)
 
@@ -90,12 +100,13 @@ def up(say: Say) -> None:
 
 
 def _complete() -> bool:
-    """Whether this home's worker is there, out of this checkout, and the deployments are those of today."""
+    """Whether the worker is there and the deployments are those of today. Raises what `_check_worker` does."""
     state = _read_state()
     worker = state.get("worker")
     if worker is None or _alive(worker) is None:
         return False
-    return _is_ours(worker) and state.get("deployed") == _fingerprint()
+    _check_worker(worker)
+    return bool(state.get("deployed") == _fingerprint())
 
 
 def _up(say: Say) -> None:
@@ -111,7 +122,7 @@ def _up(say: Say) -> None:
         state = _start_server(say, worker=state.get("worker"))  # which outlives a killed server
     _await_health(state["server"])
     if _alive(state.get("worker")):
-        _check_code(state["worker"])
+        _check_worker(state["worker"])
     else:
         for name in end_orphans(api_url()):
             say(f"{name} was under way when its process ended; it can be continued")
@@ -162,7 +173,8 @@ def own_port() -> int | None:
 
 
 def healthy(timeout_s: float = 2.0) -> bool:
-    """Whether an API answers, whoever started it."""
+    """Whether an API answers, whoever started it; from here on no proxy stands before this machine's."""
+    os.environ.update(without_proxy())
     try:
         with urllib.request.urlopen(f"{api_url()}/health", timeout=timeout_s) as answer:
             return bool(answer.status == 200)
@@ -174,6 +186,7 @@ def environment() -> dict[str, str]:
     """Environment of everything that talks to the embedded server."""
     return {
         **os.environ,
+        **without_proxy(),
         "PREFECT_HOME": str(home() / "prefect"),
         "PREFECT_API_URL": api_url(),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -190,7 +203,7 @@ def environment() -> dict[str, str]:
 
 def use_server() -> None:
     """Let Prefect, which reads its settings when it is imported, use the same server and folder as everything else."""
-    settings = {name: value for name, value in environment().items() if name.startswith("PREFECT_")}
+    settings = {name: value for name, value in environment().items() if name.startswith("PREFECT_")} | without_proxy()
     Path(settings["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     os.environ.update(settings)
 
@@ -259,19 +272,34 @@ def _start(arguments: list[str], name: str) -> dict[str, Any]:
             cwd=PROJECT,
             start_new_session=True,
         )
-    return {"pid": process.pid, "created": psutil.Process(process.pid).create_time(), "code": str(PROJECT)}
+    created = psutil.Process(process.pid).create_time()
+    return {"pid": process.pid, "created": created, "code": str(PROJECT), "warehouse": warehouse_shown()}
 
 
-def _is_ours(worker: dict[str, Any]) -> bool:
-    """Whether a worker runs the flows of this checkout; records of earlier versions do not say whose they run."""
-    return worker.get("code", str(PROJECT)) == str(PROJECT)
-
-
-def _check_code(worker: dict[str, Any]) -> None:
-    if not _is_ours(worker):
+def _check_worker(worker: dict[str, Any]) -> None:
+    """Raise OtherCode or OtherPlace unless it is of this checkout and warehouse; old records say neither."""
+    again = "stop it with `spo down` once nothing is under way (`spo status`) and try again"
+    code, place = worker.get("code", str(PROJECT)), worker.get("warehouse", warehouse_shown())
+    if code != str(PROJECT):
         raise OtherCode(
-            f"the worker of {home()} runs the code in {worker['code']}, and this is {PROJECT}: stop it with `spo down` "
-            f"once nothing is under way (`spo status`) and try again, or choose another home with SPO_HOME"
+            f"the worker of {home()} runs the code in {code}, and this is {PROJECT}: {again}, or choose another home "
+            f"with SPO_HOME"
+        )
+    if place != warehouse_shown():
+        raise OtherPlace(
+            f"the worker of {home()} writes to the warehouse {place}, and this command is about {warehouse_shown()}: "
+            f"set SPO_WAREHOUSE to the former, or {again}, or choose another home with SPO_HOME"
+        )
+
+
+def _check_home() -> None:
+    """Raise OtherPlace when the server that PREFECT_API_URL names was started for another home of this machine."""
+    owner = home_served_at(port()) if not server_elsewhere() else None
+    if owner is not None and str(owner.resolve()) != _identity():
+        raise OtherPlace(
+            f"the Prefect server at {api_url()} (PREFECT_API_URL) is that of {owner}, where its worker would make the "
+            f"run, and this command's home is {home()}: export SPO_HOME={owner}, or let PREFECT_API_URL name a free "
+            f"port ({_choose(_free_port())}) for a server of this home"
         )
 
 

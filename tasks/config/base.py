@@ -8,7 +8,7 @@ ConfigError
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -41,6 +41,16 @@ class InvalidConfig(ConfigError):
     """A field is unknown, of the wrong type, or impossible together with another."""
 
 
+def _of_numbers(annotation: Any) -> bool:
+    """Whether a field of this type holds numbers, or true and false, and nothing else."""
+    if get_origin(annotation) is Annotated:
+        return _of_numbers(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return False
+    inner = [one for one in get_args(annotation) if one not in (type(None), ...)]
+    return all(map(_of_numbers, inner)) if inner else annotation in (bool, int, float)
+
+
 class Section(BaseModel):
     """A part of the configuration: immutable; unknown fields, infinities and nan are errors."""
 
@@ -48,11 +58,15 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python takes true for 1; nobody who writes `steps = true` means one step."""
+    def _numbers_are_written_so(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes true for 1, and pydantic "007" for 7, which Prefect's check of parameters refuses."""
         items: tuple[Any, ...] = tuple(value) if isinstance(value, (list, tuple)) else (value,)
-        if cls.model_fields[info.field_name or ""].annotation is not bool and any(isinstance(i, bool) for i in items):
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if annotation is not bool and any(isinstance(i, bool) for i in items):
             raise ValueError(f"true and false have no place here, got {value!r}")
+        if any(isinstance(i, str) for i in items) and _of_numbers(annotation):
+            wanted = "true or false" if annotation is bool else "a number"
+            raise ValueError(f"{wanted} is needed, got the text {value!r}")
         return value
 
     def refuse_ignored(self, *names: str, reason: str) -> None:

@@ -116,6 +116,12 @@ class ProblemsConfig(ProblemFiles):
     """Whether the tests count that `spo audit --accept` added to a problem's own. Without, programs are judged as the
     source of the problem says, and what passes may be what an audit found wrong."""
 
+    def evaluation_problems(self) -> tuple[int, bool]:
+        """How many are asked for, and whether there may be more: sets without `most` have as many as they have."""
+        if not self.evaluation_sets:
+            return self.evaluation, False
+        return sum(one.most or 0 for one in self.evaluation_sets), any(one.most is None for one in self.evaluation_sets)
+
     @model_validator(mode="after")
     def _miniature_stays_alone(self) -> Self:
         if self.source == "miniature" and self.evaluation_sets:

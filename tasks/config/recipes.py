@@ -50,17 +50,17 @@ def _path(recipe: str, folder: Path) -> Path:
 
 def _read(path: Path, folder: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The recipe's tree, written over that of the recipe it names as `base`, if any."""
-    if path in above:
+    if path.resolve() in above:
         raise InvalidConfig(f"{path} is its own base, by way of {', '.join(map(str, above))}")
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{path}: not valid TOML: {error}") from error
     base = tree.pop("base", None)
     if base is None:
         return tree
     beside = str(path.parent / str(base)) if str(base).endswith(".toml") else str(base)
-    whole = _read(_path(beside, folder), folder, (*above, path))
+    whole = _read(_path(beside, folder), folder, (*above, path.resolve()))
     merge(whole, tree)
     return whole
 
@@ -113,10 +113,12 @@ def absolute_paths(config: RunConfig, folder: Path) -> dict[str, Any]:
 
     A model is a path where such a folder is there, and a name on the hub otherwise. Nothing for what is absolute.
     """
-    problems, corpus = config.problems, config.corpus
+    problems, corpus, packages = config.problems, config.corpus, config.sandbox.packages
+    inside = config.sandbox.backend == "docker"  # folders of the image
     found: dict[str, tuple[Any, Any]] = {
         "reference.model": (config.reference.model, _model(config.reference.model, folder)),
         "engine.python": (config.engine.python, _from(folder, config.engine.python)),
+        "sandbox.packages": (list(packages), [path if inside else _from(folder, path) for path in packages]),
         "problems.path": (problems.path, _from(folder, problems.path)),
         "problems.evaluation_sets": (
             [_own(one) for one in problems.evaluation_sets],

@@ -56,7 +56,7 @@ class EvaluateConfig(Section):
 class RunConfig(Section):
     """Everything that decides what a run computes."""
 
-    recipe: str = "tiny"
+    recipe: Annotated[str, Field(pattern=r"^[^./\\][^/\\]*$")] = "tiny"
     """Name of the recipe; runs are numbered under it: `tiny-1`, `tiny-2`. A recipe file gives its own name."""
     seed: Seed = 0
     """Seed of training: the order of the data, the prompts that are drawn, the responses to them. Compare runs over

@@ -133,8 +133,9 @@ def amount(outlook: Outlook) -> Amount:
     policies = 1 + steps // every + (steps % every > 0)
     others = 2 * len(transfer.problems(config)) * config.evaluate.samples
     if context is None:
-        total = policies * config.problems.evaluation * config.evaluate.samples
-        return Amount(total + others, "samples", f"{policies} policies")
+        number, at_least = config.problems.evaluation_problems()
+        total = policies * number * config.evaluate.samples
+        return Amount(total + others, "samples", f"{policies} policies" + (", at least" if at_least else ""))
     prompts = prompt_set.load(context, "evaluation")
     known = eval_samples.counts(context, prompts, prompts.policy_id)
     there = sum(min(n, config.evaluate.samples) for n, _ in known.values())

@@ -22,6 +22,10 @@ def body(context: Context) -> ReportManifest:
     return ReportManifest(page=page, pictures=named, summary=f"{len(pictures)} figures; {page}")
 
 
+def _usable(manifest: ReportManifest) -> bool:
+    return all(path.is_file() for path in (manifest.page, *manifest.pictures.values()))
+
+
 STAGE = Stage(
     manifest=ReportManifest,
     version=4,
@@ -30,4 +34,5 @@ STAGE = Stage(
     body=body,
     amount=lambda _: Amount(1, "page"),
     units=lambda _: 1,
+    usable=_usable,
 )

@@ -62,7 +62,7 @@ def load_config(store: Warehouse, run_id: str) -> RunConfig:
 
 
 def latest(store: Warehouse) -> str:
-    """The newest run of the pipeline, whatever was evaluated since. Raises UnknownRun when there is none."""
+    """The newest run of the pipeline, whatever was evaluated or imported since. Raises UnknownRun for none."""
     found = store.value(query(__name__, "latest"), [EVALUATION])
     if found is None:
         raise UnknownRun(f"no run in {store.location} yet; start one with `make run` or `spo run`")

@@ -7,5 +7,5 @@ SELECT r.run_id, r.recipe, r.created_at,
 FROM runs r ORDER BY r.arrival DESC LIMIT ?;
 
 -- name: latest
--- Which run is the newest, those of a certain recipe left out?
-SELECT run_id FROM runs WHERE recipe <> ? ORDER BY arrival DESC LIMIT 1;
+-- Which run is the newest of those made here, those of a certain recipe left out? Imported ones come after them.
+SELECT run_id FROM runs WHERE recipe <> ? ORDER BY starts_with(batch_id, 'warehouse/'), arrival DESC LIMIT 1;

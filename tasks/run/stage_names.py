@@ -6,3 +6,5 @@ from typing import Literal, get_args
 
 StageName = Literal["prepare", "q0", "corpus", "pivotal", "train", "evaluate", "report"]
 STAGE_NAMES: tuple[StageName, ...] = get_args(StageName)
+NEED_EARLIER_STAGES: tuple[StageName, ...] = ("pivotal", "train", "evaluate", "report")
+"""Stages that read what a stage other than `prepare` leaves for the same run."""

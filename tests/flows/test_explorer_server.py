@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.main import app as command
-from flows.explorer_server import App, Guard, loopback
+from flows.explorer_server import AddressTaken, App, Guard, Serving, loopback, serve
 from tasks.explorer.pages import Explorer
 from tests.warehouse.conftest import trajectories
 from warehouse import Warehouse, WarehouseMissing
@@ -123,3 +124,16 @@ def test_without_a_warehouse_the_command_says_so(tmp_path: Path, monkeypatch: py
     result = CliRunner().invoke(command, ["ui", "--port", "0"])
     assert isinstance(result.exception, WarehouseMissing)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_taken_port_is_one_message_and_nothing_is_read_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Warehouse.open(tmp_path / "warehouse").close()
+    filled: list[str] = []
+    monkeypatch.setattr(Readers, "fill", lambda _: filled.append("read"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(AddressTaken, match=rf"cannot listen on 127\.0\.0\.1, port {port}: .*--port 0"):
+            serve(str(tmp_path / "warehouse"), tmp_path, Serving("127.0.0.1", port, None, 1.0), filled.append)
+    assert filled == []

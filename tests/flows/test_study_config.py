@@ -72,22 +72,22 @@ def test_an_arm_that_comes_after_another_draws_on_that_ones_run_of_the_seed(tmp_
     study = load(write(tmp_path, text))
     assert study.chosen(["fast"]) == ["slow", "fast"]
     assert study.chosen(["slow"]) == ["slow"]
-    drawn = study.config("fast", 1, {"slow": "tiny-7"}).train.earlier.run_ids
-    assert (drawn, study.config("slow", 1, {"slow": "tiny-7"}).train.earlier.run_ids) == (("tiny-7",), ())
+    fast, slow = (study.drawing_on({"slow": "tiny-7"}, arm, study.config(arm, 1)) for arm in ("fast", "slow"))
+    assert (fast.train.earlier.run_ids, slow.train.earlier.run_ids) == (("tiny-7",), ())
     assert "run_ids" not in study.config("slow", 1).model_dump(mode="json")["train"]["earlier"]
     with pytest.raises(InvalidConfig, match="'slow' comes after 'fast', which is no arm above it"):
         load(write(tmp_path, SMALL.replace('label = "slow"', 'label = "slow"\nafter = ["fast"]')))
 
 
 def test_a_grid_makes_an_arm_of_every_combination(tmp_path: Path) -> None:
-    grid = '[grid]\n"train.optimizer.learning_rate" = [3e-5, 1e-4]\nseed = [1]\n'
+    grid = '[grid]\n"train.optimizer.learning_rate" = [3e-5, 1e-4]\n"q0.samples" = [40]\n'
     own = 'label = "slow"\ngrid = { "train.steps" = [2, 4] }'
     study = load(write(tmp_path, SMALL.replace('label = "slow"', own) + grid))
-    assert list(study.arms) == ["slow-2", "slow-4", "fast-3e-5-1", "fast-1e-4-1"]
+    assert list(study.arms) == ["slow-2", "slow-4", "fast-3e-5-40", "fast-1e-4-40"]
     assert study.groups[0].arms == tuple(study.arms)
     assert [study.config(arm, 0).train.steps for arm in study.arms] == [2, 4, 9, 9]
-    assert study.config("fast-1e-4-1", 0).train.optimizer.learning_rate == 1e-4
-    assert study.arms["fast-1e-4-1"].label == "fast, 1e-4, 1"
+    assert study.config("fast-1e-4-40", 0).train.optimizer.learning_rate == 1e-4
+    assert study.arms["fast-1e-4-40"].label == "fast, 1e-4, 40"
 
 
 def test_a_search_takes_the_arms_of_the_comparison_it_is_for(tmp_path: Path) -> None:
@@ -130,3 +130,46 @@ def test_a_recipe_given_as_a_file_lies_beside_the_study(tmp_path: Path, monkeypa
     (tmp_path / "study.toml").write_text(text, encoding="utf-8")
     monkeypatch.chdir("/")
     assert load(str(tmp_path / "study.toml")).config("a", 0).train.steps == 7
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ("[overrides]\n", "[overrides]\nseed = 5\n"),
+        ('label = "fast"\n', 'label = "fast"\ngrid = { seed = [1, 2] }\n'),
+        ("[overrides]\n", "[grid]\nseed = [1, 2]\n[overrides]\n"),
+    ],
+)
+def test_a_seed_among_what_a_study_overrides_is_refused_since_it_would_be_ignored(
+    changed: tuple[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidConfig, match=r"seed is overridden or in a grid, .* `first_seed`"):
+        load(write(tmp_path, SMALL.replace(*changed)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (b'title = "\xff"', "codec can't decode byte 0xff"),
+        (b'title = "t"\n[[arms]]\nname = "a"\n', r"write \[arms\.NAME\], not \[\[arms\]\]"),
+        (b'title = "t"\n[arms]\na = "tiny"\n', "each arm is a table"),
+        (SMALL.replace("[[groups]]", "[groups]").encode(), r"write \[\[groups\]\]"),
+        (SMALL.encode() + b'[grid]\n"train.steps" = 5\n', "the grid is a list of values"),
+        (SMALL.encode() + b'[grid]\n"train.steps" = []\n', "the grid is a list of values"),
+        (
+            SMALL.replace('label = "slow"', 'label = "slow"\ngrid = { "train.steps" = 5 }').encode(),
+            "grid of arm 'slow'",
+        ),
+    ],
+)
+def test_a_study_of_the_wrong_shape_is_one_message_with_the_file(wrong: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "rates.toml").write_bytes(wrong)
+    with pytest.raises(InvalidConfig, match=f"rates.toml: .*{words}"):
+        load(str(tmp_path / "rates.toml"))
+
+
+def test_a_byte_order_mark_before_a_study_and_its_recipe_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('base = "tiny"\n[train]\nsteps = 3\n', encoding="utf-8-sig")
+    text = SMALL.replace('recipe = "tiny"\nlabel = "fast"', 'recipe = "mine.toml"\nlabel = "fast"')
+    (tmp_path / "rates.toml").write_text(text, encoding="utf-8-sig")
+    assert load(str(tmp_path / "rates.toml")).config("slow", 0).train.steps == 7

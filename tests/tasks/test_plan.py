@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,41 @@ def test_without_a_warehouse_a_plan_says_what_the_recipe_asks_for(tmp_path: Path
     assert work["evaluate"].amount.units == 3 * 4 * 10
     assert all(item.seconds is None and not item.done for item in work.values())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stage_that_was_continued_is_timed_with_all_its_attempts(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    run_id = lab.start("continued", {"train.steps": 100})
+    row = {"stage": "train", "stage_version": "1", "key": "k", "status": "completed", "rows": 800, "seconds": 1.0}
+    with lab.store() as store:
+        runs.note(store, run_id, stage="train", kind="started", message="first")
+        time.sleep(2)
+        runs.note(store, run_id, stage="train", kind="failed", message="after 95 of 100 steps")
+        runs.note(store, run_id, stage="train", kind="started", message="second")
+        row |= {"snapshot_in": store.snapshot(), "snapshot_out": store.snapshot(), "manifest_json": "{}"}
+        store.append("stage/continued", {"stages": [row]}, run_id=run_id)
+    work = plan(lab, {"train.steps": 50})["train"]
+    assert work.amount.units == 50
+    assert work.seconds is not None
+    assert 3.0 / 2 <= work.seconds < 10.0 / 2
+
+
+@pytest.mark.parametrize(("mosts", "number", "least"), [((5, 7), 12, False), ((5, None), 5, True), ((None,), 0, True)])
+def test_a_plan_counts_the_problems_of_evaluation_sets(
+    mosts: tuple[int | None, ...], number: int, least: bool, tmp_path: Path
+) -> None:
+    sets = [{"source": "jsonl", "path": "test.jsonl"} | ({} if most is None else {"most": most}) for most in mosts]
+    problems = {"source": "jsonl", "path": "p.jsonl", "evaluation_sets": sets, "evaluation": None}
+    configuration = config.load(MICRO, {"problems": problems, "reference.pretrain": None}, folder=Path())
+    work = {item.stage: item.amount for item in planning.plan(None, configuration, tmp_path)}
+    assert work["evaluate"] == planning.Amount(3 * number * 10, "samples", "3 policies" + ", at least" * least)
+    assert work["prepare"].units == 6 + number
+    assert work["prepare"].note == f"6 to train on, {'at least ' * least}{number} to evaluate"
+
+
+def test_a_plan_says_how_many_samples_unsolved_prompts_may_get_besides(tmp_path: Path) -> None:
+    configuration = config.load(MICRO, {"q0.zero_top_up": 60}, folder=Path())
+    (q0,) = [item.amount for item in planning.plan(None, configuration, tmp_path) if item.stage == "q0"]
+    assert q0 == planning.Amount(
+        6 * 24, "samples", f"all of them, and up to {6 * 36} for prompts that none of theirs solves"
+    )

@@ -274,3 +274,15 @@ def test_a_name_on_a_hub_that_does_not_answer_is_one_line_and_asked_once(
     assert ["BAAI/TACO[train]" in found[0], "'somebody/on-the-hub'" in found[1], len(found)] == [True, True, 2]
     assert all("\n" not in fault for fault in found)
     assert not [record for record in caplog.records if "etry" in record.getMessage()]
+
+
+def test_packages_that_are_no_folder_are_named_unless_a_container_has_them(tmp_path: Path) -> None:
+    there, absent = tmp_path / "there", str(tmp_path / "absent")
+    there.mkdir()
+    packages = [str(there), absent]
+    (told,) = faults(run(sandbox={"packages": packages, "backend": "embedded"}), tmp_path)
+    assert f"sandbox.packages names {absent}, which is no folder" in told
+    assert str(there) not in told
+    check(sandbox={"packages": [str(there)]})
+    (other,) = faults(run(sandbox={"packages": packages, "backend": "docker"}), tmp_path) or [""]
+    assert "no folder" not in other

@@ -17,9 +17,12 @@ from tasks.rejudge import Backlog, Rejudged, look, rejudge
 from tasks.run import runs
 from tasks.run.provenance import begin_training
 from tasks.run.stage import Context, key_of
+from tasks.sampling.reference_counts import reference_counts
+from tasks.sampling.sampler import Judged
 from tasks.stages import STAGES
 from tests.tasks.conftest import Lab, judge_broken_at
 from warehouse import Warehouse, maintenance, verification
+from warehouse.superseding import content
 
 RESPONSES = ("trajectories", "eval_samples")
 SPOILT = "normal_hash IN (SELECT normal_hash FROM spoilt)"
@@ -109,6 +112,28 @@ def test_counts_corpora_and_curves_are_those_of_the_right_verdicts_afterwards(sp
         then = store.rows("SELECT count(*) AS n FROM trajectories WHERE verdict = 'compile_error'", snapshot=snapshot)
     assert then[0]["n"] == sum(row["verdict"] == "compile_error" for row in wrong["responses"])
     assert verification.verify(lab.location).clean
+
+
+def test_what_a_batch_left_to_another_one_to_count_is_not_counted_by_it_afterwards_either(spoilt: Any) -> None:
+    lab, _ = spoilt
+    total = "SELECT sum(n) FROM reference_counts"
+    with lab.store() as store:
+        asked = (
+            "SELECT min(batch_id) FROM trajectories WHERE starts_with(batch_id, 'q0/') AND verdict = 'compile_error'"
+        )
+        batch = store.value(asked)
+        known = store.rows("SELECT * FROM reference_counts WHERE batch_id = ? LIMIT 1", [batch])[0]
+        held = [content(row) for row in store.rows("SELECT * FROM trajectories WHERE batch_id = ?", [batch])]
+        own = [row | {"trajectory_id": f"own-{number}"} for number, row in enumerate(held[::2])]
+        way = {"reference": known["reference"], "template_id": known["template_id"], "max_response_tokens": 80}
+        counts = reference_counts([Judged(0, 0, row, None) for row in own], **way)
+        rows = {"trajectories": [*held, *own], "reference_counts": counts}
+        store.append("rollout/other/0/00000000", rows, run_id="other")
+        before = store.value(total)
+    judged_again(lab)
+    replaced = "SELECT count(*) FROM quarantine WHERE bad_batch_id IN ('rollout/other/0/00000000', '{}')"
+    assert lab.value(replaced.format(batch)) == 2
+    assert lab.value(total) == before
 
 
 def test_what_a_replaced_batch_holds_beside_responses_is_still_there_afterwards(spoilt: Any) -> None:

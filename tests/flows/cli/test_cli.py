@@ -239,6 +239,11 @@ def test_a_plan_before_the_first_run_lists_every_stage_and_no_time(tmp_path: Pat
         (["plan", "--set", "train.stepz=3"], ["train.stepz: no such field", "did you mean 'steps'?"]),
         (["run", "--set", "train.steps"], ["--set needs name=value"]),
         (["run", "--stage", "q1"], ["'q1' is not one of", "'q0'"]),
+        (["run", "--stage", "train"], ["--stage train: a new run has nothing", "spo resume RUN --only train"]),
+        (["plan", "--run", "tiny-1", "--set", "train.steps=5"], ["--set is for a new run", "--run tiny-1"]),
+        (["run", "--set", "evaluate.during_training=True"], ["evaluate.during_training: true or false is needed"]),
+        (["run", "--set", "seed=007"], ["seed: a number is needed, got the text '007'"]),
+        (["run", "--set", "recipe=../../escaped"], ["recipe: String should match pattern"]),
     ],
 )
 def test_a_wrong_word_is_answered_with_the_right_ones(tmp_path: Path, arguments: list[str], words: list[str]) -> None:

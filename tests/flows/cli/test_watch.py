@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import signal
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
+from prefect.client.schemas.objects import State
 from rich.console import Console
 
 from flows.cli import watch
@@ -79,3 +83,62 @@ def test_a_run_taken_for_dead_is_watched_until_it_is_put_back_or_the_grace_is_ov
     begun = clock[0]
     assert watch.watch(uuid4(), quiet).state == "CRASHED"
     assert clock[0] - begun == pytest.approx(liveness.GRACE_S, abs=3)
+
+
+class Client:
+    """A client of a server that has one deployment and refuses parameters; it keeps the states that are asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing."""
+
+    def read_deployment_by_name(self, _: str) -> SimpleNamespace:
+        return SimpleNamespace(id=uuid4())
+
+    def create_flow_run_from_deployment(self, *_: object, **__: object) -> None:
+        request = httpx.Request("POST", "http://127.0.0.1:9/api")
+        answer = httpx.Response(409, json={"detail": "overrides.seed: '007' is not of type 'integer'"}, request=request)
+        answer.raise_for_status()
+
+    def set_flow_run_state(self, _: object, state: State[Any]) -> None:
+        self.asked.append(str(state.type.value))
+
+
+def test_parameters_that_the_server_refuses_are_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: Client())
+    monkeypatch.setattr(watch, "use_server", lambda: None)
+    with pytest.raises(watch.NotAccepted, match=r"'spo/train': overrides\.seed: '007' is not of type 'integer'"):
+        watch.submit("spo/train", {})
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_sigterm_cancels_the_run_and_is_watched_to_its_end_where_a_launcher_asks_for_that(
+    wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, before = Client(), signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: client)
+    monkeypatch.setenv(watch.CANCEL_ON_TERM, "1" if wanted else "")
+    terms: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: terms.append(number))
+    looks = 0
+
+    def look(*_: object) -> watch.Look:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            signal.raise_signal(signal.SIGTERM)
+        state = "CANCELLED" if client.asked and looks > 5 else "COMPLETED" if looks > 9 else "RUNNING"
+        return watch.Look(state, "tiny-1", "", [])
+
+    monkeypatch.setattr(watch, "_look", look)
+    try:
+        ended = watch.watch(uuid4(), Console(file=io.StringIO()))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (ended.state, client.asked) == (("CANCELLED", ["CANCELLING"]) if wanted else ("COMPLETED", []))
+    assert len(terms) == (0 if wanted else 1)

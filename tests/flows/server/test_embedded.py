@@ -6,6 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +144,77 @@ def test_a_server_on_another_machine_that_does_not_answer_is_named(
     with pytest.raises(embedded.NotAnswering, match=r"prefect\.invalid"):
         embedded.up(lambda _: None)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_command_is_not_given_to_a_worker_that_writes_to_another_warehouse(
+    answering: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
+    write_running(psutil.Process(), answering, code=embedded.PROJECT, deployed=embedded._fingerprint())
+    state = embedded._read_state()
+    state["worker"]["warehouse"] = str(answering / "warehouse")
+    embedded._write_state(state)
+    embedded.ready(lambda _: None)
+
+    monkeypatch.setenv("SPO_WAREHOUSE", str(answering / "other"))
+    with pytest.raises(
+        embedded.OtherPlace, match=r"writes to the warehouse .*/warehouse, .* about .*/other: .*`spo down`"
+    ):
+        embedded.ready(lambda _: None)
+
+
+@pytest.mark.usefixtures("answering")
+def test_what_is_started_is_recorded_with_its_warehouse_and_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPO_WAREHOUSE", "postgresql://me:secret@host/base?data=/shared")
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: psutil.Process())
+    record = embedded._start([], "worker")
+    assert str(record["warehouse"]).startswith("postgresql://me@host/base")
+    assert "secret" not in json.dumps(record)
+
+
+def test_a_command_is_not_given_to_the_server_of_another_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+    )
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setenv("SPO_HOME", str(other))
+    monkeypatch.setattr(embedded, "healthy", lambda *_, **__: True)
+    with subprocess.Popen(
+        [sys.executable, "-c", listening], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        port = int(child.stdout.readline())
+        monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{port}/api")
+        record = {"pid": child.pid, "created": psutil.Process(child.pid).create_time()}
+        state = {"home": str(other), "port": port, "server": record, "worker": record}
+        embedded._write_state(state | {"deployed": embedded._fingerprint()})
+        embedded.ready(lambda _: None)
+        monkeypatch.setenv("SPO_HOME", str(tmp_path / "mine"))
+        with pytest.raises(embedded.OtherPlace, match=r"is that of .*/other, .* home is .*/mine: export SPO_HOME="):
+            embedded.ready(lambda _: None)
+        child.kill()
+
+
+def test_no_proxy_stands_before_the_server_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "intranet.example")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    asked: list[str] = []
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.server_port}/api")
+        assert embedded.healthy()
+        server.shutdown()
+    assert asked == ["/api/health"]
+    assert embedded.environment()["no_proxy"] == "intranet.example,127.0.0.1,localhost"

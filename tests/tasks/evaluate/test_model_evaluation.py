@@ -283,7 +283,7 @@ def test_evaluating_a_policy_that_a_run_here_trained_says_nothing_new_of_what_it
     _, result = evaluated(lab, "a", tree)
     assert (result.rows, result.manifest.policy_id) == (4, last["policy_id"])
     assert kinds(lab, last["policy_id"]) == before
-    asked = {"problem": "Human/0", "prompt": None, "policy": last["policy_id"]}
+    asked = {"problem": "Human/0", "prompt": None, "policy": last["policy_id"], "id": None, "source": "evaluation"}
     older = {"policies": [{"policy_id": last["policy_id"], "kind": "reference", "step": 0}]}
     with lab.store() as store:
         store.append("as older versions did", older, run_id="eval-0")

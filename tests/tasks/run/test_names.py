@@ -21,3 +21,14 @@ def test_a_name_is_not_given_twice_also_where_runs_are_quarantined_or_were_impor
         assert runs.create(store, settings, origin="third") == "tiny-6"
         assert runs.create(store, config.validate({"recipe": "tiny-4"}), origin="fourth") == "tiny-4-1"
         assert runs.load_config(store, "tiny-6").recipe == "tiny"
+
+
+def test_the_newest_run_is_one_made_here_unless_all_are_imported(tmp_path: Path) -> None:
+    settings = config.validate({"recipe": "tiny"})
+    imported = {"recipe": "tiny", "config_json": settings.model_dump_json(), "project_version": "0", "snapshot": 1}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        store.append("warehouse/another/run/tiny-8", {"runs": [imported]}, run_id="tiny-8")
+        assert runs.latest(store) == "tiny-8"
+        assert runs.create(store, settings, origin="first") == "tiny-9"
+        store.append("warehouse/another/run/tiny-4", {"runs": [imported]}, run_id="tiny-4")
+        assert runs.latest(store) == "tiny-9"

@@ -1,0 +1,155 @@
+"""What a study does about arms that fail and recipes that change, without a server: stages are stood in for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from flows import study
+from flows.cli import study_command, watch
+from flows.study_config import STUDIES, load
+from tasks import config as configuration
+from tasks.q0.stage import NoUsablePrompt
+from tasks.run.errors import StageInputMissing
+
+STUDY = """
+title = "Two"
+seeds = 2
+[arms.first]
+recipe = "mine.toml"
+label = "first"
+[arms.second]
+recipe = "mine.toml"
+label = "second"
+overrides = { q0 = { samples = 8 } }
+[[groups]]
+title = "Two"
+arms = ["first", "second"]
+"""
+
+
+class Board:
+    """A table that nobody looks at."""
+
+    def __init__(self, lines: Sequence[str], *_: Any) -> None:
+        self.ended: dict[str, tuple[str, str]] = dict.fromkeys(lines, ("", ""))
+
+    def start(self, line: str) -> None:
+        """Nothing."""
+
+    def end(self, line: str, state: str, note: str) -> None:
+        """Keep how it ended."""
+        self.ended[line] = (state, note)
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[configuration.RunConfig]:
+    """The configurations of the runs that a study makes; its runs are named by their number."""
+    found: list[configuration.RunConfig] = []
+    (tmp_path / "two.toml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "mine.toml").write_text('base = "tiny"\n[train]\nsteps = 7\n', encoding="utf-8")
+
+    def make(_name: str, _arm: str, config: configuration.RunConfig) -> str:
+        found.append(config)
+        return f"mine-{len(found)}"
+
+    monkeypatch.setattr(study, "_run", make)
+    monkeypatch.setattr(study, "_compare", lambda *_: None)
+    monkeypatch.setattr(study, "ProgressTable", Board)
+    monkeypatch.setattr(study, "kept_running", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(study, "get_run_context", lambda: SimpleNamespace(flow_run=SimpleNamespace(id=uuid4())))
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+@pytest.mark.parametrize(
+    "error", [NoUsablePrompt("none was solved"), StageInputMissing("it is gone"), configuration.InvalidConfig("no")]
+)
+def test_an_arm_that_cannot_work_leaves_the_others_their_turn_and_is_told_with_its_reason(
+    error: Exception, made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stages(_: Any, run_id: str, __: Any) -> None:
+        if run_id == "mine-1":
+            raise error
+
+    monkeypatch.setattr(study, "execute_stages", stages)
+    with pytest.raises(
+        study.StudyIncomplete, match=rf"1 of 4 .* first 0 \(run mine-1: {type(error).__name__}: {error}\)"
+    ):
+        study.study.fn("two.toml")
+    assert len(made) == 4
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_what_is_not_about_one_arm_ends_the_study(
+    error: type[BaseException], made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stages(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(study, "execute_stages", stages)
+    with pytest.raises(error):
+        study.study.fn("two.toml")
+    assert len(made) == 1
+
+
+def test_a_recipe_that_is_edited_while_a_study_runs_does_not_change_it(
+    made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stages(*_: Any) -> None:
+        Path("mine.toml").write_text('base = "tiny"\n[train]\nsteps = 9\n', encoding="utf-8")
+
+    monkeypatch.setattr(study, "execute_stages", stages)
+    study.study.fn("two.toml")
+    assert [config.train.steps for config in made] == [7] * 4
+
+
+def test_runs_that_draw_on_earlier_ones_are_configured_as_if_the_recipe_named_them() -> None:
+    shipped = load("earlier")
+    (arm, before), *_ = [(name, arm.after) for name, arm in shipped.arms.items() if arm.after]
+    runs = {name: f"{name}-3" for name in before}
+    drawing = shipped.drawing_on(runs, arm, shipped.config(arm, 2))
+    own = shipped.arms[arm].model_copy(
+        update={
+            "overrides": {**shipped.arms[arm].overrides, "train.earlier.run_ids": list(runs.values())},
+        }
+    )
+    named = shipped.model_copy(update={"arms": {**shipped.arms, arm: own}}).config(arm, 2)
+    assert configuration.absolute(drawing, STUDIES) == configuration.absolute(named, STUDIES)
+    assert drawing.model_dump_json() == named.model_dump_json()
+
+
+@pytest.mark.usefixtures("made")
+def test_the_result_of_an_earlier_time_is_not_shown_as_that_of_a_study_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    result = tmp_path / "studies" / "two" / "study.json"
+    result.parent.mkdir(parents=True)
+    result.write_text(json.dumps({"groups": []}), encoding="utf-8")
+    shown: list[Any] = []
+    monkeypatch.setattr(study_command, "_show", shown.append)
+    monkeypatch.setattr(study_command, "_check", lambda *_: None)
+    monkeypatch.setattr("flows.server.embedded.ready", lambda _: None)
+    monkeypatch.setattr(watch, "submit", lambda *_: uuid4())
+    ended = watch.Look("FAILED", "study", "StudyIncomplete: first 0 (run mine-1: NoUsablePrompt)", [])
+    monkeypatch.setattr(watch, "watch", lambda *_: ended)
+    with pytest.raises(study_command.StudyFailed, match=r"first 0 .*NoUsablePrompt"):
+        study_command.study("two.toml", None, None, None)
+    assert shown == []
+    ended = watch.Look("COMPLETED", "study", "", [])
+
+    def writes(*_: Any) -> watch.Look:
+        result.write_text(json.dumps({"groups": ["new"]}), encoding="utf-8")
+        return ended
+
+    monkeypatch.setattr(watch, "watch", writes)
+    study_command.study("two.toml", None, None, None)
+    assert shown == [{"groups": ["new"]}]
