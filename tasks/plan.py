@@ -83,7 +83,7 @@ def _status(stage: Stage[Any], context: Context, record: dict[str, Any]) -> Stag
     if key != record["key"]:
         return StageStatus(stage.name, "stale", "what it reads has changed since", record)
     if not stage.usable(manifest):
-        return StageStatus(stage.name, "stale", "its files are gone", record)
+        return StageStatus(stage.name, "stale", "its files are gone or others", record)
     return StageStatus(stage.name, "fresh", manifest.summary, record)
 
 

@@ -167,8 +167,14 @@ def compute_policy_id(folder: Path) -> str:
 
 
 def is_policy(folder: Path, identity: str) -> bool:
-    """Whether `identity` is the policy id of an ordinary folder, or was it before end tokens counted."""
-    return policy_id(folder) == identity or (bool(_other_ends(folder)) and _digest(folder).hexdigest()[:16] == identity)
+    """Whether `identity` is the policy id of a folder, or was it before end tokens counted."""
+    return policy_id(folder) == identity or (bool(_other_ends(folder)) and identity in computed_ids(folder))
+
+
+def computed_ids(folder: Path) -> set[str]:
+    """The policy id that the folder's files give, and what it was before end tokens counted."""
+    earlier = {_digest(folder).hexdigest()[:16]} if _other_ends(folder) else set[str]()
+    return {compute_policy_id(folder)} | earlier
 
 
 def _other_ends(folder: Path) -> list[int]:

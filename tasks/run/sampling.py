@@ -94,7 +94,7 @@ def _require_prepared(context: Context, folder: Path, policy_id: str) -> None:
         raise OtherWeights(
             f"{folder} holds policy {policy_id}, but run {context.run_id!r} was prepared with policy "
             f"{prepared.policy_id}, and nothing was sampled: put that model back, or take the new one with "
-            f"`prefect deployment run spo/prepare -p run={context.run_id} -p force='[\"prepare\"]'` and go on"
+            f"`prefect deployment run spo/prepare -p run={context.run_id} -p force=true` and go on"
         )
 
 
