@@ -41,9 +41,8 @@ def inputs(context: Context) -> dict[str, Any]:
     manifest = context.manifest(PrepareManifest)
     beta = {"beta": context.config.train.beta} if context.config.q0.adaptive else {}
     algorithm = context.config.train.algorithm
-    unrefused = (
-        algorithm != "spo" and context.config.q0.zero_successes == "drop"
-    )  # what `_refuse_if_unusable` lets pass
+    # `_refuse_if_unusable` lets these pass, so SPO must not take them for done
+    unrefused = algorithm != "spo" and context.config.q0.zero_successes == "drop"
     return manifest.model_dump(include={"problems_batch", "prompts_batch", "policy_id", "template_id"}) | {
         "sampling": sampling(context),
         **beta,
