@@ -52,9 +52,8 @@ def load(context: Context) -> PromptSet | None:
         }
         for one in kept
     ]
-    context.warehouse.append(
-        prompts_batch(kept, template.template_id, manifest.reference), {"prompts": rows}, run_id=context.run_id
-    )
+    shown = prompts_batch(kept, template.template_id, manifest.reference)
+    context.warehouse.append(shown, {"prompts": rows}, run_id=context.run_id)
     return PromptSet(
         {
             one.problem_id: PromptedProblem(one, str(row["prompt_id"]), tuple(row["token_ids"]))
@@ -64,6 +63,7 @@ def load(context: Context) -> PromptSet | None:
         manifest.reference,
         template.template_id,
         batch,
+        shown,
         "evaluation",
     )
 

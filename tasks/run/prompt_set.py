@@ -34,6 +34,8 @@ class PromptSet:
     template_id: str
     problems_batch: str
     """Warehouse batch that the problems were written in."""
+    prompts_batch: str
+    """Warehouse batch that the prompts were written in."""
     split: Split
 
     @property
@@ -65,8 +67,7 @@ def load(context: Context, split: Split) -> PromptSet:
         manifest.policy_id,
         manifest.reference,
         manifest.template_id,
-        manifest.problems_batch,
-        split,
+        *batches,
     )
 
 

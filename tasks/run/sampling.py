@@ -39,7 +39,7 @@ def counts_filter(context: Context, prompts: PromptSet) -> CountsFilter:
         sampling=sampling(context),
         template_id=prompts.template_id,
         problems_batch=prompts.problems_batch,
-        prompts_batch=context.manifest(PrepareManifest).prompts_batch,
+        prompts_batch=prompts.prompts_batch,
         split=prompts.split,
         left_out=not_counted(context.config.q0, context.run_id),
         until=_until(context),

@@ -91,8 +91,8 @@ def test_memory_has_every_row_once_when_files_are_merged_meanwhile(store: Wareho
 def test_who_wrote_a_response_is_told_also_of_evaluations(store: Warehouse, readers: Readers) -> None:
     sample = {"problem_id": "p0", "sample": 0, "token_ids": [1], "normal_hash": "e", "reward": 0.0}
     rows = {
-        "policies": [{"policy_id": "first", "kind": "reference"}],
-        "eval_samples": [sample | {"policy_id": "first"}, sample | {"policy_id": "later"}],
+        "policies": [{"policy_id": "first", "kind": "reference"}, {"policy_id": "later", "kind": "final"}],
+        "eval_samples": [sample | {"policy_id": name} for name in ("first", "later", "another")],
         "trajectories": [trajectory("h", source="human")],
     }
     store.append("e", rows, run_id="one")
@@ -100,7 +100,7 @@ def test_who_wrote_a_response_is_told_also_of_evaluations(store: Warehouse, read
         session.need_responses()
         found = session.rows("SELECT author, count(*) AS n FROM resident.responses GROUP BY author ORDER BY author")
     counts = {row["author"]: row["n"] for row in found}
-    assert counts == {"evaluation": 1, "person": 1, "pi_0": 11, "training": 20}
+    assert counts == {"evaluation": 1, "other model": 1, "person": 1, "pi_0": 11, "training": 20}
 
 
 def test_a_session_sees_one_moment(store: Warehouse, readers: Readers) -> None:

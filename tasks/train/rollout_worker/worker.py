@@ -24,10 +24,11 @@ from tasks.engines.canary import MEAN_DRIFT, check_drift
 from tasks.engines.protocol import EngineError
 from tasks.sampling.assignment import Assignment
 from tasks.sampling.opening import open_configured_sampler
-from tasks.sampling.reference_counts import reference_counts, rollout_batches
+from tasks.sampling.reference_counts import rollout_batches
 from tasks.sampling.sampler import Judged, Sampler, tables
 from tasks.train.rollout_worker.backpressure import BackpressureReader
 from tasks.train.rollout_worker.curriculum import Belief, believed, rollouts_before
+from tasks.train.rollout_worker.evidence import evidence
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, JudgingImpossible, TrainerError
@@ -36,9 +37,7 @@ from tasks.train.shared.process import ReportLine, run_process
 from tasks.train.shared.soft_values import frozen_values, success_rates
 from tasks.train.shared.stop import Stop
 from warehouse import Warehouse
-from warehouse.queries import query
 
-COUNTED_BEFORE = query(__name__, "counted_before")
 LONGEST_POLL_S = 1.0
 """A waiting worker asks again after a tenth of the time that it has waited, at most this."""
 SHORTEST_POLL_S = 0.25
@@ -171,7 +170,14 @@ class RolloutWorker:
         }
         if self.believed:
             figures["drawn"] = self.believed
-        rows = tables(judged) | self.records(figures) | {"reference_counts": self.evidence(name, judged)}
+        counted = evidence(
+            self.warehouse,
+            name,
+            judged,
+            self.job.counts,
+            max_response_tokens=self.job.config.engine.max_response_tokens,
+        )
+        rows = tables(judged) | self.records(figures) | {"reference_counts": counted}
         self.warehouse.append(name, rows, run_id=self.job.run_id)
         self.appended = sequence + 1
         self.seconds, self.drifts, self.spent = Seconds(), {}, (sampled_s, judged_s)
@@ -197,20 +203,6 @@ class RolloutWorker:
         rollouts = rollouts_before(self.warehouse, run, worker, batch_id(run, self.index, sequence))
         drawn_from = [prompt.problem.problem_id for prompt in self.prompts.prompts]
         return believed({p: self.rates[p] for p in drawn_from}, rollouts, self.job.train.curriculum)
-
-    def evidence(self, name: str, judged: list[Judged]) -> list[dict[str, Any]]:
-        """What batch `name` says of Q0: counts of what was drawn from pi_0 in Q0's way, for later runs.
-
-        Another run of this seed draws the same responses while it samples with pi_0; they count once.
-        """
-        counts, limit = self.job.counts, self.job.config.engine.max_response_tokens
-        drawn = {item.row["trajectory_id"]: item for item in judged if item.row["policy_start"] == counts.reference}
-        asked = {"ids": list(drawn), "reference": counts.reference, "batch": name}
-        for row in self.warehouse.rows(COUNTED_BEFORE, asked) if drawn else ():
-            del drawn[row["trajectory_id"]]
-        return reference_counts(
-            drawn.values(), reference=counts.reference, template_id=counts.template_id, max_response_tokens=limit
-        )
 
     def records(self, figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """The rows that describe a batch: an event, and how far the engine was from the trainer."""

@@ -162,7 +162,7 @@ def test_a_run_that_stops_while_it_waits_for_rollouts_skips_nothing(reference: P
     process.communicate(timeout=200)
     found = checkpoint.newest(job)
     assert found is not None
-    assert found.replay.cursors == {"offline": (0, 0)}
+    assert found.mix.cursors == {"offline": (0, 0)}
 
 
 @pytest.mark.slow
