@@ -76,11 +76,12 @@ def ready(say: Say) -> None:
 
     Everything that submits a flow calls this first, so what runs is what this checkout holds.
     """
-    if usable() and not running()["server"]:
-        _check_home()
-        return
-    if usable() and _complete():
-        return
+    if usable():
+        if not running()["server"]:
+            _check_home()
+            return
+        if _complete():
+            return
     up(say)
 
 

@@ -157,24 +157,26 @@ def compute_policy_id(folder: Path) -> str:
 
     End tokens that the generation config has in place of the config's are other results, and count.
     """
+    return computed_ids(folder)[0]
+
+
+def computed_ids(folder: Path) -> tuple[str, ...]:
+    """The policy id that the folder's files give, and what it was before end tokens counted. Raises MissingModel."""
     require_checkpoint(folder)
     if adapter.is_adapter(folder):
-        return adapter.fingerprint(folder, base_id(folder))
+        return (adapter.fingerprint(folder, base_id(folder)),)
     digest = _digest(folder)
-    if ends := _other_ends(folder):
-        digest.update(json.dumps(ends).encode())
-    return digest.hexdigest()[:16]
+    earlier = digest.hexdigest()[:16]
+    ends = _other_ends(folder)
+    if not ends:
+        return (earlier,)
+    digest.update(json.dumps(ends).encode())
+    return (digest.hexdigest()[:16], earlier)
 
 
 def is_policy(folder: Path, identity: str) -> bool:
     """Whether `identity` is the policy id of a folder, or was it before end tokens counted."""
     return policy_id(folder) == identity or (bool(_other_ends(folder)) and identity in computed_ids(folder))
-
-
-def computed_ids(folder: Path) -> set[str]:
-    """The policy id that the folder's files give, and what it was before end tokens counted."""
-    earlier = {_digest(folder).hexdigest()[:16]} if _other_ends(folder) else set[str]()
-    return {compute_policy_id(folder)} | earlier
 
 
 def _other_ends(folder: Path) -> list[int]:
