@@ -3,8 +3,8 @@
     python -m benchmarks.slopes
 
 prints the tables of docs/regime.md, which a test compares with the page. The slope of a trajectory is the derivative of
-its loss by log pi_theta, meaned over its tokens; below 0 it makes the trajectory likelier. Before the first step every
-advantage is 0, so that y_T = y_0 = ln(S + (1 - S) exp(-1/beta)).
+its loss by log pi_theta, averaged over its tokens; below 0 it makes the trajectory likelier. Before the first step all
+advantages are 0, so that y_T = y_0 = ln(S + (1 - S) exp(-1/beta)).
 
 Legend: S pi_0's chance of success; p the share of successes in a batch; y_T in nats.
 """

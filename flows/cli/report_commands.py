@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +41,7 @@ def compare(
     A run stands for its last evaluated policy; tiny-1@0 is the reference policy it started from.
     """
     from tasks.report.comparison import compare as compared
+    from tasks.report.table_sections import interval_text
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
@@ -50,13 +50,12 @@ def compare(
     for heading in ("", first, second, "change", "95% interval", "better", "worse", "equal", "p"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in result.rows:
-        low, high = row.difference.low, row.difference.high
         table.add_row(
             f"pass@{row.k}",
             f"{row.first:.1%}",
             f"{row.second:.1%}",
             f"{100 * row.difference.difference:+.1f}",
-            "unknown" if math.isnan(low) else f"{100 * low:+.1f} .. {100 * high:+.1f}",
+            interval_text(row.difference, " .. "),
             *(str(count) for count in (row.difference.better, row.difference.worse, row.difference.equal)),
             f"{row.difference.p_value:.2g}",
         )

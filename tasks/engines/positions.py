@@ -20,6 +20,14 @@ def most_positions(config: Any) -> int | None:
     return None if found is None else int(found)
 
 
+def does_not_fit(longest: int, model: Any) -> str | None:
+    """Why a prompt and response of `longest` tokens cannot be computed, and what to do; None where they can."""
+    most = most_positions(model.config)
+    if most is None or longest <= most:
+        return None
+    return f"a prompt and response of {longest} tokens do not fit the {most} {too_few(model)}"
+
+
 def too_few(model: Any) -> str:
     """Whose positions they are, and what to do: the end of a message that tells how many."""
     return (

@@ -24,7 +24,7 @@ from tasks.engines import packed_linear, shared_prefix
 from tasks.engines.adapted_weights import AdaptedWeights, Adapter, read
 from tasks.engines.canary import MEAN_DRIFT, Drift
 from tasks.engines.decoding_batch import DecodingRows, Prompt, Sample, StopTest, distinct_prompts
-from tasks.engines.positions import most_positions, too_few
+from tasks.engines.positions import does_not_fit, most_positions, too_few
 from tasks.engines.prefill import WORTH_SHARING, prefill
 from tasks.engines.prefix_store import PrefixStore, Tokens, common_length
 from tasks.engines.protocol import (
@@ -325,9 +325,8 @@ def _evaluate(model: Any, sequences: Sequence[ScoredSequence]) -> list[tuple[lis
 
 
 def _require_positions(model: Any, sequences: Sequence[ScoredSequence]) -> None:
-    longest, most = max((sum(map(len, one)) for one in sequences), default=0), most_positions(model.config)
-    if most is not None and longest > most:
-        raise InvalidRequest(f"a prompt and response of {longest} tokens do not fit the {most} {too_few(model)}")
+    if reason := does_not_fit(max((sum(map(len, one)) for one in sequences), default=0), model):
+        raise InvalidRequest(reason)
 
 
 def _never(_text: str, _token_ids: Sequence[int]) -> bool:

@@ -14,7 +14,7 @@ paid once.
     while nodes := wavefront(searches, seen, rule):            # every search at once: full engine batches
         for node in nodes:                                       # roll out token_ids[:node.position], judge
             seen.absorb(node.prefix, n, k)                     # n = node.rollouts, or what did come back
-    outcomes = [examine(search, seen, rule) for search in searches]
+    outcomes = [search_state(search, seen, rule) for search in searches]
 
 Source: Cohen et al. 2025, section 3.1.3; Abdin et al. 2024 (Phi-4). No model, no I/O.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from tasks.config import TrainConfig, toml_text
 from tasks.estimators import PairedDifference, average_paired_difference
 from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.publish.facts import Publishable, without_paths
-from tasks.report.table_sections import percent
+from tasks.report.table_sections import interval_text, markdown_table, percent
 
 PAPER = "[Soft Policy Optimization](https://arxiv.org/abs/2503.05453)"
 METHODS = {
@@ -236,8 +235,7 @@ def _evaluation(found: Publishable) -> list[str]:
 
 
 def _difference(change: PairedDifference) -> str:
-    interval = "unknown" if math.isnan(change.low) else f"{100 * change.low:+.1f}, {100 * change.high:+.1f}"
-    return f"{100 * change.difference:+.1f} [{interval}]"
+    return f"{100 * change.difference:+.1f} [{interval_text(change, ', ')}]"
 
 
 def _overlaps(found: Publishable) -> str:
@@ -295,7 +293,5 @@ def _recipe(found: Publishable) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> str:
-    body = ["| " + " | ".join(str(row[name]).replace("|", "\\|") for name in columns) + " |" for row in rows]
-    if not body:
-        return "None.\n"
-    return "\n".join(["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns), *body, ""])
+    found = list(rows)
+    return "\n".join([*markdown_table(columns, found), ""]) if found else "None.\n"

@@ -16,6 +16,7 @@ from tasks.report.charts import Measure, Series
 from tasks.report.reached import Spent
 from tasks.report.report_page import ReportPage, ReportSection, ReportTable, write_report
 from tasks.report.run_history import Point
+from tasks.report.table_sections import markdown_table
 from tasks.run.manifests import EvaluateManifest
 from tasks.run.stage import finished
 from warehouse import Warehouse
@@ -260,15 +261,9 @@ def markdown(title: str, groups: Sequence[tuple[str, str, Sequence[ReportTable]]
     for heading, text, tables in groups:
         parts.append("\n\n".join([f"## {heading}", *([text] if text else [])]))
         for table in tables:
-            rows = [_markdown_row([row.get(name, "") for name in table.columns]) for row in table.rows]
-            head = [_markdown_row(table.columns), "|" + "---|" * len(table.columns)]
             note = [f"\n{table.note}"] if table.note else []
-            parts.append("\n".join([f"**{table.title}**\n", *head, *rows, *note]))
+            parts.append("\n".join([f"**{table.title}**\n", *markdown_table(table.columns, table.rows), *note]))
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown_row(cells: Sequence[object]) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def describe(measure: str, mean: float, low: float, high: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tasks.config import OTHER_METHODS, ObjectiveConfig, RunConfig, flattened
 from tasks.estimators import Estimate, PairedDifference, average_paired_difference
@@ -29,8 +29,25 @@ def percent(found: Estimate) -> str:
 
 def difference_text(found: PairedDifference) -> str:
     """`+12.3 points, 95% interval +4.5 to +20.1`; of a single problem no interval is known."""
-    interval = "unknown" if math.isnan(found.low) else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
-    return f"{100 * found.difference:+.1f} points, 95% interval {interval}"
+    return f"{100 * found.difference:+.1f} points, 95% interval {interval_text(found, ' to ')}"
+
+
+def interval_text(found: PairedDifference, between: str) -> str:
+    """`+4.5 to +20.1`, in points; `unknown` for a single problem."""
+    return "unknown" if math.isnan(found.low) else f"{100 * found.low:+.1f}{between}{100 * found.high:+.1f}"
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> list[str]:
+    """The lines of a Markdown table; a cell that a row lacks stays empty."""
+    return [
+        _markdown_row(columns),
+        "|" + "---|" * len(columns),
+        *(_markdown_row([row.get(name, "") for name in columns]) for row in rows),
+    ]
+
+
+def _markdown_row(cells: Sequence[object]) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def side_by_side(histories: Histories) -> ReportSection | None:

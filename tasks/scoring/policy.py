@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tasks.config import TrainConfig
 from tasks.engines.checkpoint import load_weights
-from tasks.engines.positions import most_positions, too_few
+from tasks.engines.positions import does_not_fit
 from tasks.scoring import attention, lora
 from tasks.scoring.errors import UnsupportedModel
 from tasks.scoring.logprobs import ResponseHead
@@ -34,7 +34,6 @@ class Policy(nn.Module):
         self.causal_lm = causal_lm
         self.head = ResponseHead(causal_lm.get_output_embeddings().weight, chunk)
         self.layout: Layout = layout
-        self._most = most_positions(causal_lm.config)
 
     def forward(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """Log-probability of every response token of the pack and the entropy there; float32, shape N each.
@@ -47,11 +46,8 @@ class Policy(nn.Module):
     def _require_positions(self, pack: Pack) -> None:
         computed = pack.ids.shape[1] if pack.tree is None else pack.tree.longest
         longest = computed + 1  # the last token is predicted, not read
-        if self._most is not None and longest > self._most:
-            raise UnsupportedModel(
-                f"a prompt and response of {longest} tokens do not fit the {self._most} {too_few(self.causal_lm)}, "
-                f"and corpus.max_tokens where it is larger"
-            )
+        if reason := does_not_fit(longest, self.causal_lm):
+            raise UnsupportedModel(f"{reason}, and corpus.max_tokens where it is larger")
 
 
 def hidden_states(trunk: Any, pack: Pack) -> Tensor:
