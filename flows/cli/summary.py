@@ -53,6 +53,7 @@ def hardest(store: Warehouse, run_id: str) -> str | None:
         return None
     texts = {
         "problems": prepared.problems_batch,
+        "prompts": prepared.prompts_batch,
         "reference": prepared.policy_id,
         "template": prepared.template_id,
         "sampling": sampled.sampling,

@@ -29,11 +29,15 @@ SELECT * FROM given WHERE suite_hash NOT IN (SELECT suite_hash FROM made)
 ORDER BY version, place;
 
 -- name: counts
--- How often did pi_0 pass, by suite?
-SELECT suite_hash, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts
-WHERE problem_id = $problem AND reference = (SELECT arg_max(reference, arrival) FROM reference_counts
-                                             WHERE problem_id = $problem)
-GROUP BY suite_hash;
+-- How often did pi_0 pass, by suite, as it was last asked?
+WITH newest AS (
+    SELECT reference, sampling, template_id, prompt_id FROM reference_counts
+    WHERE problem_id = $problem ORDER BY arrival DESC LIMIT 1
+)
+SELECT counts.suite_hash, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k
+FROM reference_counts AS counts JOIN newest USING (reference, sampling, template_id)
+WHERE problem_id = $problem AND (counts.prompt_id IS NULL OR counts.prompt_id = newest.prompt_id)
+GROUP BY counts.suite_hash;
 
 -- name: judged
 -- How many different programs did each of these suites judge, and how many did it accept?

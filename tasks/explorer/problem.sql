@@ -16,10 +16,14 @@ FROM resident.responses WHERE problem_id = $problem
 GROUP BY policy, source ORDER BY source, step, policy;
 
 -- name: pi_0
--- How often did pi_0 solve the problem, over all runs?
-SELECT CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k FROM reference_counts
-WHERE problem_id = $problem AND reference = (SELECT arg_max(reference, arrival) FROM reference_counts
-                                             WHERE problem_id = $problem);
+-- How often did pi_0 solve the problem, over all runs, as it was last asked and judged?
+WITH newest AS (
+    SELECT reference, sampling, template_id, suite_hash, prompt_id FROM reference_counts
+    WHERE problem_id = $problem ORDER BY arrival DESC LIMIT 1
+)
+SELECT CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k
+FROM reference_counts AS counts JOIN newest USING (reference, sampling, template_id, suite_hash)
+WHERE problem_id = $problem AND (counts.prompt_id IS NULL OR counts.prompt_id = newest.prompt_id);
 
 -- name: programs
 -- Which different programs were written for the problem, by whom first, how often, and with which verdict?

@@ -151,7 +151,8 @@ def _along(look: Look, row: dict[str, Any], context: dict[str, Any], settings: _
     folders = _folders(look, [policy for policy in (row["policy_start"], reference, chosen) if policy])
     readable = folders.get(row["policy_start"] or "") or folders.get(reference or "")
     texts = _texts(readable, row["token_ids"]) if readable else []
-    counts = look.row(COUNTS, problem=row["problem_id"], suite=row["suite_hash"], reference=reference)
+    asked = {"problem": row["problem_id"], "prompt": row["prompt_id"], "suite": row["suite_hash"]}
+    counts = look.row(COUNTS, **asked, reference=reference)
     n, k = (int(counts["n"]), int(counts["k"])) if counts and reference else (0, 0)
     stored = (
         look.row(REFERENCE_LOGPROBS, id=row["trajectory_id"], reference=reference) if row["trajectory_id"] else None

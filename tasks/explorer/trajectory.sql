@@ -16,9 +16,10 @@ SELECT (SELECT arg_max(title, arrival) FROM problems WHERE problem_id = $problem
        ) AS reference;
 
 -- name: counts
--- How often did this reference policy solve the problem, with the tests that judged the trajectory?
+-- How often did this reference policy solve the trajectory's prompt, with the tests that judged it?
 SELECT CAST(coalesce(sum(n), 0) AS BIGINT) AS n, CAST(coalesce(sum(k), 0) AS BIGINT) AS k FROM reference_counts
-WHERE problem_id = $problem AND suite_hash = $suite AND reference = $reference;
+WHERE problem_id = $problem AND suite_hash = $suite AND reference = $reference
+  AND ($prompt IS NULL OR prompt_id IS NULL OR prompt_id = $prompt);
 
 -- name: estimates
 -- What did the newest search of this trajectory find at each position?

@@ -62,9 +62,10 @@ def gather(store: Warehouse, identity: str, *, policy: str | None = None, values
             f"pi_0 was never sampled on problem {row['problem_id']!r}, so nothing is known along trajectory "
             f"{row['trajectory_id']!r}; run `prefect deployment run spo/q0` first"
         )
-    (counts,) = store.rows(PROMPT_COUNTS, [row["problem_id"], row["suite_hash"], reference])
+    asked = {"problem": row["problem_id"], "prompt": row["prompt_id"], "suite": row["suite_hash"]}
+    (counts,) = store.rows(PROMPT_COUNTS, {**asked, "reference": reference})
     if not counts["n"]:
-        raise CannotShow(f"pi_0 has no samples under the tests that judged trajectory {row['trajectory_id']!r}")
+        raise CannotShow(f"pi_0 has no samples of the prompt and tests of trajectory {row['trajectory_id']!r}")
     config = runs.load_config(store, row["run_id"])
     folder = _folder(store, str(reference))
     trained = _policy(store, str(reference), policy) if values else None

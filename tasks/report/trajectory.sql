@@ -27,9 +27,10 @@ WHERE trajectory_id = $id AND position > 0 AND search_id = (
 ORDER BY position;
 
 -- name: prompt_counts
--- How often did pi_0 solve the problem, with the tests that judged the trajectory?
+-- How often did pi_0 solve the trajectory's prompt, with the tests that judged it?
 SELECT coalesce(sum(n), 0) AS n, coalesce(sum(k), 0) AS k FROM reference_counts
-WHERE problem_id = ? AND suite_hash = ? AND reference = ?;
+WHERE problem_id = $problem AND suite_hash = $suite AND reference = $reference
+  AND ($prompt IS NULL OR prompt_id IS NULL OR prompt_id = $prompt);
 
 -- name: reference
 -- Which reference policy was the problem sampled from last?

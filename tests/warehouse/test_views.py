@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,17 @@ def _evaluation(store: Warehouse) -> None:
     rows += [sample("end", 12, "p0", n, 0.0 if n < 3 else -1.0) for n in range(5)]
     rows += [sample("end", 12, "p1", n, 0.0 if n < 5 else -1.0) for n in range(5)] + [sample("end", 12, "p1", 5, None)]
     store.append("eval", {"eval_samples": rows}, run_id="second")
+
+
+def test_q0_keeps_prompts_apart(tmp_path: Path) -> None:
+    counts = {"problem_id": "p", "reference": "base", "sampling": "t1", "template_id": "chat", "suite_hash": "s"}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for prompt, k in (("old", 4), ("new", 1), ("new", 0)):
+            store.append(
+                f"{prompt} {k}", {"reference_counts": [counts | {"prompt_id": prompt, "n": 4, "k": k}]}, run_id="run"
+            )
+        found = store.rows("SELECT prompt_id, n, k FROM q0 ORDER BY n")
+    assert found == [{"prompt_id": "old", "n": 4, "k": 4}, {"prompt_id": "new", "n": 8, "k": 1}]
 
 
 def test_q0_adds_the_counts_of_all_runs_and_gives_an_interval(lake: Warehouse) -> None:

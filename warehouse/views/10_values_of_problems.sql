@@ -9,12 +9,13 @@ FROM (
     GROUP BY ALL
 );
 
--- How often did the reference policy solve each prompt, over all runs (s = k / n with a 95% Jeffreys interval)?
+-- How often did the reference policy solve each prompt, over all runs (s = k / n with a 95% Jeffreys interval), a row for
+-- each prompt, way of sampling and suite?
 CREATE OR REPLACE VIEW q0 AS
-SELECT problem_id, reference, sampling, template_id, suite_hash, n, k, k / n AS s,
+SELECT problem_id, reference, sampling, template_id, suite_hash, prompt_id, n, k, k / n AS s,
        rate_lower(n, k) AS s_lower, rate_upper(n, k) AS s_upper
 FROM (
-    SELECT problem_id, reference, sampling, template_id, suite_hash,
+    SELECT problem_id, reference, sampling, template_id, suite_hash, prompt_id,
            CAST(sum(reference_counts.n) AS BIGINT) AS n, CAST(sum(reference_counts.k) AS BIGINT) AS k
     FROM reference_counts
     GROUP BY ALL

@@ -164,11 +164,15 @@ def test_the_hardest_prompts_are_those_of_the_run(copied: Callable[[], Lab], mon
     never = {"problem_id": "of-another-run", "reference": "r", "sampling": "s", "template_id": "t", "suite_hash": "h"}
     with lab.store() as store:
         store.append("counts", {"reference_counts": [never | {"n": 10, "k": 0}]}, run_id="other-1")
+        one = store.rows("SELECT * FROM q0 ORDER BY s LIMIT 1")[0]
+        reworded = {name: one[name] for name in never} | {"prompt_id": "of an earlier statement", "n": 999, "k": 999}
+        store.append("reworded", {"reference_counts": [reworded]}, run_id="other-1")
         question = summary.hardest(store, "micro-1")
         assert question is not None
         found = store.rows(question)
     of_run = lab.value("SELECT list(problem_id) FROM q0 WHERE problem_id <> 'of-another-run'")
     assert len(found) == 5
+    assert (found[0]["n"], found[0]["k"]) == (one["n"], one["k"])
     assert {row["problem_id"] for row in found} <= set(of_run)
     assert [row["share"] for row in found] == sorted(row["share"] for row in found)
     console = Console(width=200, file=io.StringIO(), record=True)
