@@ -135,21 +135,31 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def policy_id(folder: Path) -> str:
-    """Fingerprint of the folder's weights and config (16 hex digits), as recorded at publication or computed now."""
-    recorded = folder / POLICY_FILE
-    if recorded.is_file():
-        return str(json.loads(recorded.read_text(encoding="utf-8"))["policy_id"])
-    return compute_policy_id(folder)
+    """Fingerprint of the folder's weights and config (16 hex digits), as recorded at publication or computed now.
+
+    What was recorded is not believed where weights or config were written later.
+    """
+    recorded = _recorded(folder)
+    return compute_policy_id(folder) if recorded is None else str(recorded["policy_id"])
+
+
+def _recorded(folder: Path) -> dict[str, Any] | None:
+    """What `policy.json` says, while it is of the weights beside it; an id that was given to copied weights stays."""
+    path = folder / POLICY_FILE
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    files = [*weight_files(folder), folder / "config.json", folder / adapter.CONFIG]
+    newest = max((file.stat().st_mtime_ns for file in files if file.is_file()), default=0)
+    return found if found.get("given") or newest <= path.stat().st_mtime_ns else None
 
 
 def base_id(folder: Path) -> str:
     """Policy id of the weights that are loaded first: of an adapter's base, as recorded with it or computed now."""
     if not adapter.is_adapter(folder):
         return policy_id(folder)
-    recorded = folder / POLICY_FILE
-    if recorded.is_file():
-        return str(json.loads(recorded.read_text(encoding="utf-8"))["base"])
-    return policy_id(adapter.base_of(folder))
+    recorded = _recorded(folder)
+    return policy_id(adapter.base_of(folder)) if recorded is None else str(recorded["base"])
 
 
 def compute_policy_id(folder: Path) -> str:
@@ -200,9 +210,12 @@ def record_policy_id(folder: Path, identity: str | None = None, *, base: str | N
 
     `base` is the policy id of an adapter's base.
     """
+    content: dict[str, Any] = {} if base is None else {"base": base}
     if identity is None:
         identity = compute_policy_id(folder) if base is None else adapter.fingerprint(folder, base)
-    content = {"policy_id": identity} | ({} if base is None else {"base": base})
+    else:
+        content["given"] = True
+    content["policy_id"] = identity
     (folder / POLICY_FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
     return identity
 

@@ -20,7 +20,7 @@ from tasks.evaluate.stage import curve_points
 from tasks.prepare.stage import fingerprint, parameter_count
 from tasks.problems.decontamination import Overlap, overlaps
 from tasks.problems.problem import Problem, problems_from_rows
-from tasks.problems.prompt import template_for, version_of
+from tasks.problems.prompt import template_for
 from tasks.problems.records import InvalidProblem
 from tasks.run.errors import StageError
 from tasks.run.identity import digest
@@ -94,9 +94,15 @@ def inputs(context: Context) -> dict[str, Any]:
         "problems": fingerprint(problems),
         "max_prompt_tokens": context.config.problems.max_prompt_tokens,
         "training_problems": fingerprint(training_problems(context)),
-        **(version_of(context.config.reference) if subject.folder is not None else {}),
+        **(_prompting(context, subject.folder) if subject.folder is not None else {}),
         **judged_again_by(context, (problem.suite_hash for problem in problems)),
     }
+
+
+def _prompting(context: Context, folder: Path) -> dict[str, str]:
+    """What makes prompts of the problems: the template, a chat template with its text, and the tokenizer."""
+    template = template_for(context.config.reference, checkpoint.load_tokenizer(folder))
+    return {"template": template.template_id, "tokenizer": checkpoint.tokenizer_hash(folder)}
 
 
 def body(context: Context) -> ModelEvaluation:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,19 @@ def test_a_recorded_policy_id_is_the_computed_one(folder: Path) -> None:
     assert checkpoint.record_policy_id(folder) == computed
     assert checkpoint.policy_id(folder) == computed
     assert checkpoint.compute_policy_id(folder) == computed
+
+
+def test_a_recorded_policy_id_is_not_believed_of_weights_that_came_later(folder: Path, tmp_path: Path) -> None:
+    recorded = checkpoint.record_policy_id(folder)
+    other = save(build("llama", seed=3), tmp_path / "other")
+    shutil.copyfile(other / "model.safetensors", folder / "model.safetensors")
+    assert checkpoint.policy_id(folder) == checkpoint.compute_policy_id(folder) != recorded
+
+
+def test_an_id_that_was_given_to_copied_weights_outlives_a_copy(folder: Path) -> None:
+    checkpoint.record_policy_id(folder, "of the exact adapter")
+    os.utime(folder / "model.safetensors")
+    assert checkpoint.policy_id(folder) == "of the exact adapter"
 
 
 def test_the_tokenizer_hash_follows_the_vocabulary_and_not_the_weights(folder: Path, tmp_path: Path) -> None:

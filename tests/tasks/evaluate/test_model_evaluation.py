@@ -25,6 +25,7 @@ from tasks.run import runs
 from tasks.run.manifests import ModelEvaluation
 from tasks.run.stage import Context, StageResult, run_stage
 from tests.tasks.conftest import Lab, judge_broken_at
+from tests.tasks.small_model import small_model
 from warehouse import maintenance
 from warehouse.queries import query
 from warehouse.superseding import content
@@ -251,6 +252,15 @@ def test_a_checkpoint_is_sampled_by_the_projects_engine_and_found_again(
     _, more = evaluated(lab, "b", tree)
     assert more.rows == 2
     assert more.manifest.policy_id == result.manifest.policy_id
+
+
+def test_a_chat_template_that_was_edited_in_place_asks_anew(lab: Lab, problems: Path, tmp_path: Path) -> None:
+    model = small_model(tmp_path / "model")
+    tree = settings(problems, subject={"kind": "checkpoint"}, reference={"model": str(model)})
+    assert evaluated(lab, "a", tree)[1].rows == 4
+    assert evaluated(lab, "b", tree)[1].rows == 0
+    (model / "chat_template.jinja").write_text("USER {{ messages[0].content }} ANSWER", encoding="utf-8")
+    assert evaluated(lab, "c", tree)[1].rows == 4
 
 
 def kinds(lab: Lab, policy_id: str) -> list[str]:
