@@ -73,32 +73,34 @@ def show(
     values: Annotated[bool, typer.Option(help="Show a policy's own values (loads two checkpoints).")] = True,
     out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
 ) -> None:
-    """Write an HTML page of one program: its tokens by success probability, pivotal ones marked, values along them."""
+    """Write one program's page of `spo ui` as a file: its tokens, pivotal ones marked, values along them."""
     os.environ.setdefault("TQDM_DISABLE", "1")
-    from tasks.report import trajectory as shown_trajectory
-    from warehouse import Warehouse
+    from tasks.explorer import one_file
+    from tasks.explorer.pages import Explorer
+    from warehouse.reading import Readers
 
-    with Warehouse.open(warehouse_location(), read_only=True) as store:
+    console = Console()
+    with Readers.open(warehouse_location()) as readers:
+        readers.fill()
         if trajectory is None:
-            _list(shown_trajectory.searched(store))
+            _list(console, one_file.searched(readers, home()))
             return
-        shown = shown_trajectory.gather(store, trajectory, policy=policy, values=values)
-    from tasks.report.trajectory_page import trajectory_page
-
-    page = out or home() / "trajectories" / f"{shown.trajectory_id}.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(trajectory_page(shown), encoding="utf-8")
+        wanted = one_file.chosen(readers, home(), trajectory, policy, values=values)
+        page = out or home() / "trajectories" / f"{wanted.trajectory_id}.html"
+        of = f"the values of policy {wanted.policy_id[:12]}" if wanted.policy_id else "the page"
+        with Console(stderr=True).status(f"computing {of}"):
+            one_file.write(Explorer(readers, home()), wanted, page)
     print(page)
 
 
-def _list(rows: list[dict[str, Any]]) -> None:
-    console = Console()
+def _list(console: Console, rows: list[dict[str, Any]]) -> None:
     if not rows:
         console.print("no trajectory has been searched for pivotal tokens yet (stage pivotal)")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left", no_wrap=True)
+        side = "right" if isinstance(value, int) else "left"
+        table.add_column(name, justify=side, no_wrap=name != "problem", overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(value)) for value in row.values()))
     console.print(table)

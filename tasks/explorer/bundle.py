@@ -110,7 +110,7 @@ def write(explorer: Explorer, selection: Selection, folder: Path, label: str) ->
         parts = urlsplit(address)
         reply = explorer.reply(parts.path, parts.query, linker=crawl.file_of, frozen=label)
         if reply.status != 200:
-            raise EmptyBundle(f"the page {address} is not there: {_said(reply.body)}")
+            raise EmptyBundle(f"the page {address} is not there: {said(reply.body)}")
         path = folder / crawl.files[address]
         path.write_text(reply.body, encoding="utf-8")
         written.append(path)
@@ -142,6 +142,7 @@ def chosen_by(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple
 _NAMED = ("problem_id", "trajectory_id")
 
 
-def _said(body: str) -> str:
+def said(body: str) -> str:
+    """What a page that failed says."""
     found = re.search(r"<p>(.*?)</p>", body, re.DOTALL)
     return html.unescape(re.sub(r"<[^>]*>", "", found[1])) if found else "no reason was given"

@@ -20,7 +20,6 @@ from markupsafe import Markup
 from tasks.estimators import beta_interval
 from tasks.explorer.drawing import Dot, Line, Plot, plot
 from tasks.explorer.visible import plain, visible
-from tasks.report.success import success_of_value
 
 LEVELS = 10
 """Shades of a colour in the style sheet, on each side of nothing."""
@@ -76,6 +75,20 @@ def tokenizer_of(folder: Path) -> Any:
     return checkpoint.load_tokenizer(folder)
 
 
+def token_texts(tokenizer: Any, token_ids: Sequence[int]) -> list[str]:
+    """The text each token adds; together they are the decoded response. Part of a character adds nothing yet."""
+    texts: list[str] = []
+    so_far = ""
+    for end in range(1, len(token_ids) + 1):
+        decoded = str(tokenizer.decode(token_ids[:end], skip_special_tokens=True))
+        if decoded.endswith("\ufffd") and end < len(token_ids):
+            texts.append("")
+            continue
+        texts.append(decoded[len(so_far) :])
+        so_far = decoded
+    return texts
+
+
 def tokens(along: Along, colour: str) -> list[Shown]:
     """Every token in the shade of what `colour` names, with its numbers behind it."""
     measured = {row["position"]: row for row in along.estimates}
@@ -113,6 +126,40 @@ def _shown(along: Along, index: int, estimate: dict[str, Any] | None, colour: st
 def _shade(level: float) -> str:
     number = round(LEVELS * abs(level))
     return "" if number == 0 else f"{'up' if level > 0 else 'down'}{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class PivotalToken:
+    """A row of the table of pivotal tokens; shares with the rollouts behind them where there are any."""
+
+    number: int
+    text: Markup
+    before: str
+    after: str
+    change: str
+
+
+def pivotal_tokens(along: Along) -> list[PivotalToken]:
+    """The tokens that change S, in order."""
+    return [_pivotal(along, row["position"]) for row in along.estimates if row["pivotal"] and along.texts]
+
+
+def _pivotal(along: Along, position: int) -> PivotalToken:
+    counts = {row["position"]: f" ({row['k']}/{row['n']})" for row in along.estimates}
+    before, after = along.success(position - 1), along.success(position)
+    return PivotalToken(
+        position,
+        visible(repr(along.texts[position - 1])),
+        f"{before:.2f}{counts.get(position - 1, '')}",
+        f"{after:.2f}{counts[position]}",
+        f"{after - before:+.2f}",
+    )
+
+
+def success_of_value(y: float, beta: float) -> float:
+    """S of a soft value y in nats: the inverse of y = ln(S + (1 - S) e^(-1/beta)), 0 below its floor and 1 above 0."""
+    floor = math.exp(-1 / beta)
+    return min(1.0, max(0.0, (math.exp(min(y, 0.0)) - floor) / (1 - floor)))
 
 
 def charts(along: Along, beta: float, label: str) -> list[tuple[str, Markup]]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.config import InvalidConfig, RunConfig, validate
 from tasks.estimators import soft_value
@@ -15,6 +15,7 @@ from tasks.explorer.address import NotFound
 from tasks.explorer.computing import Computations
 from tasks.explorer.look import Look, Page
 from tasks.explorer.outcomes import with_outcomes
+from tasks.explorer.policy_along import PolicyAlong, policy_along
 from tasks.explorer.runs import CONFIGURATIONS
 from tasks.explorer.source_text import source
 from tasks.explorer.token_values import (
@@ -23,16 +24,14 @@ from tasks.explorer.token_values import (
     advantages,
     charts,
     failing_test,
+    pivotal_tokens,
+    token_texts,
     tokenizer_of,
     tokens,
     values_along,
 )
 from tasks.problems.programs import extract_program
-from tasks.report.token_texts import token_texts
 from warehouse.queries import query
-
-if TYPE_CHECKING:
-    from tasks.report.trajectory import PolicyAlong
 
 CONTEXT = query(__name__, "context")
 COUNTS = query(__name__, "counts")
@@ -62,8 +61,7 @@ def sample_page(look: Look) -> Page:
 
 
 def _page(look: Look, row: dict[str, Any], title: str) -> Page:
-    asked = {"id": row["trajectory_id"], "problem": row["problem_id"], "prompt": row["prompt_id"]}
-    context = look.row(CONTEXT, **asked, policy=row["policy_start"], source=row["source"]) or {}
+    context = context_of(look, row)
     settings = _settings(look, row["run_id"])
     along, label = _along(look, row, context, settings)
     known = [one for one in COLOURS if _has(along, one)]
@@ -91,9 +89,16 @@ def _page(look: Look, row: dict[str, Any], title: str) -> Page:
             "failing": failing,
             "test": None if failing is None else look.row(TEST, suite=row["suite_hash"], position=failing),
             "uses": _by_run(look.rows(USES, id=row["trajectory_id"]) if row["trajectory_id"] else []),
-            "pivots": sum(bool(one["pivotal"]) for one in along.estimates),
+            "pivotal": pivotal_tokens(along),
+            "searched": bool(along.estimates),
         },
     )
+
+
+def context_of(look: Look, row: dict[str, Any]) -> dict[str, Any]:
+    """The problem and prompt of a response, and the pi_0 that its page tells of."""
+    asked = {"id": row["trajectory_id"], "problem": row["problem_id"], "prompt": row["prompt_id"]}
+    return look.row(CONTEXT, **asked, policy=row["policy_start"], source=row["source"]) or {}
 
 
 def searched_page(look: Look) -> Page:
@@ -148,7 +153,7 @@ def _settings(look: Look, run_id: str) -> _Settings:
 def _along(look: Look, row: dict[str, Any], context: dict[str, Any], settings: _Settings) -> tuple[Along, str]:
     """What is known along the tokens, and whose values they are."""
     reference, chosen = context["reference"], look.address.text("policy")
-    folders = _folders(look, [policy for policy in (row["policy_start"], reference, chosen) if policy])
+    folders = stored_folders(look, [policy for policy in (row["policy_start"], reference, chosen) if policy])
     readable = folders.get(row["policy_start"] or "") or folders.get(reference or "")
     texts = _texts(readable, row["token_ids"]) if readable else []
     asked = {"problem": row["problem_id"], "prompt": row["prompt_id"], "suite": row["suite_hash"]}
@@ -188,7 +193,8 @@ def _estimates(look: Look, row: dict[str, Any], prompt: tuple[int, int]) -> list
     return [begin, *inside, *(end if row["reward"] is not None else [])]
 
 
-def _folders(look: Look, policies: Sequence[str]) -> dict[str, Path]:
+def stored_folders(look: Look, policies: Sequence[str]) -> dict[str, Path]:
+    """The checkpoints of these policies that are there, by policy id."""
     rows = look.rows(FOLDERS, policies=sorted(set(policies)))
     return {row["policy_id"]: Path(row["path"]) for row in rows if (Path(row["path"]) / "config.json").is_file()}
 
@@ -219,8 +225,6 @@ def _computed(
     ids = tuple(context["prompt_ids"]), tuple(row["token_ids"])
 
     def compute() -> PolicyAlong:
-        from tasks.report.trajectory import policy_along
-
         return policy_along(config, folders[policy], folders[reference], ids, start)
 
     what = f"the values of policy {policy[:12]} along these tokens are being computed"

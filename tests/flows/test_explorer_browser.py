@@ -173,6 +173,7 @@ def test_every_page_fits_the_window_and_is_silent(
 def test_two_programs_are_ticked_and_stand_side_by_side(address: str, open_page: Callable[..., Any]) -> None:
     page = open_page(address + "/problems?order=programs")
     page.locator("tbody td.name a").first.click()
+    page.wait_for_url("**/problem?*")
     button = page.get_by_role("button", name="Compare two ticked programs")
     assert button.is_disabled()
     boxes = page.locator("input[name=p]")
@@ -180,6 +181,7 @@ def test_two_programs_are_ticked_and_stand_side_by_side(address: str, open_page:
     boxes.nth(1).check()
     assert boxes.nth(2).is_disabled()
     button.click()
+    page.wait_for_url("**/programs?*")
     assert page.locator("table.diff tr.other").count() > 0
     assert page.said == []
 

@@ -6,12 +6,15 @@ import csv
 import io
 import re
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from tasks.estimators import soft_value
 from tasks.explorer.pages import PAGES
-from tasks.report.trajectory import gather
+from tasks.explorer.policy_along import policy_along
+from tasks.run import runs
 from tests.tasks.explorer.conftest import Pages, structure
 
 FOUND = "SELECT count(*) FROM new_solutions"
@@ -249,6 +252,19 @@ def test_entropies_of_a_samples_own_policy_have_the_mean_that_the_evaluation_sto
     assert sum(shown) / len(shown) == pytest.approx(row["entropy"], abs=6e-3)
 
 
+def own_values(pages: Pages, identity: str, policy: str) -> list[float]:
+    """The policy's values along a trajectory, computed beside the page."""
+    store, config = pages.store, runs.load_config(pages.store, "micro-1")
+    row = store.rows("SELECT * FROM trajectories WHERE trajectory_id = ? LIMIT 1", [identity])[0]
+    prompt = store.value("SELECT token_ids FROM prompts WHERE prompt_id = ? LIMIT 1", [row["prompt_id"]])
+    reference = store.value("SELECT parent_policy_id FROM policies WHERE policy_id = ? LIMIT 1", [policy])
+    folder = "SELECT path FROM policies WHERE policy_id = ? ORDER BY arrival LIMIT 1"
+    folders = [Path(store.value(folder, [one])) for one in (policy, reference)]
+    n, k = store.rows("SELECT n, k FROM q0 WHERE prompt_id = ?", [row["prompt_id"]])[0].values()
+    start = soft_value(n, k, config.train.beta, prior=config.q0.prior)
+    return policy_along(config, *folders, (prompt, row["token_ids"]), start).values
+
+
 def test_values_of_a_chosen_policy_are_computed_and_begin_at_the_prompts(pages: Pages) -> None:
     identity = pages.value(SEARCHED)
     policy = pages.value("SELECT policy_id FROM policies WHERE kind = 'final' LIMIT 1")
@@ -256,8 +272,7 @@ def test_values_of_a_chosen_policy_are_computed_and_begin_at_the_prompts(pages: 
     deadline = time.monotonic() + 500
     while (reply := pages.reply("/trajectory", **filters)).status == 503 and time.monotonic() < deadline:
         assert "are being computed" in reply.body
-    own = gather(pages.store, identity, policy=policy)
     page = pages.html("/trajectory", **filters)
     shown = [float(one) for one in re.findall(r"value (-?[\d.]+) nats", page)]
-    assert shown == pytest.approx(own.policy_values, abs=6e-3)
+    assert shown == pytest.approx(own_values(pages, identity, policy), abs=6e-3)
     assert f"policy {policy[:8]}: its own value" in page

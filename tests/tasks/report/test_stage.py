@@ -154,7 +154,7 @@ def test_the_commands_write_the_pages_and_print_the_table(
     page = tmp_path / "one.html"
     shown = CliRunner().invoke(app, ["show", trajectory, "--no-values", "--out", str(page)])
     assert shown.exit_code == 0
-    assert 'class="program"' in page.read_text(encoding="utf-8")
+    assert '<pre class="tokens success"' in page.read_text(encoding="utf-8")
 
 
 def test_the_hardest_prompts_are_those_of_the_run(copied: Callable[[], Lab], monkeypatch: pytest.MonkeyPatch) -> None:
