@@ -10,8 +10,8 @@
 # before and after training all GPUs sample.
 #   sbatch --export=ALL,TRAIN_NODES=2,SLOTS=8 scripts/slurm.sh paper --set train.steps=1000
 # The project and SPO_HOME lie at the same paths on every node. At 25 minutes before its end the job is asked to stop, which
-# writes a checkpoint; `sbatch ... scripts/slurm.sh --resume RUN` goes on, with the settings and hosts that the run was made
-# with: ask for the same nodes (--nodelist). --dry-run prints the command only.
+# writes a checkpoint; `sbatch ... scripts/slurm.sh --resume RUN` goes on, with the settings that the run was made with, on
+# the nodes of its own job: ask for as many, with the same TRAIN_NODES and SLOTS. --dry-run prints the command only.
 set -euo pipefail
 train_nodes=${TRAIN_NODES:-1}
 slots=${SLOTS:-8}
@@ -22,15 +22,20 @@ sampling=("${nodes[@]:train_nodes}")
 
 list() { local joined; joined=$(printf ',"%s"' "$@"); echo "[${joined:1}]"; }
 settings=()
-hosts=("${training[@]/%/ slots=$slots}")
+hosts=()    # by variables of this job: a resumed run goes on with the nodes of its own
+for rank in "${!training[@]}"; do
+    export "SPO_TRAIN_NODE_$rank=${training[rank]}"
+    hosts+=("{env:SPO_TRAIN_NODE_$rank} slots=$slots")
+done
+SPO_TRAIN_NODES=$(IFS=,; echo "${training[*]}")
+export SPO_TRAIN_NODES
 settings+=(--set "train.hosts=$(list "${hosts[@]}")" --set train.zero_stage=3)
 step=(srun --nodes=1 --ntasks=1 --overlap)
 settings+=(--set "train.remote_shell=$(list "${step[@]}" '--nodelist={host}' bash -c)")
 engine=(srun --nodes=1 --ntasks=1 --exact --gpus=1 --kill-on-bad-exit=1)    # stages before and after training: all nodes
 settings+=(--set "shards.launcher=$(list "${engine[@]}")" --set "shards.engines=$((${#nodes[@]} * slots))")
 if [ ${#sampling[@]} -gt 0 ]; then
-    trained_on=$(IFS=,; echo "${training[*]}")
-    launcher=(srun --nodes=1 --ntasks=1 --exact --gpus=1 --kill-on-bad-exit=1 "--exclude=$trained_on")
+    launcher=(srun --nodes=1 --ntasks=1 --exact --gpus=1 --kill-on-bad-exit=1 "--exclude={env:SPO_TRAIN_NODES}")
     settings+=(--set "train.worker_launcher=$(list "${launcher[@]}")")
     settings+=(--set "train.rollout_workers=$((${#sampling[@]} * slots))")
 fi

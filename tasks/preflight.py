@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import InvalidSuite, Judge, SandboxError, SandboxUnavailable, Submission, Suite, TestCase, Verdict
-from tasks.config import NAMED_MODELS, ProblemFiles, ReferenceConfig, RunConfig
+from tasks.config import NAMED_MODELS, InvalidConfig, ProblemFiles, ReferenceConfig, RunConfig
 from tasks.corpus import files
 from tasks.engines import checkpoint, inspection, interpreter, packaged_models
 from tasks.engines.devices import visible_gpus
@@ -288,10 +288,10 @@ def _look_at_engine(config: RunConfig, found: _Faults) -> None:
 
 
 def _look_at_gpus(config: RunConfig, found: _Faults) -> None:
-    """Complain where training wants more GPUs than this machine has."""
+    """Complain where training wants more GPUs than this machine has, or machines that nothing names here."""
     try:
         placement.place(config, visible_gpus())
-    except Oversubscribed as error:
+    except (Oversubscribed, InvalidConfig) as error:
         found.add(str(error))
 
 

@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prefect.utilities.templating import apply_values
 
 from flows.cli.run_commands import overrides
 from flows.settings import RECIPES
 from tasks import config as configuration
+from tasks.config.placeholders import filled
 from tasks.run import placement
-from tasks.train import hosts
+from tasks.train import hosts, supervisor
 from tests.tasks.train.conftest import make_job, save_reference
 
 PROJECT = Path(__file__).parents[1]
@@ -45,15 +47,25 @@ def test_a_slurm_job_becomes_hosts_that_train_workers_on_the_rest_and_engines_on
     train = config.train
     assert config.shards.engines == 12
     assert config.shards.launcher == ("srun", "--nodes=1", "--ntasks=1", "--exact", "--gpus=1", "--kill-on-bad-exit=1")
-    assert train.hosts == ("n1 slots=4", "n2 slots=4")
+    assert train.hosts == ("{env:SPO_TRAIN_NODE_0} slots=4", "{env:SPO_TRAIN_NODE_1} slots=4")
     assert (train.steps, train.zero_stage, train.rollout_workers) == (5, 3, 4)
     assert train.worker_launcher[0] == "srun"
-    assert "--exclude=n1,n2" in train.worker_launcher
+    assert "--exclude={env:SPO_TRAIN_NODES}" in train.worker_launcher
 
 
-def test_a_slurm_host_is_reached_with_srun_and_takes_no_gpu_of_the_first(tmp_path: Path) -> None:
+def in_a_job(monkeypatch: pytest.MonkeyPatch, *training: str) -> None:
+    """The variables that scripts/slurm.sh sets for these nodes."""
+    for rank, node in enumerate(training):
+        monkeypatch.setenv(f"SPO_TRAIN_NODE_{rank}", node)
+    monkeypatch.setenv("SPO_TRAIN_NODES", ",".join(training))
+
+
+def test_a_slurm_host_is_reached_with_srun_and_takes_no_gpu_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = commanded(tmp_path / "bin", "paper", TRAIN_NODES="2", SLOTS="4")
     config = configured(done.stdout)
+    in_a_job(monkeypatch, "n1", "n2")
     job = make_job(tmp_path, save_reference(tmp_path / "reference"), config)
     there = hosts.command(job, tmp_path / "job.json", 1)
     assert there[:-1] == ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--nodelist=n2", "bash", "-c"]
@@ -62,6 +74,50 @@ def test_a_slurm_host_is_reached_with_srun_and_takes_no_gpu_of_the_first(tmp_pat
     lines = placement.place(config, ["0", "1", "2", "3"]).lines()
     assert lines[0] == "trainer: GPUs 0, 1, 2, 3"
     assert "worker-3: where train.worker_launcher starts it" in lines
+
+
+def test_a_resumed_slurm_job_goes_on_with_the_nodes_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured(commanded(tmp_path / "bin", "paper", TRAIN_NODES="2", SLOTS="4").stdout)
+    job = make_job(tmp_path, save_reference(tmp_path / "reference"), config)
+    for nodes in (("n1", "n2"), ("m7", "m9")):
+        in_a_job(monkeypatch, *nodes)
+        there = hosts.command(job, tmp_path / "job.json", 1)
+        assert f"--nodelist={nodes[1]}" in there
+        assert f"--master-addr {nodes[0]}" in there[-1]
+        assert f"--exclude={','.join(nodes)}" in supervisor.worker_command(job, tmp_path / "job.json", 3)
+
+
+def test_what_slurm_sets_for_a_job_is_what_its_settings_name(tmp_path: Path) -> None:
+    said = tmp_path / "spo"
+    tmp_path.joinpath("scontrol").write_text("#!/bin/sh\nprintf '%s\\n' m7 m8 m9\n")
+    said.write_text("#!/bin/sh\nenv | grep ^SPO_TRAIN | sort\necho $*\n")
+    for name in ("spo", "scontrol"):
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "m[7-9]", "TRAIN_NODES": "2"}
+    command = ["bash", str(PROJECT / "scripts" / "slurm.sh"), "--resume", "paper-1"]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    expected = ["SPO_TRAIN_NODES=m7,m8", "SPO_TRAIN_NODE_0=m7", "SPO_TRAIN_NODE_1=m8", "resume paper-1"]
+    assert sorted(done.stdout.splitlines()) == sorted(expected)
+
+
+def test_a_run_whose_nodes_nothing_names_is_refused_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(commanded(tmp_path / "bin", "paper", TRAIN_NODES="2", SLOTS="4").stdout)
+    in_a_job(monkeypatch, "n1", "n2")
+    monkeypatch.delenv("SPO_TRAIN_NODE_1")
+    with pytest.raises(configuration.InvalidConfig, match=r"train\.hosts says .*SPO_TRAIN_NODE_1 is not set here"):
+        placement.place(config, [])
+    in_a_job(monkeypatch, "n1", "n2")
+    monkeypatch.delenv("SPO_TRAIN_NODES")
+    with pytest.raises(configuration.InvalidConfig, match=r"train\.worker_launcher says .*SPO_TRAIN_NODES is not set"):
+        placement.place(config, [])
+
+
+def test_braces_that_mean_nothing_here_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORT", "22")
+    parts = ("ssh", "-p{env:PORT}", "gpu-{index}", '{"a": 1}', "{host}")
+    assert filled(parts, "here", index=3) == ("ssh", "-p22", "gpu-3", '{"a": 1}', "{host}")
 
 
 def test_a_slurm_job_with_too_few_nodes_is_refused_and_a_run_is_resumed(tmp_path: Path) -> None:

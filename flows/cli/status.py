@@ -120,7 +120,7 @@ def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: 
 
 def _show_gpus(console: Console, config: configuration.RunConfig) -> None:
     """Print who would get which GPU of this machine while training; what does not fit is told by `preflight`."""
-    with suppress(Oversubscribed):
+    with suppress(Oversubscribed, configuration.InvalidConfig):
         if told := placement.place(config, visible_gpus()).lines():
             console.print(f"GPUs while training: {'; '.join(told)}", highlight=False, soft_wrap=True)
 

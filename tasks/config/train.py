@@ -134,7 +134,8 @@ class TrainConfig(Section):
     Off: a machine with too few is refused by name, since what shares a GPU shares its memory, too (docs/scaling.md)."""
     hosts: tuple[str, ...] = ()
     """Machines that train together, as the lines of a hostfile: `name slots=8`. The first is the one the flow runs on;
-    all share SPO_HOME (docs/scaling.md). Empty: this machine alone."""
+    all share SPO_HOME (docs/scaling.md). `{env:NAME}` stands for an environment variable of the job that the run goes
+    on in. Empty: this machine alone."""
     remote_shell: tuple[str, ...] = ("ssh", "-oBatchMode=yes")
     """How processes are started on the other hosts; the host, unless a part says `{host}`, and the command are
     appended. Empty: all of them here."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasks.config import EngineConfig
+from tasks.config.placeholders import filled
 from tasks.engines import wire
 from tasks.engines.engine_process import EngineProcess, Inbox, Pending, raise_error
 from tasks.engines.protocol import Completion, EngineError, Request, RequestReader, ScoredSequence
@@ -52,7 +53,7 @@ class ProcessEngine:
             for index, gpus in enumerate(places):
                 environment = {"OMP_NUM_THREADS": str(config.threads)}
                 environment |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
-                before = [part.replace("{index}", str(index)) for part in launcher]
+                before = filled(launcher, "shards.launcher", index=index)
                 process = EngineProcess(config.python, environment, launcher=before)
                 failed.callback(process.close)
                 self._processes.append(process)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 from tasks.config import RunConfig
+from tasks.config.placeholders import filled
 from tasks.engines.devices import engine_places, engine_width
 from tasks.run.errors import Oversubscribed
 
@@ -54,13 +55,15 @@ def place(config: RunConfig, gpus: Sequence[str]) -> Placement:
     """Where the processes of training in a run of `config` go on a machine with these GPUs.
 
     Raises Oversubscribed when they are too few, unless `train.share_gpus`; then workers and evaluator share in turn
-    what the trainer leaves, or all GPUs where it leaves too few.
+    what the trainer leaves, or all GPUs where it leaves too few. Raises InvalidConfig where a host is unknown here.
     """
     train, width = config.train, engine_width(config.engine)
     workers = [worker_name(index) for index in range(train.rollout_workers if train.sampled_by(1) else 0)]
     here = [] if train.worker_launcher else workers
     engines = [*here, *([EVALUATOR] if config.evaluate.during_training else [])]
-    elsewhere = {f"{TRAINER} on {line.split()[0]}": "its first GPUs" for line in train.hosts[1:]}
+    hosts = filled(train.hosts, "train.hosts")
+    filled(train.worker_launcher, "train.worker_launcher")
+    elsewhere = {f"{TRAINER} on {line.split()[0]}": "its first GPUs" for line in hosts[1:]}
     elsewhere |= dict.fromkeys(workers if train.worker_launcher else (), "where train.worker_launcher starts it")
     if not gpus:
         return Placement({}, elsewhere)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from tasks.config.placeholders import filled
 from tasks.train.shared import time_limits
 from tasks.train.shared.errors import TrainerError
 from tasks.train.shared.job import TrainJob
@@ -39,9 +40,9 @@ class Host:
 
 
 def hosts(lines: Sequence[str]) -> list[Host]:
-    """The machines that the lines of a hostfile (`name slots=8`) describe. Raises TrainerError."""
+    """The machines that the lines of a hostfile (`name slots=8`) describe. Raises TrainerError and InvalidConfig."""
     found: list[Host] = []
-    for line in lines:
+    for line in filled(lines, "train.hosts"):
         name, *settings = line.split()
         slots = {key: value for key, _, value in (setting.partition("=") for setting in settings)}
         if set(slots) - {"slots"} or not slots.get("slots", "1").isdigit():
@@ -64,10 +65,9 @@ def command(job: TrainJob, job_file: Path, rank: int) -> list[str]:
         return torchrun
     settings = [f"{name}={os.environ[name]}" for name in PASSED_ON if name in os.environ]
     there = f"cd {shlex.quote(os.getcwd())} && exec env {shlex.join([*settings, *torchrun])}"
-    name, shell = machines[rank].name, job.train.remote_shell
-    if any("{host}" in part for part in shell):
-        return [*(part.replace("{host}", name) for part in shell), there]
-    return [*shell, name, there]
+    name, named = machines[rank].name, any("{host}" in part for part in job.train.remote_shell)
+    shell = filled(job.train.remote_shell, "train.remote_shell", host=name)
+    return [*shell, there] if named else [*shell, name, there]
 
 
 class ProcessGroup:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tasks.config.placeholders import filled
 from tasks.engines.devices import visible_gpus
 from tasks.run import placement as placements
 from tasks.train.shared import fork_server, time_limits
@@ -211,5 +212,5 @@ def trainer_command(job: TrainJob, job_file: Path) -> list[str]:
 
 def worker_command(job: TrainJob, job_file: Path, index: int) -> list[str]:
     """The command of rollout worker `index`, with what the recipe puts before it."""
-    before = [part.replace("{index}", str(index)) for part in job.train.worker_launcher]
+    before = filled(job.train.worker_launcher, "train.worker_launcher", index=index)
     return [*before, sys.executable, "-m", "tasks.train.rollout_worker.worker", str(job_file), "--index", str(index)]
