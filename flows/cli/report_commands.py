@@ -46,9 +46,10 @@ def compare(
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         result = compared(store, home(), first, second)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for heading in ("", first, second, "change", "95% interval", "better", "worse", "equal", "p"):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+        whole = heading not in (first, second)  # long names of runs are folded, so that no number is cut
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=whole, overflow="fold")
     for row in result.rows:
         table.add_row(
             f"pass@{row.k}",
