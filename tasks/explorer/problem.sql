@@ -47,6 +47,7 @@ QUALIFY row_number() OVER (PARTITION BY program_hash ORDER BY suite_hash = $coun
 WITH answers AS (
     SELECT coalesce(step, 0) AS step, reward, program, snapshot_id, arrival, source FROM resident.responses
     WHERE problem_id = $problem AND ($run = '' OR run_id = $run) AND source IN ('online', 'evaluation')
+      AND author <> 'other model'
 ),
 first AS (
     SELECT program, arg_min(coalesce(step, 0), (snapshot_id, arrival)) AS step,
@@ -65,10 +66,10 @@ SELECT program, count(*) AS times, bool_or(reward = 0) AS correct, mode(verdict)
        arg_min(created_at, arrival) FILTER (origin = 'eval_samples') AS first_eval_at
 FROM resident.responses
 WHERE problem_id = $problem AND coalesce(step, 0) = $step AND ($run = '' OR run_id = $run)
-  AND source IN ('online', 'evaluation') AND program IS NOT NULL
+  AND source IN ('online', 'evaluation') AND author <> 'other model' AND program IS NOT NULL
 GROUP BY program ORDER BY times DESC, program LIMIT 12;
 
 -- name: runs
 -- Which runs sampled the problem along training?
 SELECT run_id, count(*) AS samples FROM resident.responses
-WHERE problem_id = $problem AND source IN ('online', 'evaluation') GROUP BY run_id ORDER BY run_id;
+WHERE problem_id = $problem AND source IN ('online', 'evaluation') AND author <> 'other model' GROUP BY run_id ORDER BY run_id;

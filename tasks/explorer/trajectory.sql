@@ -70,7 +70,12 @@ SELECT any_value(input) AS input, any_value(expected) AS expected FROM tests
 WHERE suite_hash = $suite AND position = $position;
 
 -- name: searched
--- Which trajectories were searched for pivotal tokens, and what was found?
+-- Which trajectories were searched for pivotal tokens, and what did the newest search of each find?
+WITH newest AS (
+    SELECT trajectory_id, position, pivotal FROM token_values
+    WHERE starts_with(search_id, 'annotation/') AND position > 0
+    QUALIFY search_id = first_value(search_id) OVER (PARTITION BY trajectory_id ORDER BY arrival DESC)
+)
 SELECT trajectory_id, count(DISTINCT position) AS estimated, count(DISTINCT position) FILTER (pivotal) AS pivotal
-FROM token_values WHERE starts_with(search_id, 'annotation/')
+FROM newest
 GROUP BY trajectory_id ORDER BY pivotal DESC, estimated DESC, trajectory_id LIMIT 200;

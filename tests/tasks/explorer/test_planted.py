@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.explorer.pages import Explorer
+from tasks.explorer.trajectory import SEARCHED
 from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
 from warehouse.reading import Readers
@@ -106,3 +108,29 @@ def test_who_was_first_is_told(planted: Pages) -> None:
     page = planted.html("/problem", id="p", by="found", order="new")
     assert "first by training at step 2" in page
     assert "written 2 times" in page
+
+
+def test_of_two_searches_of_a_trajectory_the_newer_counts(tmp_path: Path) -> None:
+    found = {"trajectory_id": "t", "reference": "base", "n": 10, "k": 5}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for search, pivotal in (("annotation/old", (1, 2, 3)), ("annotation/new", (3,))):
+            rows = [
+                found | {"search_id": search, "position": place, "pivotal": place in pivotal} for place in (0, *pivotal)
+            ]
+            store.append(search, {"token_values": rows}, run_id="run")
+        assert store.rows(SEARCHED) == [{"trajectory_id": "t", "estimated": 1, "pivotal": 1}]
+
+
+def test_what_outside_models_wrote_is_no_part_of_a_prompts_way_through_training(tmp_path: Path) -> None:
+    outside = {"policy_id": "endpoint-1", "step": 0, "problem_set": "x", "problem_id": "p", "sampling": "t"}
+    outside |= {"suite_hash": "s", "prompt_id": "q", "token_ids": [], "text": "print('theirs')", "reward": 0.0}
+    samples = [outside | {"sample": n, "normal_hash": "theirs", "program_hash": "theirs"} for n in range(3)]
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        problem = {"problem_id": "p", "split": "train", "title": "Planted", "suite_hash": "s"}
+        rows = [response(0, "ours", "online", step=4)]
+        store.append("a", {"problems": [problem], "trajectories": rows, "eval_samples": samples}, run_id="one")
+        with Readers.open(tmp_path / "warehouse") as readers:
+            readers.fill()
+            page = Pages(Explorer(readers, tmp_path, asked_s=300), store).html("/prompt", id="p")
+    assert programs(page) == ["ours"]
+    assert 'value="0"' not in page
