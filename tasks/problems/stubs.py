@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 
 from tasks.problems.identity import parse
+
+_LITERAL = re.compile(r"""[rRuU]?(\"{3}|'{3}|"|')((?:(?!\1).)*)\1""", re.DOTALL)
+"""One string literal, its quotes and what stands between them."""
 
 
 def function_task(statement: str) -> str:
@@ -29,7 +33,7 @@ def task_of(statement: str) -> str | None:
     """
     tree = parse(statement)
     *before, stub = tree.body if tree is not None and tree.body else [None]
-    text = _docstring(stub) if isinstance(stub, ast.FunctionDef) else None
+    text = _docstring(stub, statement) if isinstance(stub, ast.FunctionDef) else None
     if not isinstance(stub, ast.FunctionDef) or text is None:
         return None
     parts = [inspect.cleandoc(text).strip()]
@@ -40,13 +44,17 @@ def task_of(statement: str) -> str | None:
     return "\n\n".join(parts) + "\n" + wanted
 
 
-def _docstring(stub: ast.FunctionDef) -> str | None:
-    """The text that is all of the function besides imports; None where there is more, or none."""
+def _docstring(stub: ast.FunctionDef, statement: str) -> str | None:
+    """The text that is all of the function besides imports, escapes as written; None where there is more, or none."""
     *imports, last = stub.body
     if not all(isinstance(node, ast.Import | ast.ImportFrom) for node in imports):
         return None
-    text = last.value.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) else None
-    return text if isinstance(text, str) and text.strip() else None
+    literal = last.value if isinstance(last, ast.Expr) else None
+    text = literal.value if isinstance(literal, ast.Constant) else None
+    if literal is None or not isinstance(text, str) or not text.strip():
+        return None
+    written = _LITERAL.fullmatch(ast.get_source_segment(statement, literal) or "")
+    return written[2] if written else text
 
 
 def _arguments(stub: ast.FunctionDef) -> str:

@@ -110,6 +110,14 @@ def test_few_shot_puts_a_statement_that_is_code_into_words(problem) -> None:
     assert function_task("One.\nTwo.\n\nThree.\n") == "One.\nTwo.\n\nThree."
 
 
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+def test_escapes_of_a_docstring_stay_as_they_were_written(quotes: str) -> None:
+    stub = f"def f(text):\n    {quotes}Drop them.\n    >>> f('ab\\ncd')\n    'b\\ncd'\n    {quotes}\n"
+    assert task_of(stub) == "Drop them.\n>>> f('ab\\ncd')\n'b\\ncd'\nWrite a function f(text) that does this."
+    joined = 'def f(x):\n    "One, " "two."\n'
+    assert task_of(joined) == "One, two.\nWrite a function f(x) that does this."
+
+
 def test_few_shot_shows_the_same_examples_of_its_style_to_every_problem_of_it() -> None:
     template = FewShotTemplate()
     shown = {style: [template.render(p) for p in basics.problems() if p.style == style] for style in EXAMPLES}
