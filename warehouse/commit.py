@@ -113,16 +113,18 @@ class Committer:
     def _register_or_refuse(self, intents: list[Intent], timeout_s: float) -> set[str]:
         try:
             self._register(intents, timeout_s)
-        except WarehouseError:
-            broken = [intent for intent in intents if self._fault(intent)]
+        except WarehouseError as error:
+            contents = not isinstance(error, WarehouseBusy)  # who only waits does not read every file again
+            broken = {intent.key: fault for intent in intents if (fault := self._fault(intent, contents=contents))}
             if not broken:
                 raise
-            for intent in broken:
-                self._ledger.refuse_intent(intent, self._fault(intent))
-            whole = [intent for intent in intents if intent not in broken]
+            for intent in intents:
+                if intent.key in broken:
+                    self._ledger.refuse_intent(intent, broken[intent.key])
+            whole = [intent for intent in intents if intent.key not in broken]
             if whole:
                 self._register(whole, timeout_s)
-            return {intent.key for intent in broken}
+            return set(broken)
         return set()
 
     def _register(self, intents: list[Intent], timeout_s: float) -> None:
@@ -172,12 +174,17 @@ class Committer:
             raise
         return lake.current_snapshot(connection)
 
-    def _fault(self, intent: Intent) -> str:
+    def _fault(self, intent: Intent, *, contents: bool) -> str:
+        """What is wrong with the files of an intent; empty where nothing is. `contents`: read them, too."""
         for file in intent.files:
             size = self._files.size(file.path)
             if size != file.bytes:
                 found = "is missing" if size is None else f"has {size} bytes instead of {file.bytes}"
-                return f"batch {intent.batch_id!r} cannot be committed: {self._location.data}{file.path} {found}"
+            elif contents and hashlib.sha256(self._files.read(file.path)).hexdigest() != file.sha256:
+                found = "has not the content that was written"
+            else:
+                continue
+            return f"batch {intent.batch_id!r} cannot be committed: {self._location.data}{file.path} {found}"
         return ""
 
 

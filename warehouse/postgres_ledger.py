@@ -33,7 +33,7 @@ class PostgresLedger:
         self._password = password
         self._schema = schema
         self._guard = threading.Lock()
-        self._connection = self._connect()
+        self._own = self._connect()
         self._idle: list[psycopg.Connection[Any]] = []
         if create:
             self._create()
@@ -61,8 +61,15 @@ class PostgresLedger:
             raise StorageLost(f"cannot reach the PostgreSQL catalog: {error}") from error
 
     def close(self) -> None:
-        for connection in (self._connection, *self._idle):
+        for connection in (self._own, *self._idle):
             connection.close()
+
+    @property
+    def _connection(self) -> psycopg.Connection[Any]:
+        """The connection for statements, which each are whole; a new one where it was lost. Under `_guard`."""
+        if self._own.closed:
+            self._own = self._connect()
+        return self._own
 
     def get(self, name: str) -> str | None:
         rows = self._run("SELECT value FROM {s}.warehouse_meta WHERE name = %s", (name,))
@@ -135,8 +142,8 @@ class PostgresLedger:
             if not self._wait(session, number, name, timeout_s, done):
                 yield False
                 return
-            self._run(query(__name__, "name_holder"), (name, holder()))
             try:
+                self._run(query(__name__, "name_holder"), (name, holder()))
                 yield True
             finally:
                 session.execute("SELECT pg_advisory_unlock(%s)", (number,))
@@ -144,7 +151,7 @@ class PostgresLedger:
             raise translated(error, "the PostgreSQL ledger") from error
         finally:
             with self._guard:
-                self._idle.append(session)
+                self._idle += [] if session.closed else [session]
 
     def _wait(
         self,

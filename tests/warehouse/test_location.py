@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import uuid
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -144,3 +146,32 @@ def test_a_database_without_an_encoding_serves_as_any_other(postgres: str, tmp_p
         store.append("b", {"trajectories": [trajectory("t", text="größer")]}, run_id="r")
     with Warehouse.open(location) as store:
         assert store.value("SELECT text FROM trajectories") == "größer"
+
+
+@pytest.mark.postgres
+def test_a_lost_connection_neither_keeps_a_lock_nor_is_used_again(postgres: str) -> None:
+    address, schema = postgres, f"lost_{uuid.uuid4().hex[:8]}"
+    with closing(PostgresLedger(address, None, schema, create=True)) as one:
+        with closing(PostgresLedger(address, None, schema, create=False)) as two:
+            one.put("name", "kept")
+            number = one._own.info.backend_pid
+            two._run("SELECT pg_terminate_backend(%s)", (number,))
+            with pytest.raises(StorageLost), one.lock("commit", timeout_s=1):
+                pass
+            with two.lock("commit", timeout_s=1) as held:
+                assert held
+            assert one.get("name") == "kept"
+            with one.lock("commit", timeout_s=1) as held:
+                assert held
+
+
+@pytest.mark.postgres
+def test_a_lock_whose_session_was_lost_says_so(postgres: str) -> None:
+    schema = f"lost_{uuid.uuid4().hex[:8]}"
+    with closing(PostgresLedger(postgres, None, schema, create=True)) as ledger:
+        with pytest.raises(StorageLost), ledger.lock("commit", timeout_s=1):  # noqa: PT012
+            ledger._run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+            ledger._run("SELECT pg_sleep(0.2)")
+        assert ledger._idle == []
+        with ledger.lock("commit", timeout_s=1) as held:
+            assert held

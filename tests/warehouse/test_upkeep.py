@@ -175,6 +175,18 @@ def test_an_intent_whose_data_are_gone_is_refused_without_blocking_others(folder
             one.commit()
 
 
+def test_an_intent_whose_file_was_damaged_at_its_size_is_refused_without_blocking_others(folder: str) -> None:
+    with Warehouse.open(folder) as one, Warehouse.open(folder) as two:
+        one.stage("damaged", {"trajectories": trajectories(1)}, run_id="run")
+        (path,) = (Path(one.location.data) / "stored" / "trajectories").rglob("*.parquet")
+        path.write_bytes(path.read_bytes()[:-4] + b"NOPE")
+        two.stage("whole", {"run_events": [{"kind": "note"}]}, run_id="run")
+        two.commit()
+        assert two.committed(["whole", "damaged"]) == {"whole"}
+        with pytest.raises(StorageLost, match=r"batch 'damaged' cannot be committed: .* has not the content"):
+            one.commit()
+
+
 def test_an_older_schema_is_migrated_once_and_keeps_its_rows(folder: str) -> None:
     with Warehouse.open(folder) as store:
         fill(store, 2)
