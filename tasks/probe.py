@@ -144,7 +144,7 @@ def _warnings_of(seen: Responses) -> Iterable[str]:
     if 4 * seen.not_python > max(1, whole):
         yield (
             f"{seen.not_python} of {whole} finished responses hold no Python program ({seen.empty} are empty): look at "
-            f"some (`spo sql \"SELECT text FROM trajectories LIMIT 3\"`), and try another reference.template"
+            f'some (`spo sql "SELECT text FROM trajectories LIMIT 3"`), and try another reference.template'
         )
     if 10 * seen.repeat_prompt > seen.number:
         yield f"{seen.repeat_prompt} responses repeat the task instead of solving it: try another reference.template"

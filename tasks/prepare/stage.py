@@ -70,12 +70,23 @@ def _begun_with(context: Context) -> PrepareManifest | None:
     return before.model_copy(update={"reference": folder})
 
 
+def _require_one_end(folder: Path, tokenizer: Any, template: Template) -> None:
+    """Raise StageError where programs of others would end with a token at which sampling does not stop."""
+    own, stops = tokenizer.eos_token_id, checkpoint.stop_ids(folder)
+    if template.stop_mark is None and own not in stops:
+        raise StageError(
+            f"the tokenizer in {folder} ends responses with token {own} ({tokenizer.eos_token!r}), at which sampling "
+            f"would not stop: add it to eos_token_id in generation_config.json, which names {', '.join(map(str, stops))}"
+        )
+
+
 def _prepared(context: Context) -> PrepareManifest:
     """What the run's problems, prompts and reference policy are now."""
     config, added = context.config, _added(context)
     folder = reference_folder(context)
     tokenizer = checkpoint.load_tokenizer(folder)
     template = template_for(config.reference, tokenizer)
+    _require_one_end(folder, tokenizer, template)
     report = read(config.problems, _too_long(template, tokenizer, config))
     left_out = dict(report.left_out)
     kept, prompts = _encode(report, template, tokenizer, config)

@@ -102,7 +102,7 @@ class ChatTemplate:
 
 
 FEW_SHOT = "few_shot-3"
-"""Changes whenever the few-shot template renders a problem otherwise."""
+"""Changes when the few-shot template renders problems otherwise; what a single one reads is in its prompt's id."""
 
 
 @dataclass(frozen=True, slots=True)

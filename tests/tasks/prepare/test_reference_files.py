@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tasks.engines import checkpoint
 from tasks.prepare.stage import STAGE
-from tasks.run.errors import OtherWeights
+from tasks.run.errors import OtherWeights, StageError
 from tasks.run.provenance import begin_training
 from tests.tasks.conftest import Lab
-from tests.tasks.engines.conftest import write_adapter
+from tests.tasks.engines.conftest import END, write_adapter
 from tests.tasks.small_model import small_model, small_run
 
 
@@ -57,3 +59,20 @@ def test_a_run_whose_training_has_begun_keeps_what_it_began_with_or_is_refused(t
     small_model(model, seed=1)
     with pytest.raises(OtherWeights, match=f"training of run '{run_id}' began with policy {first.policy_id}"):
         lab.run(run_id, "prepare")
+
+
+def test_a_tokenizer_that_ends_responses_where_sampling_goes_on_is_refused(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    settings = model / "tokenizer_config.json"
+    known = json.loads(settings.read_text(encoding="utf-8"))
+    settings.write_text(json.dumps(known | {"eos_token": "a"}), encoding="utf-8")
+    with pytest.raises(StageError, match=r"ends responses with token \d+ \('a'\), at which sampling would not stop"):
+        lab.run(small_run(lab, model), "prepare")
+    (model / "generation_config.json").write_text(
+        json.dumps({"eos_token_id": [END, _id(model, "a")]}), encoding="utf-8"
+    )
+    assert lab.run(small_run(lab, model), "prepare")["prepare"].manifest
+
+
+def _id(model: Path, token: str) -> int:
+    return int(checkpoint.load_tokenizer(model).convert_tokens_to_ids(token))
