@@ -76,7 +76,7 @@ def _require_one_end(folder: Path, tokenizer: Any, template: Template) -> None:
     if template.stop_mark is None and own not in stops:
         raise StageError(
             f"the tokenizer in {folder} ends responses with token {own} ({tokenizer.eos_token!r}), at which sampling "
-            f"would not stop: add it to eos_token_id in generation_config.json, which names {', '.join(map(str, stops))}"
+            f"would not stop: add it to eos_token_id in generation_config.json (now {', '.join(map(str, stops))})"
         )
 
 
