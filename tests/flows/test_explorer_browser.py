@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -16,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.browser import BROWSER
 from tests.tasks.conftest import Lab, finished  # noqa: F401
 from tests.warehouse.conftest import trajectory
 from warehouse import Warehouse
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed (Debian: apt-get install chromium)")
 HOSTILE = (
     "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +10,10 @@ import pytest
 
 from tasks.explorer import one_file
 from tasks.explorer.address import NotFound
+from tests.browser import needs_browser, opened
 from tests.tasks.conftest import Lab
 from tests.tasks.explorer.conftest import Pages, structure
 from warehouse.reading import Readers
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +104,7 @@ def test_a_checkpoint_that_is_gone_is_named(pages: Pages, tmp_path: Path) -> Non
     assert not (tmp_path / "page.html").exists()
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@needs_browser
 def test_it_opens_in_a_real_browser_without_console_messages(written: Path, tmp_path: Path) -> None:
-    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync "
-    flags += f"--disable-component-update --enable-logging=stderr --user-data-dir={tmp_path / 'profile'}"
-    command = [str(BROWSER), *flags.split(), "--dump-dom", written.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "CONSOLE" not in done.stderr
-    assert 'tabindex="0"' in done.stdout
+    shown = opened(written, tmp_path / "profile")
+    assert 'tabindex="0"' in shown

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -21,8 +19,7 @@ from tasks.report.report_page import (
     report_html,
     write_report,
 )
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from tests.browser import needs_browser, opened
 
 
 def report() -> ReportPage:
@@ -112,14 +109,9 @@ def test_empty_report_is_a_page() -> None:
     assert "nothing yet" in report_html(ReportPage("nothing yet"))
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@needs_browser
 def test_page_opens_in_a_real_browser_without_console_messages(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(report_html(report()), encoding="utf-8")
-    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    flags += f"--disable-component-update --disable-sync --enable-logging=stderr --user-data-dir={tmp_path / 'profile'}"
-    command = [str(BROWSER), *flags.split(), "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "CONSOLE" not in done.stderr
-    assert len(re.findall(r"<figure id=\"chart-[a-z_]+\"><svg", done.stdout)) == 2
+    shown = opened(page, tmp_path / "profile")
+    assert len(re.findall(r"<figure id=\"chart-[a-z_]+\"><svg", shown)) == 2

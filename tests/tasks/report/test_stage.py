@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,28 +20,23 @@ from tasks.report import run_report as report
 from tasks.report.comparison import NothingToCompare, compare
 from tasks.report.run_history import Point
 from tasks.run.runs import UnknownRun
+from tests.browser import needs_browser, opened
 from tests.tasks.conftest import Lab
 from warehouse.schema import EVAL_SAMPLES, TRAJECTORIES
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHARTS = {
     *("learning_curve", "learning_by_cost", "diversity", "training", "source_mix", "reward_by_temperature"),
     *("staleness", "q0_histogram", "soft_values", "source_flow", "stage_time"),
 }
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@needs_browser
 def test_the_report_opens_in_a_real_browser_with_every_figure_and_no_console_message(
     finished: Lab, tmp_path: Path
 ) -> None:
     page = finished.home / "runs" / "micro-1" / "report" / "report.html"
-    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync "
-    flags += f"--disable-component-update --enable-logging=stderr --user-data-dir={tmp_path / 'profile'}"
-    command = [str(BROWSER), *flags.split(), "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "CONSOLE" not in done.stderr
-    assert set(re.findall(r"<figure id=\"chart-([a-z_0-9]+)\"><svg", done.stdout)) == CHARTS
+    shown = opened(page, tmp_path / "profile")
+    assert set(re.findall(r"<figure id=\"chart-([a-z_0-9]+)\"><svg", shown)) == CHARTS
     assert {path.stem for path in page.parent.glob("*.png")} == CHARTS
     assert page.stat().st_size < 2_000_000
     named = json.loads(finished.value("SELECT manifest_json FROM stages WHERE stage = 'report'"))
