@@ -67,3 +67,6 @@ class GuardConfig(Section):
     `replay` draws: beyond it nothing is known to go well (docs/decisions/0014-trajectories-used-again.md)."""
     warn_length_ratio: Ratio = 1.5
     """Warn when online responses get this many times longer or shorter within fifty steps."""
+    warn_value_error: Annotated[float, Field(gt=0, le=100)] = 0.2
+    """Warn when, over five batches, PPO's value model explains nothing of the returns and is further than this, in
+    reward units, from them on average."""

@@ -120,6 +120,13 @@ class CollapseWatch:
                 f"the policy is {stale:.2g} nats a token from the weights that sampled what replay draws: lower "
                 f"train.replay.window, or publish weights more often"
             )
+        away = abs(self._recent("value", 0.0) - self._recent("return", 0.0))
+        if self._recent("explained_variance", 1.0) <= 0 and away > config.warn_value_error:
+            found["value"] = (
+                f"the value model explains nothing of the returns and is {away:.2g} away from them on average, so that "
+                f"advantages follow the place in the response: raise ppo.value_learning_rate, set ppo.value_start to "
+                f"'mean_return', or ppo.trace to 1"
+            )
         return found | self._drift("grad_norm", config.warn_grad_norm_ratio) | self._length(config.warn_length_ratio)
 
     def _recent(self, name: str, default: float) -> float:

@@ -67,13 +67,15 @@ class SequenceLosses:
 class ProximalPolicyOptimization:
     """PPO: advantages from a value model, several clipped updates per batch."""
 
-    def __init__(self, config: TrainConfig, seed: int) -> None:
+    def __init__(self, config: TrainConfig, seed: int, start: float = 0.0) -> None:
+        """`start` is the return that the value model expects of every state at first, reward units."""
         self.config = config
         self.seed = seed
+        self.start = start
 
     def module(self, policy: Policy, reference: Path, dtype: str) -> nn.Module:
         """Policy and value model together; both start from the reference's network."""
-        return ActorCritic(policy, load_value_model(reference, self.config, dtype))
+        return ActorCritic(policy, load_value_model(reference, self.config, dtype, self.start))
 
     def parameter_groups(self, module: nn.Module) -> list[dict[str, Any]]:
         """One group for the policy, one for the value model."""
@@ -266,6 +268,7 @@ def summary(losses: Sequence[SequenceLosses], found: Iterable[Estimates]) -> dic
         "value_loss": math.fsum(one.value_loss for one in losses) / len(losses),
         "explained_variance": explained_variance(values, returns),
         "value": math.fsum(values) / len(values),
+        "return": math.fsum(returns) / len(returns),
         "kl": math.fsum(one.kl for one in targets) / len(targets),
         "kl_behaviour": math.fsum(one.kl_behaviour for one in losses) / len(losses),
         "clip_fraction": sum(one.clipped for one in losses) / tokens,

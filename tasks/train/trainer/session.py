@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from tasks.scoring.reference import Reference, ReferenceStore, load_reference
 from tasks.train.shared import published_weights, time_limits
 from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.train.shared.job import TrainJob
-from tasks.train.shared.soft_values import frozen_values
+from tasks.train.shared.soft_values import frozen_values, success_rates
 from tasks.train.shared.stop import Stop
 from tasks.train.trainer import checkpoint
 from tasks.train.trainer.algorithm import Algorithm, SoftPolicyOptimization
@@ -228,8 +229,17 @@ def _everything(_name: str) -> bool:
 def algorithm_of(job: TrainJob) -> Algorithm:
     """The algorithm that the recipe names."""
     if job.train.algorithm == "ppo":
-        return ProximalPolicyOptimization(job.train, job.config.seed)
+        return ProximalPolicyOptimization(job.train, job.config.seed, start_value(job))
     return SoftPolicyOptimization(job.train)
+
+
+def start_value(job: TrainJob) -> float:
+    """What PPO's value model says at first: the mean return of pi_0 over the training problems, -1 to 0; or 0."""
+    if job.train.ppo.value_start == "zero":
+        return 0.0
+    with Warehouse.open(job.warehouse) as warehouse:
+        rates = success_rates(frozen_values(warehouse, job), job.train.beta)
+    return statistics.fmean(rates.values()) - 1
 
 
 @contextmanager

@@ -17,14 +17,14 @@ from tasks.scoring.policy import Policy, hidden_states, load_policy
 
 
 class ValueModel(nn.Module):
-    """Expected return before each response token, in reward units; 0 everywhere at first."""
+    """Expected return before each response token, in reward units; `start` everywhere at first."""
 
-    def __init__(self, trunk: Any) -> None:
+    def __init__(self, trunk: Any, start: float = 0.0) -> None:
         super().__init__()
         self.trunk = trunk
         self.head = nn.Linear(trunk.config.hidden_size, 1, dtype=next(trunk.parameters()).dtype)
         nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        nn.init.constant_(self.head.bias, start)
 
     def forward(self, pack: Pack) -> Tensor:
         """Values of the states that the pack's response tokens were chosen in. Float32 or wider, shape N."""
@@ -48,6 +48,6 @@ class ActorCritic(nn.Module):
         return logp_N, entropy_N, self.value_model(pack)
 
 
-def load_value_model(folder: Path, config: TrainConfig, dtype: str) -> ValueModel:
-    """A value model that starts from the network of a checkpoint folder, without its output head."""
-    return ValueModel(load_policy(folder, config, dtype, trained=True).causal_lm.base_model)
+def load_value_model(folder: Path, config: TrainConfig, dtype: str, start: float = 0.0) -> ValueModel:
+    """A value model with the network of a checkpoint folder, without its output head, that says `start` at first."""
+    return ValueModel(load_policy(folder, config, dtype, trained=True).causal_lm.base_model, start)

@@ -48,6 +48,14 @@ def test_a_run_that_learns_is_not_warned_of(reference: Any) -> None:
     assert warned(found) == {}
 
 
+def test_a_value_model_that_says_nothing_and_is_far_off_is_warned_of() -> None:
+    cases = {(-0.2, 0.0, -0.8): {"value"}, (-0.2, -0.7, -0.8): set[str](), (0.1, 0.0, -0.8): set[str]()}
+    for (explained, value, returned), kinds in cases.items():
+        watch = CollapseWatch(GuardConfig())
+        figures = {"explained_variance": explained, "value": value, "return": returned}
+        assert set([watch.warnings(figures) for _ in range(10)][-1]) == kinds
+
+
 def test_where_values_are_not_trained_failures_above_0_are_no_symptom() -> None:
     symptoms = {"grad_norm": 1.0, "online/stop_fraction": 0.1, "clipped_fraction": 0.9}
     for regression, kinds in ((True, {"clipped", "stop"}), (False, {"stop"})):

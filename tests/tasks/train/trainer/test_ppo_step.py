@@ -254,6 +254,25 @@ def test_with_adapters_only_they_and_the_value_head_are_trained(tmp_path: Path) 
     assert len(policy_group["params"]) + len(value_group["params"]) == len(trained)
 
 
+def test_the_value_model_says_the_given_return_of_every_state_at_first(tmp_path: Path) -> None:
+    folder, found = save_reference(tmp_path / "reference"), examples(5)
+    for start in (0.0, -0.75):
+        algorithm = ProximalPolicyOptimization(TRAIN, 3, start)
+        module = algorithm.module(load_policy(folder, TRAIN, "float32", trained=True), folder, "float32")
+        assert module(lay_out(found))[2].tolist() == [start] * sum(len(e.response_ids) for e in found)
+
+
+def test_a_long_failure_looks_better_than_a_short_one_by_the_value_models_error() -> None:
+    """Below a trace of 1 the first token of a failure hears the less of it the longer the response goes on."""
+    lengths, trace = [10, 40], TRAIN.ppo.trace
+    mask_BT = torch.arange(40) < torch.tensor(lengths)[:, None]
+    for start in (0.0, -0.75):
+        value_BT = torch.full((2, 40), start)
+        found_BT, _ = advantages(torch.zeros(2, 40), value_BT, torch.full((2,), -1 / TRAIN.beta), mask_BT, TRAIN)
+        better = float(found_BT[1, 0] - found_BT[0, 0])
+        assert better == pytest.approx((1 + start) * (trace**9 - trace**39), abs=1e-6)
+
+
 def test_the_expected_reward_of_an_enumerable_problem_rises_and_the_value_model_learns_it(
     enumerable: tuple[ProximalPolicyOptimization, DeepSpeedEngine, Policy, Reference],
 ) -> None:
