@@ -157,5 +157,5 @@ class PPOConfig(Section):
     """Learning rate of the value model; None: the policy's."""
     value_start: Literal["mean_return", "zero"] = "mean_return"
     """What the value model says of every state before its first update: the return that pi_0's success rates (Q0) make
-    expected over the training problems, or 0, the return of a success. From 0 it has to fall to the mean first, and with
-    a trace below 1 failures are meanwhile punished the less the longer they are."""
+    expected over the training problems, or 0, the return of a success. From 0 it has to fall to the mean first;
+    with a trace below 1 failures are meanwhile punished the less the longer they are."""
