@@ -301,7 +301,23 @@ class TrainConfig(Section):
             )
         if self.max_batches_ahead == 0 and self.model_update_interval > 1:
             raise ValueError("max_batches_ahead 0 needs model_update_interval 1: every batch has weights of its own")
+        if "online" in self.learnt_from and self.max_batches_ahead == 0:
+            self._require_whole_turns()
         return self
+
+    def _require_whole_turns(self) -> None:
+        """What a turn samples is what a step takes: of leftovers, the next step would learn with a newer policy."""
+        taken = self.sampled_by(1)
+        if self.rollout_workers > 1:
+            raise ValueError(
+                f"max_batches_ahead 0 needs one rollout worker: of {self.rollout_workers} one may sample again while "
+                f"the step waits for another; give one more engine.processes, or set max_batches_ahead to 1"
+            )
+        if taken % self.rollout_batch:
+            raise ValueError(
+                f"max_batches_ahead 0 samples what a step takes: rollout_batch {self.rollout_batch} does not divide "
+                f"the {taken} online trajectories of a step"
+            )
 
     @model_validator(mode="after")
     def _machines_agree(self) -> TrainConfig:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from sandbox import TestCase
 from tasks.problems.own_layout import NO_TESTS
 from tasks.problems.problem import Problem, Solution
 from tasks.problems.records import Record
+from tasks.problems.stubs import given_code
 
 INPUTS_PER_TEST = 50
 """One test calls the program with so many inputs: a test has one limit of time."""
@@ -75,7 +77,8 @@ for given in {inputs}:
 
 def humanevalplus(record: Record, problem_set: str) -> Problem:
     """A problem of HumanEval+: base inputs, then plus inputs."""
-    return _problem(record, problem_set, "HumanEval+", "MIT", None)
+    problem = _problem(record, problem_set, "HumanEval+", "MIT", None)
+    return replace(problem, prelude=given_code(problem.statement))
 
 
 def mbppplus(record: Record, problem_set: str) -> Problem:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from sandbox import Checker, Limits, TestCase
 from tasks.problems.problem import Problem, Solution
 from tasks.problems.records import Record
+from tasks.problems.stubs import given_code
 
 VERDICTS = {
     "AC": "accepted",
@@ -52,6 +53,7 @@ def read_problem(record: Record, problem_set: str) -> Problem:
         solutions=tuple(_solution(solution) for solution in record.records("solutions")),
         source=record.text("source", ""),
         licence=record.text("license", ""),
+        prelude=given_code(record.text("statement")) if function else "",
     )
     return replace(problem, unjudgeable_reason=_reason(record, problem))
 

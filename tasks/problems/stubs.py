@@ -44,6 +44,21 @@ def task_of(statement: str) -> str | None:
     return "\n\n".join(parts) + "\n" + wanted
 
 
+def given_code(statement: str) -> str:
+    """One line of Python that runs what stands before a function without a body: imports and helpers, as HumanEval has.
+
+    Sets' own graders put the whole statement before an answer, so that an answer may name them. Empty where nothing
+    stands there, and for statements of another form.
+    """
+    tree = parse(statement)
+    stub = tree.body[-1] if tree is not None and tree.body else None
+    if not isinstance(stub, ast.FunctionDef) or _docstring(stub, statement) is None:
+        return ""
+    first = min([stub.lineno, *(decorator.lineno for decorator in stub.decorator_list)])
+    before = "".join(statement.splitlines(keepends=True)[: first - 1]).strip()
+    return f"exec({before + chr(10)!r})" if before else ""
+
+
 def _docstring(stub: ast.FunctionDef, statement: str) -> str | None:
     """The text that is all of the function besides imports, escapes as written; None where there is more, or none."""
     *imports, last = stub.body

@@ -36,7 +36,9 @@ from tasks.train.trainer import checkpoint
 
 POLL_S = 0.2
 MOST_RESTARTS = 5
-"""Crashes of a process in a row, without progress between them, after which the run fails."""
+"""Crashes of a process in a row, without progress between them, after which the run fails.
+
+A trainer's progress is a step that none before it reached."""
 
 
 @dataclass(slots=True)
@@ -119,9 +121,17 @@ class TrainingProcesses:
             if "error" in line:
                 child.last_kind = str(line.get("kind", "error"))
                 child.last_error = f"{child.last_kind}: {line['error']}"
-            else:
+            elif self._advanced(child, line):
                 child.crashes = 0
             self.on_line(line)
+
+    def _advanced(self, child: Child, line: Line) -> bool:
+        """Whether a line tells of progress: steps that a trainer repeats after a crash are none, nor are warnings."""
+        if child.what is not self.trainer:
+            return True
+        further = line.get("done", 0) > child.furthest
+        child.furthest = max(child.furthest, line.get("done", 0))
+        return further
 
     def _trainer_ended(self, trainer: Child, status: int) -> None:
         if trainer.last_error:

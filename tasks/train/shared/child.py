@@ -64,7 +64,9 @@ class Child:
         self.what = what
         self.name = what.name
         self.crashes = 0
-        """In a row, without a line between them."""
+        """In a row, without progress between them."""
+        self.furthest = 0
+        """The last step that it told of, over all starts."""
         self.last_error = ""
         self.last_kind = ""
         """Class of the last error."""

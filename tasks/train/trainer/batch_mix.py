@@ -201,7 +201,10 @@ class BatchMix:
         return {name: self._continued(name, ids, state) for name, ids in classes.items() if ids}
 
     def _take_earlier(self, step: int, count: int, _stopped: Callable[[], bool]) -> list[Example]:
-        """At most `count`, and none twice; half of each class where they are balanced, the odd one in turns."""
+        """At most `count`; half of each class where they are balanced, the odd one in turns.
+
+        One comes twice only where a pass over its class ends within the batch and the next begins with it.
+        """
         wanted = {"earlier": count, "earlier/successes": (count + step % 2) // 2}
         wanted["earlier/failures"] = count - wanted["earlier/successes"]
         orders = [(order, wanted[name]) for name, order in self.orders.items() if name in wanted]

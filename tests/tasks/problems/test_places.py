@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from sandbox import Judge, Submission
 from tasks.config import EvaluationSet, ProblemFiles, ProblemsConfig
 from tasks.problems.sources import InvalidProblem, read, read_file, read_set
+from tasks.problems.stubs import given_code
 from tests.tasks.problems.test_published import CODECONTESTS, TACO, only
 
 HUMANEVAL: dict[str, Any] = {
@@ -102,6 +104,26 @@ def test_humaneval_and_mbpp_become_function_problems(tmp_path: Path) -> None:
     assert "check(twice)" in human.tests[0].input
     assert (basic.problem_id, len(basic.tests)) == ("mbpp/2", 2)
     assert "assert twice(1) == 2" in basic.statement
+
+
+@pytest.mark.parametrize("answer, right", [("    return shifted(n)\n", True), ("    return shift(n)\n", False)])
+def test_an_answer_need_not_repeat_what_a_humaneval_prompt_gives_before_the_function(
+    tmp_path: Path, answer: str, right: bool
+) -> None:
+    given = "from typing import List\n\n\ndef shifted(n):\n    return n + 1\n\n\n"
+    stub = 'def f(n: List[int]):\n    """The next."""\n'
+    test = "def check(candidate):\n    assert candidate(1) == 2\n"
+    record = {"prompt": given + stub, "entry_point": "f", "test": test, "canonical_solution": answer}
+    problem = only(tmp_path, "humaneval", HUMANEVAL | record)
+    programs = [stub + answer, given + stub + answer]
+    with Judge(workers=1, mode="batch") as judge:
+        found = judge.judge([Submission(program, problem.suite()) for program in programs])
+    assert [one.verdict == "accepted" for one in found] == [right, right]
+
+
+def test_a_prompt_that_gives_nothing_before_its_function_puts_nothing_before_answers(tmp_path: Path) -> None:
+    assert only(tmp_path, "humaneval", HUMANEVAL).prelude == ""
+    assert given_code("no Python: (") == given_code("x = 1") == given_code("") == ""
 
 
 def test_evaluation_sets_leave_the_whole_file_to_training(tmp_path: Path) -> None:

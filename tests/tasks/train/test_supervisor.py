@@ -19,7 +19,7 @@ from tasks.engines.inspection import weight_bytes
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import Interrupted, ProcessDied
 from tasks.train.shared.job import TrainJob
-from tasks.train.supervisor import TrainingProcesses, worker_command
+from tasks.train.supervisor import MOST_RESTARTS, TrainingProcesses, worker_command
 from tests.tasks.train.conftest import RUN, config, fill, make_job, save_reference
 from warehouse import Warehouse
 
@@ -108,6 +108,14 @@ def test_a_killed_worker_and_a_killed_trainer_are_replaced_and_nothing_is_lost_o
     assert run.restarts["worker-0"] >= 1
     assert run.restarts["trainer"] == 1
     assert_accounts_balance(job)
+
+
+def test_a_trainer_that_crashes_again_and_again_at_the_same_step_is_given_up(tmp_path: Path, reference: Path) -> None:
+    job = job_in(tmp_path, reference, steps=8, checkpoint_interval=100)
+    run = Watched(job, lambda run, line: run.kill("trainer") if line.get("done", 0) >= 3 else None)
+    with pytest.raises(ProcessDied, match=rf"trainer ended {MOST_RESTARTS + 1} times in a row .* without progress"):
+        run.supervise(lambda: False)
+    assert max(line.get("done", 0) for line in run.seen) < 8
 
 
 def test_two_workers_fill_one_run_and_hand_over_in_memory_leaves_nothing_there(tmp_path: Path, reference: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tasks.config import InvalidConfig
 from tasks.train.rollout_worker import backpressure
 from tasks.train.rollout_worker.backpressure import Backpressure, BackpressureReader
 from tests.tasks.train.conftest import RUN, config, fill, make_job, save_reference
@@ -63,12 +64,20 @@ def test_a_batch_joins_those_under_way_where_every_worker_may_have_as_many(
     assert pace.has_room(job, under_way) is expected
 
 
-@pytest.mark.parametrize("workers", [1, 3, 16])
-@pytest.mark.parametrize("ahead", [0, 1, 5])
+@pytest.mark.parametrize(("workers", "ahead"), [(1, 0), *((n, ahead) for n in (1, 3, 16) for ahead in (1, 5))])
 def test_a_trainer_that_waits_is_never_waited_for(workers: int, ahead: int, tmp_path: Path) -> None:
     for waiting in range(8):
         pace = Backpressure(steps=5, trained=40, scored=40 + waiting, published=5)
         assert room(pace, tmp_path, rollout_workers=workers, max_batches_ahead=ahead, model_update_interval=1)
+
+
+def test_turns_that_would_leave_trajectories_to_a_later_policy_are_refused() -> None:
+    strict = {"max_batches_ahead": 0, "model_update_interval": 1, "sources": {"online": {"share": 1.0}}}
+    with pytest.raises(InvalidConfig, match="needs one rollout worker: of 2 one may sample again"):
+        config(**strict, rollout_workers=2)
+    with pytest.raises(InvalidConfig, match="rollout_batch 6 does not divide the 8 online trajectories of a step"):
+        config(**strict, rollout_batch=6)
+    assert config(**strict, rollout_batch=4).train.max_batches_ahead == 0
 
 
 def test_alternation_samples_each_batch_with_the_weights_of_all_steps_before_it(tmp_path: Path) -> None:
