@@ -41,6 +41,11 @@ def page(run_id: str, manifests: Mapping[StageName, Manifest]) -> str | None:
     if isinstance(evaluated, EvaluateManifest):
         parts += [comparison(evaluated.comparison), evaluated.described]
         parts += [f"Transfer to {name}:\n\n{comparison(found)}" for name, found in evaluated.transfer.items()]
+        parts += [
+            f"Transfer to {name}, without the {number} problems that training problems of this run resemble:\n\n"
+            + comparison(evaluated.transfer_unseen.get(name, {}))
+            for name, number in evaluated.transfer_alike.items()
+        ]
         if evaluated.curve:
             parts.append(curve(evaluated.curve))
     if isinstance(report, ReportManifest):

@@ -90,8 +90,13 @@ def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
     _changes(table, manifest.comparison, "")
     for name, found in manifest.transfer.items():
         _changes(table, found, f"{name} ")
+        if unseen := manifest.transfer_unseen.get(name):
+            _changes(table, unseen, f"{name}, unseen ")
     console.print(table)
     console.print(manifest.described, highlight=False)
+    for name, number in manifest.transfer_alike.items():
+        told = f"{name}: {number} problems resemble training problems of this run; unseen: the others"
+        console.print(told, highlight=False)
 
 
 def _changes(table: Table, changes: Mapping[str, Change], prefix: str) -> None:

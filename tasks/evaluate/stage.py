@@ -13,6 +13,7 @@ from tasks.estimators import average_paired_difference
 from tasks.evaluate import eval_samples, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, policy_pass_at_k
 from tasks.prepare.stage import fingerprint
+from tasks.problems.decontamination import overlaps
 from tasks.problems.prompt import version_of
 from tasks.run import prompt_set
 from tasks.run.judged_again import judged_again, judged_again_by
@@ -65,8 +66,8 @@ def body(context: Context) -> EvaluateManifest:
     todo = [work for work, lacks in zip(asked, lacking, strict=True) if lacks]
     if todo:
         _sample(context, todo, sum(lacking))
-    compared = _compared(context, others, policies) if others is not None else {}
-    return _manifest(context, prompts, policies, sum(lacking[: len(policies)]), sum(lacking), compared)
+    manifest = _manifest(context, prompts, policies, sum(lacking[: len(policies)]), sum(lacking))
+    return manifest if others is None else manifest.model_copy(update=_transferred(context, others, policies))
 
 
 def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], total: int) -> None:
@@ -80,13 +81,32 @@ def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], tot
             done += eval_samples.sample_missing(context, prompts, candidate, sampler, progress=progress)
 
 
-def _compared(context: Context, others: PromptSet, policies: list[EvaluatedPolicy]) -> dict[str, dict[str, Change]]:
-    """The last policy against the first on each set of `evaluate.transfer`."""
+def _transferred(context: Context, others: PromptSet, policies: list[EvaluatedPolicy]) -> dict[str, Any]:
+    """The last policy against the first on each set of `evaluate.transfer`, whole and without what was trained on."""
     first, last = (
         eval_samples.by_set(others, eval_samples.counts(context, others, policy.policy_id))
         for policy in (policies[0], policies[-1])
     )
+    trained_on = [one.problem for one in prompt_set.load(context, "train").prompts.values()]
+    alike = {pair.evaluation_id for pair in overlaps(trained_on, [one.problem for one in others.prompts.values()])}
+    number = {name: n for name, own in first.items() if (n := len(alike.intersection(own)))}
+    before, after = (_without(alike, {name: scores[name] for name in number}) for scores in (first, last))
     ks = context.config.evaluate.ks
+    return {
+        "transfer": _compared(first, last, ks),
+        "transfer_unseen": _compared(before, after, ks),
+        "transfer_alike": number,
+    }
+
+
+def _without(left_out: set[str], scores: Scores) -> Scores:
+    """Sets and problems that are not left out; sets of which nothing is left are gone."""
+    kept = {name: {p: counts for p, counts in own.items() if p not in left_out} for name, own in scores.items()}
+    return {name: own for name, own in kept.items() if own}
+
+
+def _compared(first: Scores, last: Scores, ks: Sequence[int]) -> dict[str, dict[str, Change]]:
+    """Set -> `pass@10` -> how the last policy differs from the first."""
     return {
         name: {f"pass@{k}": _change({name: first[name]}, {name: last[name]}, k) for k in ks} for name in sorted(first)
     }
@@ -98,7 +118,6 @@ def _manifest(
     policies: list[EvaluatedPolicy],
     drawn: int,
     sampled: int,
-    compared: dict[str, dict[str, Change]],
 ) -> EvaluateManifest:
     """`drawn` samples of the run's own evaluation problems, `sampled` of all that were compared."""
     config, label = context.config.evaluate, eval_samples.label_of(context)
@@ -119,7 +138,6 @@ def _manifest(
         curve=curve,
         sets={name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
         comparison=comparison,
-        transfer=compared,
         described=f"{len(prompts.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
         reused=f"{known} samples of earlier evaluations" if known else "",
         summary=f"{largest} {100 * change.before:.1f}% -> {100 * change.after:.1f}%, {sampled} new samples",
@@ -166,7 +184,7 @@ def _change(before: Scores, after: Scores, k: int) -> Change:
 
 STAGE = Stage(
     manifest=EvaluateManifest,
-    version=2,
+    version=3,
     sections=("evaluate", "sandbox", "reference.dtype"),
     inputs=inputs,
     body=body,

@@ -173,6 +173,10 @@ class EvaluateManifest(Manifest):
     """`pass@10` -> reference policy against last policy."""
     transfer: dict[str, dict[str, Change]] = {}
     """Set of `evaluate.transfer` -> the same comparison on its problems."""
+    transfer_unseen: dict[str, dict[str, Change]] = {}
+    """The same without the problems that one of the run's training problems resembles; sets that have such ones."""
+    transfer_alike: dict[str, int] = {}
+    """Set of `evaluate.transfer` -> how many of its problems a training problem of the run resembles, if any."""
     described: str
     """How many problems and samples stand behind the figures, for people."""
 

@@ -32,7 +32,8 @@ def test_first_and_last_policy_are_compared_on_each_set_and_training_is_not_repe
         "basics": sorted(before.comparison),
         "other": sorted(before.comparison),
     }
-    assert before.transfer == {}
+    assert (before.transfer, before.transfer_unseen, before.transfer_alike) == ({}, {}, {})
+    assert (found.transfer_unseen, found.transfer_alike) == ({}, {})
     samples = (
         "SELECT string_agg(n, ' ') FROM (SELECT count(*) AS n FROM eval_samples WHERE problem_id = 'other/1' "
         "GROUP BY policy_id)"
@@ -42,3 +43,16 @@ def test_first_and_last_policy_are_compared_on_each_set_and_training_is_not_repe
     again = lab.run(run_id, "evaluate", force=True)["evaluate"].manifest
     assert again.rows == 0
     assert again.transfer == found.transfer
+
+
+def test_problems_that_training_problems_resemble_are_left_out_of_a_second_comparison(copied, tmp_path: Path) -> None:
+    lab: Lab = copied()
+    trained_on = lab.value("SELECT min(statement) FROM problems WHERE split = 'train' AND length(statement) > 20")
+    path = Path(outside(tmp_path))
+    copy = json.loads(path.read_text().splitlines()[0]) | {"problem_id": "other/3", "statement": f"  {trained_on}\n"}
+    path.write_text(path.read_text() + json.dumps(copy) + "\n")
+    run_id = lab.start("alike", {"evaluate.transfer": [{"source": "jsonl", "path": str(path)}]})
+    found = lab.run(run_id)["evaluate"].manifest
+    assert found.transfer_alike == {"other": 1}
+    whole, unseen = found.transfer["other"]["pass@1"], found.transfer_unseen["other"]["pass@1"]
+    assert (whole.better + whole.worse + whole.equal, unseen.better + unseen.worse + unseen.equal) == (2, 1)
