@@ -31,7 +31,8 @@ def choose(logits_BV: Tensor, temperature_B: Tensor, top_p_B: Tensor, uniform_B:
     """Sampled token ids (B, int64) and their raw log-probabilities (B, float32, nats).
 
     Sampling is by inverse CDF in vocabulary order: row b takes the first token whose cumulative tempered and filtered
-    probability exceeds `uniform_B[b]` times the total. The log-probability is before temperature and top-p.
+    probability exceeds `uniform_B[b]` times the total. The log-probability is before temperature and top-p; where logits
+    are NaN or +inf it is NaN, and the token means nothing.
     """
     logits_BV = logits_BV.float()
     if logits_BV.device.type == "cpu" and logits_BV.shape[1] >= ROW_BY_ROW:
@@ -114,12 +115,14 @@ class _Scratch:
         self._bits = np.empty(vocabulary, np.int32)
 
     def choose(self, logits_V: Tensor, temperature: float, top_p: float, uniform: float) -> tuple[int, float]:
-        """Token and raw log-probability of one row."""
+        """Token and raw log-probability of one row; the latter is NaN where logits are NaN or +inf."""
         below_V, weight_V = self._below_V, self._weight_V
         torch.sub(logits_V, logits_V.amax(), out=below_V)
         torch.exp(below_V, out=weight_V)
         sums = block_sums(self._weights)
         log_total = math.log(sums.sum())
+        if not math.isfinite(log_total):
+            return 0, math.nan
         if temperature < GREEDY_BELOW:
             return int(below_V.argmax()), -log_total
         if temperature != 1:

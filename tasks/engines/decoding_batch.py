@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.engines.choosing import choose, entropies_of
-from tasks.engines.protocol import Completion, Request
+from tasks.engines.protocol import Completion, EngineError, Request
 from tasks.engines.randomness import sample_seed, stream_key, uniforms
 
 StopTest = Callable[[str, Sequence[int]], bool]
@@ -111,7 +111,10 @@ class DecodingRows:
         return rows
 
     def draw(self, rows: NDArray[np.int64], logits_BV: Tensor) -> None:
-        """Append one token to each of `rows`, sampled from their logits."""
+        """Append one token to each of `rows`, sampled from their logits.
+
+        Raises EngineError where logits are NaN or infinite: no token could be drawn from them.
+        """
         uniform = uniforms(self._key[rows], self.drawn[rows])
         device = logits_BV.device
         tokens, logprobs = choose(
@@ -121,7 +124,12 @@ class DecodingRows:
             torch.from_numpy(uniform.astype(np.float32)).to(device),
         )
         self._tokens[rows, self.drawn[rows]] = tokens.cpu().numpy()
-        self._logprobs[rows, self.drawn[rows]] = logprobs.cpu().numpy()
+        self._logprobs[rows, self.drawn[rows]] = found = logprobs.cpu().numpy()
+        if broken := int((~np.isfinite(found)).sum()):
+            raise EngineError(
+                f"the policy's logits of {broken} of {len(found)} responses are no finite numbers: its weights are "
+                "broken, or too large for its dtype; look at grad_norm in `train_steps`, go back to an earlier checkpoint"
+            )
         if self._wants_entropies[rows].any():
             self._entropies[rows, self.drawn[rows]] = entropies_of(logits_BV).cpu().numpy()
         self.drawn[rows] += 1

@@ -38,6 +38,9 @@ PRELUDE = "; ".join(
 """Before programs that start from a given function: the sets' own graders import about as much, and what they give to
 start from names `List` and `Optional` without importing them."""
 _FIRST_NUMBER = re.compile(r"\d+(\.\d+)?")
+_APPS_SECONDS = 4.0
+_LIVECODEBENCH_SECONDS = 6.0
+"""What the sets' own graders give a test: their problems state no limit."""
 
 
 def codecontests(record: Record, problem_set: str) -> Problem:
@@ -89,7 +92,7 @@ def apps(record: Record, problem_set: str) -> Problem:
     number = record.data.get("problem_id", record.data.get("id"))
     if number is None or isinstance(number, bool) or not isinstance(number, int | str):
         raise record.error("problem_id", "must be a number or text")
-    return _from_input_output(record, problem_set, f"apps/{number}", limits=(None, None), licence="MIT")
+    return _from_input_output(record, problem_set, f"apps/{number}", limits=(_APPS_SECONDS, None), licence="MIT")
 
 
 def livecodebench(record: Record, problem_set: str) -> Problem:
@@ -109,6 +112,7 @@ def livecodebench(record: Record, problem_set: str) -> Problem:
         statement=_with_starter(statement, starter),
         public_tests=public,
         hidden_tests=hidden,
+        limits=limits(_LIVECODEBENCH_SECONDS, None),
         style="function" if function else "stdin",
         prelude=PRELUDE if function else "",
         entry_point=_function_name(record) if function else "",

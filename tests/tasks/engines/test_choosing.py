@@ -38,6 +38,18 @@ def test_a_token_of_probability_zero_is_never_drawn() -> None:
     assert tokens.tolist() == [1, 3, 3]
 
 
+@pytest.mark.parametrize("vocabulary", [50, ROW_BY_ROW])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.4, 0.9)])
+def test_logits_that_are_no_numbers_show_in_the_log_probability(
+    vocabulary: int, wrong: float, temperature: float, top_p: float
+) -> None:
+    logits = torch.zeros(2, vocabulary)
+    logits[1, 7] = wrong
+    _, logprobs = choose(logits, torch.full((2,), temperature), torch.full((2,), top_p), torch.full((2,), 0.5))
+    assert logprobs.isfinite().tolist() == [True, False]
+
+
 def test_temperature_and_nucleus_apply_to_their_own_row_only() -> None:
     logits = torch.randn(1, 50, generator=torch.Generator().manual_seed(1)).expand(3, -1)
     uniform = torch.full((3,), 0.73)

@@ -239,6 +239,14 @@ def test_an_engine_that_holds_so_many_tokens_refuses_what_it_would_end_early() -
             RequestReader(requests, longest=100).take()
 
 
+def test_weights_that_are_no_numbers_end_sampling(tmp_path: Path) -> None:
+    model = build("llama")
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with pytest.raises(EngineError, match="logits of 2 of 2 responses are no finite numbers"):
+        list(TransformersEngine(save(model, tmp_path), dtype="float32").sample([Request(PROMPT, 2, seed=0)]))
+
+
 def test_no_requests_give_no_completions(engine: TransformersEngine) -> None:
     assert list(engine.sample([])) == []
     assert engine.score([]) == []

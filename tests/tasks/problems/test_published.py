@@ -119,7 +119,7 @@ def test_calls_become_asserts_that_a_right_program_passes(tmp_path: Path) -> Non
 def test_apps_problem_is_read(tmp_path: Path) -> None:
     record = {"problem_id": 7} | {name: TACO[name] for name in ("question", "solutions", "input_output", "url")}
     problem = only(tmp_path, "apps", record)
-    assert (problem.problem_id, len(problem.hidden_tests)) == ("apps/7", 2)
+    assert (problem.problem_id, len(problem.hidden_tests), problem.limits.cpu_s) == ("apps/7", 2, 4.0)
 
 
 def test_apps_without_tests_is_unjudgeable(tmp_path: Path) -> None:
@@ -132,6 +132,7 @@ def test_livecodebench_problem_is_read_packed_or_not(tmp_path: Path) -> None:
     private = packed([{"input": "2\n", "output": "4\n", "testtype": "stdin"}])
     assert only(tmp_path, "livecodebench", LIVECODEBENCH | {"private_test_cases": private}) == plain
     assert [test.expected for test in plain.tests] == ["2\n", "4\n"]
+    assert plain.limits.cpu_s == 6.0
 
 
 def test_livecodebench_functional_tests_become_asserts(tmp_path: Path) -> None:
