@@ -31,8 +31,8 @@ def choose(logits_BV: Tensor, temperature_B: Tensor, top_p_B: Tensor, uniform_B:
     """Sampled token ids (B, int64) and their raw log-probabilities (B, float32, nats).
 
     Sampling is by inverse CDF in vocabulary order: row b takes the first token whose cumulative tempered and filtered
-    probability exceeds `uniform_B[b]` times the total. The log-probability is before temperature and top-p; where logits
-    are NaN or +inf it is NaN, and the token means nothing.
+    probability exceeds `uniform_B[b]` times the total. The log-probability is before temperature and top-p; where a
+    row has logits that are NaN or +inf it is NaN, and the token means nothing.
     """
     logits_BV = logits_BV.float()
     if logits_BV.device.type == "cpu" and logits_BV.shape[1] >= ROW_BY_ROW:

@@ -128,7 +128,7 @@ class DecodingRows:
         if broken := int((~np.isfinite(found)).sum()):
             raise EngineError(
                 f"the policy's logits of {broken} of {len(found)} responses are no finite numbers: its weights are "
-                "broken, or too large for its dtype; look at grad_norm in `train_steps`, go back to an earlier checkpoint"
+                "broken or too large for its dtype; look at grad_norm in `train_steps`, or take an earlier checkpoint"
             )
         if self._wants_entropies[rows].any():
             self._entropies[rows, self.drawn[rows]] = entropies_of(logits_BV).cpu().numpy()
