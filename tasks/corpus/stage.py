@@ -32,6 +32,7 @@ from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import counts_filter, in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.assignment import Assignment
+from tasks.sampling.reference_counts import drawn_first
 from tasks.sampling.sampler import sampling_label, tables
 from warehouse.queries import query
 
@@ -186,7 +187,8 @@ def sample_reference(context: Context, prompts: PromptSet) -> tuple[int, list[st
                 judged = scored(judged)
                 done += len(judged)
                 stored += 1
-                rows = {"reference_counts": rows_of_counts(context, prompts, judged), **tables(judged)}
+                first = drawn_first(context.warehouse, batch, judged, reference=prompts.policy_id)
+                rows = {"reference_counts": rows_of_counts(context, prompts, first), **tables(judged)}
                 context.warehouse.append(batch, rows, run_id=context.run_id)
     return done, list(units)
 

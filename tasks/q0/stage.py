@@ -24,6 +24,7 @@ from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import (
     UNSCORED,
     counts,
+    counts_filter,
     in_shards,
     open_sampler,
     retry_batch_id,
@@ -32,7 +33,7 @@ from tasks.run.sampling import (
     scored,
 )
 from tasks.run.stage import Amount, Context, Outlook, Stage, Work
-from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
+from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR, counted, drawn_first
 from tasks.sampling.sampler import Judged, Sampler, tables
 
 
@@ -126,10 +127,13 @@ def _draw(context: Context, prompts: PromptSet, sampler: Sampler, work: Mapping[
 
 
 def _drawn(context: Context, prompts: PromptSet) -> dict[str, int]:
-    """Samples drawn so far per problem, those without a verdict included: where the next ones start."""
+    """Samples drawn so far per problem, also those without a verdict and those that this run does not count: where the
+    next ones start."""
+    everybody = counts_filter(replace(context, pin=None), prompts).model_copy(update={"left_out": None})
+    drawn = counted(context.warehouse, everybody)
     lost = context.warehouse.rows(UNSCORED, [_prefix(context, prompts)])
     unscored = {row["problem_id"]: int(row["n"]) for row in lost}
-    return {name: n + unscored.get(name, 0) for name, (n, _) in _counts(context, prompts).items()}
+    return {name: drawn.get(name, (0, 0))[0] + unscored.get(name, 0) for name in prompts.prompts}
 
 
 def _prefix(context: Context, prompts: PromptSet) -> str:
@@ -141,8 +145,9 @@ def _append(context: Context, prompts: PromptSet, work: list[tuple[str, int, int
     shown = [prompts.prompts[p] for p, _, _ in work]
     suites, prompt_ids = [one.problem.suite_hash for one in shown], [one.prompt_id for one in shown]
     unit = digest(problems_start_samples=work, suites=suites, prompts=prompt_ids, template=prompts.template_id)
-    rows = {"reference_counts": rows_of_counts(context, prompts, judged), **tables(judged)}
     batch = retry_batch_id(context, _prefix(context, prompts) + unit)
+    first = drawn_first(context.warehouse, batch, judged, reference=prompts.policy_id)
+    rows = {"reference_counts": rows_of_counts(context, prompts, first), **tables(judged)}
     context.warehouse.append(batch, rows, run_id=context.run_id)
 
 

@@ -25,6 +25,7 @@ ROLLOUTS = "rollout/"
 
 
 COUNTED = query(__name__, "counted")
+DRAWN_BEFORE = query(__name__, "drawn_before")
 
 
 class CountsFilter(BaseModel):
@@ -43,8 +44,8 @@ class CountsFilter(BaseModel):
     prompts_batch: str
     """Warehouse batch of the run's prompts: only counts of these are used, and those that do not say of which."""
     split: Split = "train"
-    left_out: str
-    """Prefix of the batches whose counts are not used (`not_counted`)."""
+    left_out: str | None
+    """Prefix of the batches whose counts are not used (`not_counted`); None: all are."""
     until: int | None = None
     """Snapshot after which counts are not read; None: the newest are."""
 
@@ -88,6 +89,18 @@ def reference_counts(
         }
         for (problem_id, suite_hash, prompt_id), (n, k) in tally.items()
     ]
+
+
+def drawn_first(warehouse: Warehouse, batch: str, judged: Iterable[Judged], *, reference: str) -> list[Judged]:
+    """Those of `judged`, of batch `batch`, that policy `reference` drew and that no other batch has.
+
+    Runs that draw side by side draw the same responses where they start at the same sample; these count once.
+    """
+    drawn = {item.row["trajectory_id"]: item for item in judged if item.row["policy_start"] == reference}
+    asked = {"ids": list(drawn), "reference": reference, "batch": batch}
+    for row in warehouse.rows(DRAWN_BEFORE, asked) if drawn else ():
+        del drawn[row["trajectory_id"]]
+    return list(drawn.values())
 
 
 def rollout_batches(run_id: str) -> str:

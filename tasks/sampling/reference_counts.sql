@@ -6,7 +6,7 @@
 SELECT problem_id, CAST(sum(n) AS BIGINT) AS n, CAST(sum(k) AS BIGINT) AS k
 FROM reference_counts
 WHERE reference = $reference AND sampling = $sampling AND template_id = $template_id
-  AND NOT starts_with(batch_id, $left_out)
+  AND ($left_out IS NULL OR NOT starts_with(batch_id, $left_out))
   AND ($until IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'))
   AND (prompt_id IS NULL OR (problem_id, prompt_id) IN (
       SELECT problem_id, prompt_id FROM prompts WHERE batch_id = $prompts_batch
@@ -14,4 +14,9 @@ WHERE reference = $reference AND sampling = $sampling AND template_id = $templat
   AND (problem_id, suite_hash) IN (
       SELECT problem_id, suite_hash FROM problems WHERE batch_id = $problems_batch AND split = $split
   )
-GROUP BY problem_id ORDER BY problem_id
+GROUP BY problem_id ORDER BY problem_id;
+
+-- name: drawn_before
+-- Which of these responses of pi_0 are in another batch already?
+SELECT DISTINCT trajectory_id FROM trajectories
+WHERE policy_start = $reference AND batch_id <> $batch AND trajectory_id IN (SELECT unnest($ids));

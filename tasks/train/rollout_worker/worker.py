@@ -24,11 +24,10 @@ from tasks.engines.canary import MEAN_DRIFT, check_drift
 from tasks.engines.protocol import EngineError
 from tasks.sampling.assignment import Assignment
 from tasks.sampling.opening import open_configured_sampler
-from tasks.sampling.reference_counts import rollout_batches
+from tasks.sampling.reference_counts import drawn_first, reference_counts, rollout_batches
 from tasks.sampling.sampler import Judged, Sampler, tables
 from tasks.train.rollout_worker.backpressure import BackpressureReader
 from tasks.train.rollout_worker.curriculum import Belief, believed, rollouts_before
-from tasks.train.rollout_worker.evidence import evidence
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import CANNOT_GO_ON, JudgingImpossible, TrainerError
@@ -170,11 +169,11 @@ class RolloutWorker:
         }
         if self.believed:
             figures["drawn"] = self.believed
-        counted = evidence(
-            self.warehouse,
-            name,
-            judged,
-            self.job.counts,
+        counts = self.job.counts
+        counted = reference_counts(
+            drawn_first(self.warehouse, name, judged, reference=counts.reference),
+            reference=counts.reference,
+            template_id=counts.template_id,
             max_response_tokens=self.job.config.engine.max_response_tokens,
         )
         rows = tables(judged) | self.records(figures) | {"reference_counts": counted}

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from tasks.q0 import stage
 from tasks.q0.stage import NoUsablePrompt
 from tasks.run.errors import OtherWeights
+from tasks.run.prompt_set import PromptSet
+from tasks.sampling.assignment import Assignment
 from tests.tasks.conftest import Lab
 from tests.tasks.small_model import small_model, small_run
 from warehouse import maintenance
+from warehouse.schema import TABLES
 
 
 def test_a_run_of_which_no_prompt_is_solved_stops_after_q0_and_keeps_the_samples(copied: Callable[[], Lab]) -> None:
@@ -105,3 +109,41 @@ def test_counts_of_ppo_and_spo_have_one_key_where_no_prompt_is_dropped(tmp_path:
     untrained = {"reference.pretrain.steps": 1, "q0.samples": 3}
     lab.run(lab.start("ppo", untrained | PPO), "prepare", "q0")
     assert lab.run(lab.start("spo", untrained), "prepare", "q0")["q0"].skipped
+
+
+def test_samples_that_runs_side_by_side_both_draw_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    assert counted(lab, model) == "24 new samples, 0 known"
+    beside = small_run(lab, model, **{"q0.samples": 6})
+    lab.run(beside, "prepare")
+    with monkeypatch.context() as patch:  # it looked where to start before the first run had stored anything
+        patch.setattr(stage, "_drawn", lambda _, prompts: dict.fromkeys(prompts.prompts, 0))
+        lab.run(beside, "q0")
+    assert lab.value(f"SELECT count(*) FROM trajectories WHERE run_id = '{beside}'") == 6 * 2
+    assert lab.value("SELECT sum(n) FROM reference_counts") == 6 * 4
+    assert lab.run(small_run(lab, model, **{"q0.samples": 7}), "prepare", "q0")["q0"].manifest.rows == 6 * 3
+    assert lab.value("SELECT sum(n) FROM reference_counts") == 6 * 7
+
+
+def test_new_samples_start_after_those_that_the_run_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    counted(lab, model)
+    with lab.store() as store:
+        (row,) = store.rows("SELECT * FROM reference_counts WHERE problem_id = 'teapot-4'")
+        of_a_worker = {column.name: row[column.name] for column in TABLES["reference_counts"].columns} | {
+            "n": 3,
+            "k": 0,
+        }
+        store.append("rollout/another/0/0", {"reference_counts": [of_a_worker]}, run_id="another")
+    assign, starts = PromptSet.assignment, {}
+
+    def noted(self: PromptSet, problem_id: str, n: int, *seed: object) -> Assignment:
+        starts[problem_id] = (seed[-1], n)
+        return assign(self, problem_id, n, *seed)
+
+    monkeypatch.setattr(PromptSet, "assignment", noted)
+    lab.run(small_run(lab, model, **{"q0.samples": 6, "q0.count_rollouts": False}), "prepare", "q0")
+    assert starts.pop("teapot-4") == (7, 2)
+    assert set(starts.values()) == {(4, 2)}
