@@ -16,7 +16,7 @@ import sandbox
 from sandbox import Judgement, Verdict
 from tasks.config import SandboxConfig
 from tasks.problems.problem import Problem
-from tasks.problems.programs import extract_program, program_hash
+from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.run.judged_again import rejudged_batch
 from tasks.run.stored_judging import StoredJudging, Told, Unjudged
 from tasks.run.stored_suites import problems_of, settings_for
@@ -202,7 +202,9 @@ def _corrected(row: Row, changed: dict[tuple[str, str, str], Judgement]) -> Row:
     found = changed.get((row["text"], row["suite_hash"], row["verdict"]))
     if found is None:
         return row
+    program = extract_program(row["text"])
     new = outcome(found, tests_total=found.total)
+    new |= {"program_hash": program_hash(program), "normal_hash": normal_hash(program)}
     return row | {name: value for name, value in new.items() if name in row}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -294,3 +295,24 @@ def test_a_verdict_of_this_version_is_used_without_judging(spoilt: Any) -> None:
         assert set(backlog.unknown) == before - known < before
         assert rejudge(store, backlog).judged == len(before - known)
         assert facts(store) == right
+
+
+def test_a_program_that_an_older_rule_did_not_find_in_its_text_is_found_and_judged(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    with lab.store() as store:
+        (known,) = store.rows("SELECT problem_id, program FROM solutions JOIN eval_samples USING (problem_id) LIMIT 1")
+    program = known["program"].rstrip()
+    listed = "1. Read:\n\n" + textwrap.indent(f"```python\n{program}\n```", "   ") + "\n2. Done."
+    one = "WHERE problem_id = ? AND sample = 0 AND verdict IS NOT NULL"
+
+    def indent(connection: Any, schema: str) -> int:
+        set_to = "text = ?, verdict = 'compile_error', reward = -1, program_hash = 'of the indented block'"
+        connection.execute(f"UPDATE {schema}.eval_samples SET {set_to} {one}", [listed, known["problem_id"]])
+        return 0
+
+    maintenance.rewrite(lab.location, indent)
+    _, found = judged_again(lab)
+    with lab.store() as store:
+        rows = store.rows(f"SELECT verdict, program_hash FROM eval_samples {one}", [known["problem_id"]])
+    assert found.changed == {"compile_error -> accepted": len(rows)}
+    assert rows and all(list(row.values()) == ["accepted", program_hash(program)] for row in rows)
