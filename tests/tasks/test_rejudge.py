@@ -315,4 +315,5 @@ def test_a_program_that_an_older_rule_did_not_find_in_its_text_is_found_and_judg
     with lab.store() as store:
         rows = store.rows(f"SELECT verdict, program_hash FROM eval_samples {one}", [known["problem_id"]])
     assert found.changed == {"compile_error -> accepted": len(rows)}
-    assert rows and all(list(row.values()) == ["accepted", program_hash(program)] for row in rows)
+    assert rows
+    assert all(list(row.values()) == ["accepted", program_hash(program)] for row in rows)
