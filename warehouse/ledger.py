@@ -99,6 +99,10 @@ class BatchLedger(Protocol):
         """Why the attempt of that key was refused; None when it was not."""
         ...
 
+    def refusals(self) -> dict[str, str]:
+        """Batch -> why its attempt was refused; whether another attempt of it was committed is not asked."""
+        ...
+
     def lock(
         self, name: str, *, timeout_s: float, done: Callable[[], bool] | None = None
     ) -> AbstractContextManager[bool]:
@@ -250,6 +254,10 @@ class FolderLedger:
     def refusal(self, key: str) -> str | None:
         path = self._refused / f"{key}.txt"
         return path.read_text(encoding="utf-8") if path.exists() else None
+
+    def refusals(self) -> dict[str, str]:
+        found = ((path, Intent.from_json(path.read_text(encoding="utf-8"))) for path in self._refused.glob("*.json"))
+        return {intent.batch_id: self.refusal(path.stem) or "" for path, intent in sorted(found)}
 
     @contextmanager
     def lock(

@@ -129,6 +129,10 @@ class PostgresLedger:
         rows = self._run("SELECT reason FROM {s}.warehouse_refused WHERE key = %s", (key,))
         return str(rows[0][0]) if rows else None
 
+    def refusals(self) -> dict[str, str]:
+        rows = self._run("SELECT intent, reason FROM {s}.warehouse_refused ORDER BY key")
+        return {Intent.from_json(intent).batch_id: str(reason) for intent, reason in rows}
+
     @contextmanager
     def lock(
         self, name: str, *, timeout_s: float, done: Callable[[], bool] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -65,7 +65,7 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
             if faults:
                 broken.add(file.table)
         findings += _check_batches(warehouse, ledger, broken, known, repair=repair)
-        findings += _check_rest(warehouse)
+        findings += _check_rest(warehouse, ledger)
         if not broken & {"prompts", "tests", "problems"}:
             findings += _check_prompts(warehouse)
         return Verification(len(files), sum(file.rows for file in files), len(ledger), tuple(findings))
@@ -151,10 +151,15 @@ def _counted(batch_id: str, stored: Counter[tuple[str, str]]) -> tuple[DataFile,
     return tuple(DataFile(table, "", rows, 0, "") for (batch, table), rows in stored.items() if batch == batch_id)
 
 
-def _check_rest(warehouse: Warehouse) -> Iterator[IntegrityFinding]:
+def _check_rest(warehouse: Warehouse, ledger: Container[str]) -> Iterator[IntegrityFinding]:
     waiting = warehouse.ledger.intents()
     if waiting:
         yield IntegrityFinding("note", f"{len(waiting)} batches are staged and become visible at the next commit")
+    lost = {batch: why for batch, why in warehouse.ledger.refusals().items() if batch not in ledger}
+    if lost:
+        batch, why = next(iter(lost.items()))
+        message = f"{len(lost)} staged batches were refused and are not stored, first {batch!r}: {why}"
+        yield IntegrityFinding("note", f"{message}; run again what was to append them")
     left = orphans(warehouse, KEEP_ORPHANS)
     if left:
         yield IntegrityFinding(

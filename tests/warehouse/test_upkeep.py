@@ -187,6 +187,18 @@ def test_an_intent_whose_file_was_damaged_at_its_size_is_refused_without_blockin
             one.commit()
 
 
+def test_refused_batches_are_named_until_another_attempt_is_stored(location: str) -> None:
+    with Warehouse.open(location) as store, Warehouse.open(location) as another:
+        store.stage("refused", {"trajectories": trajectories(1)}, run_id="run")
+        (intent,) = store.ledger.intents()
+        store.ledger.refuse_intent(intent, "batch 'refused' cannot be committed")
+        (found,) = verify(location).findings
+        assert found.level == "note"
+        assert found.message.startswith("1 staged batches were refused and are not stored, first 'refused': batch")
+        another.append("refused", {"trajectories": trajectories(1)}, run_id="run")
+        assert verify(location).findings == ()
+
+
 def test_an_older_schema_is_migrated_once_and_keeps_its_rows(folder: str) -> None:
     with Warehouse.open(folder) as store:
         fill(store, 2)
