@@ -2,18 +2,18 @@
 
     python -m benchmarks.new_programs --home FOLDER --run RUN [--samples 400] [--problems 20]
 
-Of the run's held-out problems those are taken that the last policy gained most on. Of each, pi_0 draws as many samples
-as said, in the evaluation's own way; they are rows of `eval_samples` like any other, so that the same command draws
-nothing. Shown is of each problem the program that the last policy wrote most often among those that pass and that pi_0
-wrote in none of its samples, compared without comments, layout and docstrings (`normal_hash`).
+Of the run's held-out problems those are taken on which the last policy wrote a program that passes and that is in none
+of pi_0's samples; programs are compared without comments, layout and docstrings (`normal_hash`). On each, pi_0 then
+draws as many samples as said, in the evaluation's own way; they are rows of `eval_samples` like any other. Shown is of
+each problem what the last policy wrote most often that pi_0 still never wrote.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tasks import config as configs
 from tasks.evaluate import eval_samples
@@ -27,6 +27,8 @@ from warehouse import Warehouse
 
 LOST = 3
 """Problems shown that the last policy solves less often."""
+EVERY = 100
+"""Samples from one line of progress to the next."""
 
 NEW = """
 SELECT any_value(text) AS text, count(*) AS n FROM eval_samples
@@ -39,42 +41,44 @@ GROUP BY normal_hash ORDER BY n DESC, min(sample) LIMIT 1
 """
 
 
-def chosen(problem_ids: Mapping[str, object], gain: Mapping[str, int], number: int) -> list[str]:
-    """The `number` problems with the largest gain, of those that have one."""
-    return sorted((p for p in problem_ids if gain[p] > 0), key=lambda p: (-gain[p], p))[:number]
+def new_programs(context: Context, prompts: PromptSet) -> dict[str, dict[str, Any]]:
+    """Of each problem that has one, the new program that the last policy wrote most often; most often written first."""
+    first, *_, last = candidates(context)
+    asked = {"first": first.policy_id, "last": last.policy_id, "sampling": eval_samples.label_of(context)}
+    rows = {p: context.warehouse.rows(NEW, asked | {"prompt": one.prompt_id}) for p, one in prompts.prompts.items()}
+    return dict(sorted(((p, found[0]) for p, found in rows.items() if found), key=lambda item: -item[1]["n"]))
 
 
-def sample(context: Context, prompts: PromptSet, number: int) -> Context:
-    """Let pi_0 draw what it lacks of `number` samples of each prompt; the context with that number."""
+def sample(context: Context, prompts: PromptSet, number: int) -> None:
+    """Let pi_0 draw what it lacks of `number` samples of each prompt."""
     tree = context.config.model_dump(mode="json")
     configs.merge(tree, {"evaluate": {"samples": number}})
     context = replace(context, config=configs.validate(tree))
     first, *_ = candidates(context)
     total = sum(eval_samples.missing(context, prompts, first.policy_id).values())
+
+    def tell(done: int) -> None:
+        if done % EVERY == 0:
+            print(f"{done} of {total} samples of pi_0", flush=True)
+
     if total:
         with open_sampler(context, first.folder, context.config.evaluate.behaviour, trained=True) as sampler:
-            eval_samples.sample_missing(
-                context, prompts, first, sampler, progress=lambda n: print(f"\r{n} of {total} samples of pi_0", end="")
-            )
-        print()
-    return context
+            eval_samples.sample_missing(context, prompts, first, sampler, progress=tell)
 
 
-def show(context: Context, prompts: PromptSet, policies: tuple[str, str]) -> int:
-    """Print the new program of each problem that has one; how many these are."""
-    counts = [eval_samples.counts(context, prompts, policy) for policy in policies]
-    shown = 0
-    for problem_id, prompt in prompts.prompts.items():
-        asked = dict(zip(("first", "last"), policies, strict=True))
-        asked |= {"sampling": eval_samples.label_of(context), "prompt": prompt.prompt_id}
-        (n_first, k_first), (n_last, k_last) = (found[problem_id] for found in counts)
-        for row in context.warehouse.rows(NEW, asked):
-            shown += 1
-            print(
-                f"\n{problem_id}: pi_0 {k_first} of {n_first}, trained {k_last} of {n_last}; written {row['n']} times"
-            )
-            print(f"{prompt.problem.statement.strip()}\n\n{extract_program(row['text'])}")
-    return shown
+def show(context: Context, prompts: PromptSet, wanted: PromptSet) -> None:
+    """Print the new programs of the problems `wanted`, and the problems that the last policy solves less often."""
+    first, *_, last = candidates(context)
+    before, after = (eval_samples.counts(context, prompts, one.policy_id) for one in (first, last))
+    passed = {p: "pi_0 {1} of {0}, trained {3} of {2}".format(*before[p], *after[p]) for p in prompts.prompts}
+    found = new_programs(context, wanted)
+    for p, row in found.items():
+        print(f"\n{p}: {passed[p]}; this program {row['n']} times\n{prompts.prompts[p].problem.statement.strip()}\n")
+        print(extract_program(row["text"]))
+    print(f"\n{len(found)} of {len(wanted.prompts)} problems still have a program that pi_0 never wrote\n")
+    change = {p: after[p][1] / after[p][0] - before[p][1] / before[p][0] for p in prompts.prompts}
+    for p in sorted(change, key=lambda p: (change[p], p))[:LOST]:
+        print(f"worse: {p}: {passed[p]}")
 
 
 def main() -> None:
@@ -86,18 +90,13 @@ def main() -> None:
     options = parser.parse_args()
     with Warehouse.open(options.home / "warehouse") as store:
         context = Context(options.run, runs.load_config(store, options.run), store, options.home)
-        prompts, policies = prompt_set.load(context, "evaluation"), candidates(context)
-        pair = policies[0].policy_id, policies[-1].policy_id
-        before, after = (eval_samples.counts(context, prompts, policy) for policy in pair)
-        if any(n == 0 for n, _ in (*before.values(), *after.values())):
-            parser.error(f"run {options.run} has not been evaluated to its end; run it again, it goes on")
-        gain = {p: round(1000 * (after[p][1] / after[p][0] - before[p][1] / before[p][0])) for p in prompts.prompts}
-        wanted = chosen(prompts.prompts, gain, options.problems)
-        some = replace(prompts, prompts={p: prompts.prompts[p] for p in wanted})
-        context = sample(context, some, options.samples)
-        print(f"\n{show(context, some, pair)} of the {len(wanted)} problems have a new program")
-        for p in sorted(gain, key=lambda p: (gain[p], p))[:LOST]:
-            print(f"worse: {p}: pi_0 {before[p][1]} of {before[p][0]}, trained {after[p][1]} of {after[p][0]}")
+        prompts = prompt_set.load(context, "evaluation")
+        if any(eval_samples.missing(context, prompts, one.policy_id) for one in candidates(context)):
+            parser.error(f"run {options.run} has not been evaluated to its end; `spo resume {options.run}`, then again")
+        chosen = list(new_programs(context, prompts))[: options.problems]
+        wanted = replace(prompts, prompts={p: prompts.prompts[p] for p in chosen})
+        sample(context, wanted, options.samples)
+        show(context, prompts, wanted)
 
 
 if __name__ == "__main__":
