@@ -114,6 +114,7 @@ def make_once(folder: Path, write: Callable[[Path], None]) -> Path:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         write(unfinished)
+        share(unfinished)
         unfinished.chmod(0o755)
         os.rename(unfinished, folder)
     except OSError:
@@ -132,6 +133,12 @@ def is_complete(folder: Path) -> bool:
 def weight_files(folder: Path) -> list[Path]:
     """The folder's safetensors files in name order."""
     return sorted(folder.glob("*.safetensors"))
+
+
+def share(folder: Path) -> None:
+    """Let read the weights who may read their configuration: safetensors writes them for their owner alone."""
+    for path in weight_files(folder):
+        shutil.copymode(min(folder.glob("*config.json")), path)
 
 
 def policy_id(folder: Path) -> str:
@@ -307,6 +314,7 @@ def companions(folder: Path) -> list[Path]:
 def write_merged(folder: Path, dtype: str, target: Path) -> None:
     """The adapter in `folder` merged into its base, as an ordinary checkpoint in the folder `target`."""
     load_weights(folder, dtype).save_pretrained(target)
+    share(target)
     for path in companions(adapter.base_of(folder)):
         shutil.copyfile(path, target / path.name)
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.engines.checkpoint import POLICY_FILE, companions, policy_id, record_policy_id
+from tasks.engines.checkpoint import POLICY_FILE, companions, policy_id, record_policy_id, share
 from tasks.engines.checkpoint import PUBLISHED_FILE as OWN_FILE
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import TrainerError
@@ -73,6 +73,7 @@ def publish(
     """
     building = atomic.start_folder(folder_of(root, step))
     model.save_pretrained(building, state_dict=state)
+    share(building)
     for path in companions(like):
         shutil.copyfile(path, building / path.name)
     return _complete(building, root, step, record_policy_id(building), canaries, announced=announced)
@@ -84,6 +85,7 @@ def publish_adapter(
     """Publish what `write` puts into a folder as the weights of `step`: an adapter of the policy `base`, alone."""
     building = atomic.start_folder(folder_of(root, step))
     write(building)
+    share(building)
     return _complete(building, root, step, record_policy_id(building, base=base), canaries)
 
 

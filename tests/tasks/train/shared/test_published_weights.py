@@ -203,3 +203,13 @@ def test_shared_memory_that_is_missing_or_full_is_said_and_not_replaced_by_the_d
     monkeypatch.setattr(published_weights, "SHARED_MEMORY", tmp_path / "nowhere")
     with pytest.raises(TrainerError, match="there is no"):
         published_weights.memory_folder(run_dir, 1000)
+
+
+@pytest.mark.parametrize("put", [publish, publish_adapter])
+def test_who_may_read_the_configuration_may_read_the_weights(tmp_path: Path, reference: Path, put: Put) -> None:
+    before = os.umask(0o027)
+    try:
+        folder = put(tmp_path, 1, 1, reference).folder
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in folder.glob("*.safetensors")} == {0o640}
