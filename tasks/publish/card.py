@@ -76,6 +76,9 @@ def adapter_card(found: Publishable, name: str, model_name: str, licence: str) -
             f"model = PeftModel.from_pretrained(base, {name!r})",
             "```",
             where,
+            *_own_temperature(
+                found, "This policy is sampled from it at temperature {0:g}, not 1: the reference policy was."
+            ),
         ]
     )
 
@@ -196,8 +199,19 @@ def _usage(found: Publishable, name: str) -> str:
             'print(tokenizer.decode(answer[0, ids["input_ids"].shape[1] :], skip_special_tokens=True))',
             "```\n",
             f"The prompt is written as in training ({chat}): another one gives other results.\n",
+            *_own_temperature(
+                found,
+                "The weights hold a temperature of {0:g} (`reference.temperature`): sampled at 1 they are the policy "
+                "that was trained, which began as the model that it was trained from at {0:g}.",
+            ),
         ]
     )
+
+
+def _own_temperature(found: Publishable, sentence: str) -> list[str]:
+    """`sentence` about the reference policy's temperature, unless that is the model's own."""
+    temperature = found.config.reference.temperature
+    return [] if temperature == 1 else [sentence.format(temperature) + "\n"]
 
 
 def _scores(found: Publishable) -> Mapping[str, Any]:

@@ -237,3 +237,14 @@ def test_the_card_claims_built_in_splits_only_where_both_are_built_in(finished: 
 def test_the_card_says_that_the_interval_of_one_problem_is_unknown() -> None:
     change = average_paired_difference({"set": {"p": (10, 1)}}, {"set": {"p": (10, 3)}}, 1)
     assert card._difference(change) == "+20.0 [unknown]"
+
+
+def test_the_cards_say_at_which_temperature_the_policy_was_trained(finished: Lab) -> None:
+    found, _ = planned(finished)
+    cool = found.config.model_copy(update={"reference": found.config.reference.model_copy(update={"temperature": 0.7})})
+    cooled = replace(found, history=replace(found.history, config=cool))
+    assert "weights hold a temperature of 0.7" in card.model_card(cooled, "me/model", "", ())
+    assert "sampled from it at temperature 0.7, not 1" in card.adapter_card(cooled, "me/adapter", "me/model", "")
+    for written_card in (card.model_card(found, "m", "", ()), card.adapter_card(found, "a", "m", "")):
+        assert "temperature of" not in written_card.partition("## Recipe")[0]
+        assert "at temperature" not in written_card.partition("## Recipe")[0]
