@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from tasks.config.base import BehaviourConfig, Count, Factor, Parallel, PositiveInt, Section
 from tasks.config.curriculum import CurriculumConfig, PromptRule
+from tasks.config.hostfile import host_of
 from tasks.config.methods import check_methods
 from tasks.config.objectives import PPOConfig, SourceConfig, SourceName
 from tasks.config.optimizer import AdapterConfig, GuardConfig, OptimizerConfig
@@ -158,7 +158,7 @@ class TrainConfig(Section):
     @property
     def processes_here(self) -> int:
         """Trainer processes on the machine that the flow runs on, which is the first of `hosts`."""
-        return _slots(self.hosts[0]) if self.hosts else self.processes
+        return host_of(self.hosts[0])[1] if self.hosts else self.processes
 
     @property
     def learnt_from(self) -> dict[SourceName, SourceConfig]:
@@ -326,7 +326,7 @@ class TrainConfig(Section):
         if not self.hosts:
             self.refuse_ignored("remote_shell", "rendezvous_port", reason="there are no `hosts` to start processes on")
             return self
-        slots = [_slots(line) for line in self.hosts]
+        slots = [host_of(line)[1] for line in self.hosts]
         if self.processes not in (1, slots[0]):
             raise ValueError(
                 f"processes {self.processes} contradicts hosts, whose first has {slots[0]} slots: leave processes out"
@@ -391,11 +391,3 @@ class TrainConfig(Section):
         reason = "algorithm 'ppo' has its own objective"
         self.sources["online"].refuse_ignored("objectives", reason=reason)
         return self
-
-
-def _slots(line: str) -> int:
-    """Processes on the host of a hostfile's line: 8 for `name slots=8`, 1 where it does not say."""
-    found = re.fullmatch(r"\s*\S+(?:\s+slots=([1-9]\d{0,3}))?\s*", line)
-    if found is None:
-        raise ValueError(f"hosts: cannot read {line!r}; write it as in a hostfile: `name slots=8`")
-    return int(found[1] or 1)

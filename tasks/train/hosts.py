@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from tasks.config.hostfile import host_of
 from tasks.config.placeholders import filled
 from tasks.train.shared import time_limits
 from tasks.train.shared.errors import TrainerError
@@ -43,11 +44,10 @@ def hosts(lines: Sequence[str]) -> list[Host]:
     """The machines that the lines of a hostfile (`name slots=8`) describe. Raises TrainerError and InvalidConfig."""
     found: list[Host] = []
     for line in filled(lines, "train.hosts"):
-        name, *settings = line.split()
-        slots = {key: value for key, _, value in (setting.partition("=") for setting in settings)}
-        if set(slots) - {"slots"} or not slots.get("slots", "1").isdigit():
-            raise TrainerError(f"train.hosts: cannot read {line!r}; write it as in a hostfile: `name slots=8`")
-        found.append(Host(name, int(slots.get("slots", "1"))))
+        try:
+            found.append(Host(*host_of(line)))
+        except ValueError as error:
+            raise TrainerError(f"train.{error}") from error
     return found
 
 
