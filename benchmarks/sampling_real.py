@@ -9,8 +9,8 @@
 
 Prompts are texts of this repository: the common beginning from one page, each statement from another. Every response
 has exactly `--tokens` tokens, so that all engines do the same work. The limit is the time that the matrix products of
-every distinct token take, at the rate of a full batch's products by the faster of torch's two libraries, measured in the
-same run; attention, norms, drawing and everything else count as loss.
+every distinct token take, at the rate of a full batch's products by the faster of torch's two libraries, measured in
+the same run; attention, norms, drawing and everything else count as loss.
 """
 
 from __future__ import annotations
