@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import tempfile
 import time
@@ -27,14 +28,17 @@ from typing import Any
 
 import torch
 
-from tasks.engines import checkpoint
+from tasks.config.sampling import EngineConfig
+from tasks.engines import SamplingEngine, checkpoint, open_here
 from tasks.engines.choosing import all_at_once, choose
 from tasks.engines.gguf_conversion import converted
+from tasks.engines.process_engine import ProcessEngine
 from tasks.engines.protocol import Request
-from tasks.engines.transformers_engine import TransformersEngine
 
 PAGES = Path(__file__).parents[1] / "docs"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+UNUSED_TOKEN = 12
+"""A special token of the model that it practically never draws."""
 Prompt = tuple[int, ...]
 
 
@@ -54,7 +58,7 @@ WORKS = {"q0": Work(1, 800), "rollouts": Work(32, 4), "evaluation": Work(64, 20)
 def main() -> None:
     """Measure and print one line per engine."""
     options = parsed()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.threads * options.processes)
     if options.work == "choose":
         choosing()
         return
@@ -62,15 +66,15 @@ def main() -> None:
     work = Work(options.prompts or work.prompts, options.samples or work.samples, work.common, work.each)
     folder = converted(options.model, GGUF, options.cache)
     prompts = made_prompts(folder, work)
-    engine = TransformersEngine(folder, dtype="float32", max_batch=options.batch)
-    engine._stop_ids = ()
+    engine = opened(folder, options)
     list(engine.sample([Request((1, 2, 3), 2, seed=0, max_tokens=2)]))
-    limit = limit_s(engine._model, prompts, work, options)
+    limit = limit_s(checkpoint.load_weights(folder, "float32"), prompts, work, options)
     if options.profile:
         profiled(lambda: drawn(engine, prompts, work, options))
         return
     tokens = len(prompts) * work.samples * options.tokens
-    print(f"{work}, {options.tokens} tokens a response, {options.threads} threads; limit {tokens / limit:.1f} tokens/s")
+    cores = f"{options.processes} processes, {options.threads} threads"
+    print(f"{work}, {options.tokens} tokens a response, {cores}; limit {tokens / limit:.1f} tokens/s")
     ours = report("embedded engine", tokens, limit, lambda: drawn(engine, prompts, work, options))
     for peer in options.peers:
         run = {"generate": generated, "continuous": continuously}[peer]
@@ -83,6 +87,21 @@ def main() -> None:
     for name, task in other_environments(folder, options):
         rate = report_elsewhere(name, task, prompts, work, options)
         print(f"embedded engine / {name}: {ours / rate:.1f}x", flush=True)
+
+
+def opened(folder: Path, options: argparse.Namespace) -> SamplingEngine:
+    """The embedded engine, in this process or in several, with a model whose responses do not end by themselves."""
+    endless = options.cache / f"{folder.name}-endless"
+    endless.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        shutil.copyfile(file, endless / file.name)
+    for name in ("config.json", "generation_config.json"):
+        settings = json.loads((endless / name).read_text())
+        (endless / name).write_text(json.dumps(settings | {"eos_token_id": UNUSED_TOKEN}))
+    config = EngineConfig(threads=options.threads, max_batch=options.batch)
+    if options.processes > 1:
+        return ProcessEngine(config, endless, dtype="float32", places=((),) * options.processes)
+    return open_here(config, endless, dtype="float32")
 
 
 def other_environments(folder: Path, options: argparse.Namespace) -> list[tuple[str, dict[str, Any]]]:
@@ -103,7 +122,8 @@ def report_elsewhere(
 ) -> float:
     """Print and return tokens per second of a peer in its own environment."""
     few, samples = list(prompts[: options.peer_prompts]), min(work.samples, options.peer_samples)
-    settings = {"batch": options.batch, "threads": options.threads, "top_p": options.top_p, "tokens": options.tokens}
+    settings = {"batch": options.batch, "threads": options.threads * options.processes}
+    settings |= {"top_p": options.top_p, "tokens": options.tokens}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(task | settings | {"prompts": few, "samples": samples}, file)
         file.flush()
@@ -125,7 +145,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=64, help="tokens of every response")
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="threads of each process")
+    parser.add_argument("--processes", type=int, default=1, help="processes of the embedded engine")
     parser.add_argument("--peers", nargs="*", choices=("generate", "continuous"), default=())
     parser.add_argument("--llama", help="interpreter of an environment with llama-cpp-python")
     parser.add_argument("--vllm", help="interpreter of an environment with vLLM")
@@ -211,7 +232,7 @@ def profiled(run: Callable[[], int]) -> None:
         print(f"{event.self_cpu_time_total / total:6.1%} {event.count:8} calls  {event.key}")
 
 
-def drawn(engine: TransformersEngine, prompts: Sequence[Prompt], work: Work, options: argparse.Namespace) -> int:
+def drawn(engine: SamplingEngine, prompts: Sequence[Prompt], work: Work, options: argparse.Namespace) -> int:
     """Tokens drawn by the embedded engine."""
     settings = {"max_tokens": options.tokens, "top_p": options.top_p}
     requests = [Request(prompt, work.samples, seed=number, **settings) for number, prompt in enumerate(prompts)]

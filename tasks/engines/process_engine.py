@@ -87,10 +87,21 @@ class ProcessEngine:
         return [scores for _, arrays in answers for scores in wire.lists_in(arrays)]
 
     def refresh(self, checkpoint: Path) -> None:
-        """Load the weights of `checkpoint` in every process. Raises EngineError as the engines do."""
+        """Load the weights of `checkpoint` in every process. Raises EngineError as the engines do.
+
+        Where only some could load them, the engine is closed first: they would sample from different policies.
+        """
         self._require_open()
-        first, *_ = self._ask_all("refresh", {"checkpoint": str(Path(checkpoint).absolute())})
-        self.policy_id = first[0]["policy_id"]
+        header = {"checkpoint": str(Path(checkpoint).absolute())}
+        answers, errors = _answered([process.ask("refresh", header) for process in self._processes])
+        held = {answer["policy_id"] for answer, _ in answers}
+        if len(held) > 1 or (held and errors):
+            self.close()
+        if errors:
+            raise errors[0]
+        if len(held) > 1:
+            raise EngineError(f"{checkpoint} was changed while engine processes read it; the engine is closed now")
+        (self.policy_id,) = held
 
     def close(self) -> None:
         """End the processes; their memory is free afterwards."""
@@ -118,7 +129,15 @@ class ProcessEngine:
 
 
 def _answers(pending: Sequence[Pending]) -> list[wire.Frame]:
-    """All answers, also those after an error, which is raised once nothing is on its way any more."""
+    """All answers. Raises the first error once nothing is on its way any more."""
+    answers, errors = _answered(pending)
+    if errors:
+        raise errors[0]
+    return answers
+
+
+def _answered(pending: Sequence[Pending]) -> tuple[list[wire.Frame], list[EngineError]]:
+    """What comes, answers and errors, waited for to the last."""
     answers: list[wire.Frame] = []
     errors: list[EngineError] = []
     for one in pending:
@@ -126,9 +145,7 @@ def _answers(pending: Sequence[Pending]) -> list[wire.Frame]:
             answers.append(one.answer())
         except EngineError as error:
             errors.append(error)
-    if errors:
-        raise errors[0]
-    return answers
+    return answers, errors
 
 
 @dataclass(slots=True)

@@ -18,9 +18,10 @@ import psutil
 import pytest
 
 from tasks.config import EngineConfig
-from tasks.engines import open_engine, wire
+from tasks.engines import open_engine, process_engine, wire
 from tasks.engines.devices import engine_processes
-from tasks.engines.process_engine import ProcessEngine
+from tasks.engines.engine_process import Pending
+from tasks.engines.process_engine import ProcessEngine, _answered
 from tasks.engines.protocol import (
     Completion,
     EngineDied,
@@ -168,6 +169,31 @@ def test_other_weights_are_taken_up_by_all_and_back(three: ProcessEngine, folder
     assert drawn(three, requests(60)) != before
     three.refresh(folder)
     assert drawn(three, requests(60)) == before
+
+
+def test_weights_that_only_some_processes_took_up_are_never_sampled_from(folder: Path, other_folder: Path) -> None:
+    engine = opened(folder, processes=2)
+    lost = psutil.Process(engine.pids[0])
+    lost.kill()
+    with pytest.raises(EngineDied, match="SIGKILL"):
+        engine.refresh(other_folder)
+    with pytest.raises(EngineError, match="the engine is closed"):
+        list(engine.sample(requests(2)))
+    assert engine.pids == []
+
+
+def test_processes_that_read_different_weights_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = opened(folder, processes=2)
+
+    def changed_meanwhile(pending: Sequence[Pending]) -> tuple[list[wire.Frame], list[EngineError]]:
+        answers, errors = _answered(pending)
+        return [({"policy_id": str(number)}, arrays) for number, (_, arrays) in enumerate(answers)], errors
+
+    monkeypatch.setattr(process_engine, "_answered", changed_meanwhile)
+    with pytest.raises(EngineError, match="was changed while engine processes read it"):
+        engine.refresh(folder)
+    with pytest.raises(EngineError, match="the engine is closed"):
+        list(engine.sample(requests(2)))
 
 
 def test_errors_arrive_as_what_they_are(apart: ProcessEngine, tmp_path: Path) -> None:
