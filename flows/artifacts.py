@@ -41,16 +41,20 @@ def page(run_id: str, manifests: Mapping[StageName, Manifest]) -> str | None:
     if isinstance(evaluated, EvaluateManifest):
         parts += [comparison(evaluated.comparison), evaluated.described]
         parts += [f"Transfer to {name}:\n\n{comparison(found)}" for name, found in evaluated.transfer.items()]
-        parts += [
-            f"Transfer to {name}, without the {number} problems that training problems of this run resemble:\n\n"
-            + comparison(evaluated.transfer_unseen.get(name, {}))
-            for name, number in evaluated.transfer_alike.items()
-        ]
+        parts += [unseen(name, number, evaluated) for name, number in evaluated.transfer_alike.items()]
         if evaluated.curve:
             parts.append(curve(evaluated.curve))
     if isinstance(report, ReportManifest):
         parts.append(f"[The whole report]({report.page.absolute().as_uri()}): `{report.page}`")
     return "\n\n".join([f"# Run {run_id}", *parts]) + "\n" if parts else None
+
+
+def unseen(name: str, alike: int, evaluated: EvaluateManifest) -> str:
+    """Transfer to the problems of set `name` but those `alike` to training problems, if any is left."""
+    if found := evaluated.transfer_unseen.get(name):
+        what = f"Transfer to {name}, without the {alike} problems that training problems of this run resemble"
+        return f"{what}:\n\n{comparison(found)}"
+    return f"All {alike} problems of {name} resemble training problems of this run: it shows no transfer."
 
 
 def comparison(changes: Mapping[str, Change]) -> str:

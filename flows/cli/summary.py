@@ -95,7 +95,8 @@ def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
     console.print(table)
     console.print(manifest.described, highlight=False)
     for name, number in manifest.transfer_alike.items():
-        told = f"{name}: {number} problems resemble training problems of this run; unseen: the others"
+        others = "unseen: the others" if manifest.transfer_unseen.get(name) else "none is left, it shows no transfer"
+        told = f"{name}: {number} problems resemble training problems of this run; {others}"
         console.print(told, highlight=False)
 
 

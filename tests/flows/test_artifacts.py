@@ -38,6 +38,15 @@ def test_the_result_is_one_page_with_pass_at_k_the_curve_and_the_way_to_the_repo
     assert "base64" not in text
 
 
+def test_a_set_that_training_resembles_is_told_of_with_its_unseen_part_or_with_none() -> None:
+    part, whole = {"other": {"pass@1": CHANGE}}, EVALUATED.model_copy(update={"transfer_alike": {"other": 7}})
+    text = artifacts.page("demo", {"evaluate": whole.model_copy(update={"transfer_unseen": part})}) or ""
+    assert "Transfer to other, without the 7 problems that training problems of this run resemble:\n\n| |" in text
+    text = artifacts.page("demo", {"evaluate": whole}) or ""
+    assert "All 7 problems of other resemble training problems of this run: it shows no transfer." in text
+    assert text.count("| | before |") == 1
+
+
 def test_a_run_without_evaluation_and_report_has_no_page_and_its_last_stage_as_headline() -> None:
     manifests: dict[Any, Any] = {"q0": Q0Manifest(sampling="", summary="48 new samples")}
     assert artifacts.page("tiny-3", manifests) is None
