@@ -2,8 +2,9 @@
 
     python benchmarks/sampling_peer.py TASK.json
 
-The task names the peer, its model, the prompts, `samples` of each and `tokens` a response. Prints one line of JSON:
-tokens drawn and seconds (of the processor with one thread, else of the wall), loading and warming up left out.
+The task names the peer, its model, the prompts, `samples` of each and `tokens` a response. Says "ready" when it is
+loaded and warm, waits for a line, and prints one line of JSON: tokens drawn and seconds (of the processor with one
+thread, else of the wall).
 """
 
 from __future__ import annotations
@@ -167,6 +168,8 @@ def main() -> None:
         peer._task, was = few, task
         peer.draw()
         peer._task = was
+    print("ready", flush=True)
+    sys.stdin.readline()
     began = clock()
     tokens = peer.draw()
     print(json.dumps({"tokens": tokens, "seconds": clock() - began}))

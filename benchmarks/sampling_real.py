@@ -22,6 +22,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,9 @@ def main() -> None:
         theirs = report(peer, count, None, lambda: run(model, few, samples, options))  # noqa: B023
         print(f"embedded engine / {peer}: {ours / theirs:.1f}x", flush=True)
     for name, task in other_environments(folder, options):
-        rate = report_elsewhere(name, task, prompts, work, options)
-        print(f"embedded engine / {name}: {ours / rate:.1f}x", flush=True)
+        for processes in sorted({1, options.processes}):
+            rate = report_elsewhere(name, task, prompts, work, options, processes)
+            print(f"embedded engine / {name}: {ours / rate:.2f}x", flush=True)
 
 
 def opened(folder: Path, options: argparse.Namespace) -> SamplingEngine:
@@ -118,22 +120,31 @@ def other_environments(folder: Path, options: argparse.Namespace) -> list[tuple[
 
 
 def report_elsewhere(
-    name: str, task: dict[str, Any], prompts: Sequence[Prompt], work: Work, options: argparse.Namespace
+    name: str, task: dict[str, Any], prompts: Sequence[Prompt], work: Work, options: argparse.Namespace, processes: int
 ) -> float:
-    """Print and return tokens per second of a peer in its own environment."""
+    """Print and return tokens per second of a peer in its own environment, in one or several processes at once."""
     few, samples = list(prompts[: options.peer_prompts]), min(work.samples, options.peer_samples)
-    settings = {"batch": options.batch, "threads": options.threads * options.processes}
-    settings |= {"top_p": options.top_p, "tokens": options.tokens}
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    threads = options.threads * options.processes // processes
+    settings = {"batch": options.batch, "threads": threads, "top_p": options.top_p, "tokens": options.tokens}
+    script = Path(__file__).with_name("sampling_peer.py")
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file, ExitStack() as running:
         json.dump(task | settings | {"prompts": few, "samples": samples}, file)
         file.flush()
-        script = Path(__file__).with_name("sampling_peer.py")
-        done = subprocess.run([task["python"], str(script), file.name], stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["tokens"] == len(few) * samples * options.tokens, f"{name} drew {found['tokens']} tokens"
-    rate = found["tokens"] / found["seconds"]
-    print(f"{name:20} {rate:8.1f} tokens/s ({found['tokens']} in {found['seconds']:.1f} s)", flush=True)
-    return rate
+        command = [task["python"], str(script), file.name]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        started = [running.enter_context(subprocess.Popen[str](command, **pipes)) for _ in range(processes)]
+        for process in started:  # loaded and warm, all of them, before any begins
+            while process.stdout.readline() not in ("ready\n", ""):
+                pass
+        for process in started:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        found = [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
+    assert {one["tokens"] for one in found} == {len(few) * samples * options.tokens}, f"{name} drew {found}"
+    tokens, seconds = sum(one["tokens"] for one in found), max(one["seconds"] for one in found)
+    label = f"{name}, {processes} x {threads}"
+    print(f"{label:20} {tokens / seconds:8.1f} tokens/s ({tokens} in {seconds:.1f} s)", flush=True)
+    return tokens / seconds
 
 
 def parsed() -> argparse.Namespace:
