@@ -27,6 +27,8 @@ from tasks.run.stage_names import STAGE_NAMES
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
+    from tasks.report.study_results import Results
+
 
 @flow(name="spo", flow_run_name="study-{study}", validate_parameters=True)
 def study(
@@ -35,6 +37,7 @@ def study(
     arms: list[str] | None = None,
     folder: str | None = None,
     first_seed: Annotated[int, Field(ge=0)] | None = None,
+    results: str | None = None,
 ) -> None:
     """Run every arm of a study once per seed, then compare them.
 
@@ -43,12 +46,16 @@ def study(
     arms: run only these.
     folder: where relative paths in its recipes and overrides start; the worker's own folder without it.
     first_seed: the first of the seeds, instead of the study's own.
+    results: a file of results of other machines; what stands there is not run, and what is run here is added to it.
     """
+    from tasks.report import study_results
     from tasks.train.shared.errors import StoppedByGuards
 
     definition = load(study)
     chosen = definition.chosen(arms)
-    work = [(arm, seed) for seed in definition.seed_numbers(seeds, first_seed) for arm in chosen]
+    file = Path(folder or ".") / results if results else None
+    known = study_results.read(file, definition.settings()) if file else study_results.Results()
+    work = known.missing(definition.work(chosen, seeds, first_seed), definition.after())
     configs = {(arm, seed): definition.config(arm, seed) for arm, seed in work}  # files may change while it runs
     lines = [f"{arm} {seed}" for arm, seed in work]
     this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]
@@ -72,7 +79,7 @@ def study(
                 stopped[arm].append(seed)
             else:
                 failed.append(f"{line} (run {run_id}: {_why(error)})")
-        _compare(definition, study, found, stopped, board)
+        _compare(definition, study, found, stopped, known, file, board)
     if failed:
         raise StudyIncomplete(f"{len(failed)} of {len(work)} runs failed: {', '.join(failed)}; the study again retries")
 
@@ -112,17 +119,28 @@ def _compare(
     name: str,
     found: Mapping[str, Mapping[int, str]],
     stopped: Mapping[str, Sequence[int]],
+    known: Results,
+    results: Path | None,
     board: ProgressTable,
 ) -> None:
+    """Compare the runs of this command with those that the file of results knows, and add the former to the file."""
     from tasks.report import study as study_report
+    from tasks.report import study_results
     from warehouse import Warehouse
 
     board.start("compare")
+    labels = {arm: definition.arms[arm].label for arm in definition.arms}
     with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
-        arms = {
-            arm: study_report.collect(store, home(), definition.arms[arm].label, runs, stopped[arm])
-            for arm, runs in found.items()
+        here = {
+            arm: study_report.collect(store, home(), labels[arm], runs, stopped[arm]) for arm, runs in found.items()
         }
+    if results is not None:
+        study_results.append(results, known, here, definition.settings())
+    arms = {
+        arm: known.added(arm, here.get(arm) or study_report.ArmResult(label, [], [], []))
+        for arm, label in labels.items()
+        if arm in here or arm in known.arms
+    }
     groups = [(group.title, group.text, [arm for arm in group.arms if arm in arms]) for group in definition.groups]
     page = study_report.write(definition.title, arms, groups, home() / "studies" / Path(name).stem)
     board.end("compare", "done", str(page))

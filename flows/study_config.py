@@ -90,6 +90,14 @@ class Study(Section):
         first = self.first_seed if first is None else first
         return range(first, first + (seeds or self.seeds))
 
+    def work(self, arms: Sequence[str], seeds: int | None, first: int | None = None) -> list[tuple[str, int]]:
+        """The runs, arm and seed, in the order in which they are made."""
+        return [(arm, seed) for seed in self.seed_numbers(seeds, first) for arm in arms]
+
+    def after(self) -> dict[str, tuple[str, ...]]:
+        """By arm, those whose trajectories it draws on."""
+        return {name: arm.after for name, arm in self.arms.items()}
+
     @model_validator(mode="after")
     def _seeds_are_the_studys(self) -> Study:
         for place, overrides in (
@@ -109,6 +117,10 @@ class Study(Section):
         for overrides in (self.overrides, self.arms[arm].overrides, {"seed": seed}):
             configuration.merge(tree, overrides)
         return configuration.load(self.arms[arm].recipe, tree, folder=RECIPES)
+
+    def settings(self) -> dict[str, str]:
+        """A digest of each arm's configuration, its seed and whatever is at its default left out."""
+        return {name: _digest(self.config(name, 0).model_dump_json(exclude_defaults=True)) for name in self.arms}
 
     def drawing_on(
         self, earlier: Mapping[str, str], arm: str, config: configuration.RunConfig
@@ -210,5 +222,8 @@ def _beside(study: Path, arm: Arm) -> Arm:
 
 def origin(name: str, arm: str, config: configuration.RunConfig) -> str:
     """What the run of an arm and seed is known by: another configuration is another run."""
-    digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
-    return f"study/{Path(name).stem}/{arm}/{config.seed}/{digest}"
+    return f"study/{Path(name).stem}/{arm}/{config.seed}/{_digest(config.model_dump_json())}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

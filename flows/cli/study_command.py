@@ -29,15 +29,25 @@ def study(
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of every arm, instead of the study's own.")] = None,
     arm: Annotated[list[str] | None, typer.Option(help="Only these arms.")] = None,
     first_seed: Annotated[int | None, typer.Option(min=0, help="First seed, instead of the study's own.")] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results of other machines (JSON Lines): what stands there is not run, what is run joins it."
+        ),
+    ] = None,
 ) -> None:
     """Compare ways of training over several seeds; stopped or failed, the same command continues."""
     from flows.cli import watch
     from flows.server import embedded
     from flows.study_config import load
+    from tasks.report import study_results
 
     definition = load(name)
     arms = definition.chosen(arm)
-    _check(definition, arms)
+    work = definition.work(arms, seeds, first_seed)
+    if results is not None:
+        work = study_results.read(results, definition.settings()).missing(work, definition.after())
+    _check(definition, [name for name in arms if name in {one for one, _ in work}])
     embedded.ready(console.print)
     shown = Path(name).absolute() if name.endswith(".toml") else name
     parameters = {
@@ -46,9 +56,9 @@ def study(
         "arms": arm or None,
         "folder": str(Path.cwd()),
         "first_seed": first_seed,
+        "results": str(results.absolute()) if results else None,
     }
-    runs = len(arms) * len(definition.seed_numbers(seeds))
-    console.print(f"submitting spo/study: {definition.title}, {runs} runs", highlight=False)
+    console.print(f"submitting spo/study: {definition.title}, {len(work)} runs", highlight=False)
     folder = home() / "studies" / Path(name).stem
     before = _written(folder)
     ended = watch.watch(watch.submit("spo/study", parameters), console)

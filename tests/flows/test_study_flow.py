@@ -111,6 +111,32 @@ def test_a_recipe_that_is_edited_while_a_study_runs_does_not_change_it(
     assert [config.train.steps for config in made] == [7] * 4
 
 
+def test_what_a_file_of_results_knows_is_not_run_and_what_is_run_joins_it(
+    made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load("two.toml").settings()
+    assert settings["first"] != settings["second"]
+    known = {"arm": "first", "seed": 1, "settings": settings["first"], "stopped": True}
+    Path("results.jsonl").write_text(json.dumps(known) + "\n", encoding="utf-8")
+    monkeypatch.setattr(study, "execute_stages", lambda *_: None)
+    compared: list[Any] = []
+    monkeypatch.setattr(study, "_compare", lambda *given: compared.append(given))
+    study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
+    assert [(config.seed, config.q0.samples) for config in made] == [(0, 200), (0, 8), (1, 8)]
+    (_, _, found, _, results, file, _) = compared[0]
+    assert found == {"first": {0: "mine-1"}, "second": {0: "mine-2", 1: "mine-3"}}
+    assert results.arms == {"first"}
+    assert file == Path.cwd() / "results.jsonl"
+
+
+def test_settings_are_the_same_whatever_the_seed_and_a_new_default() -> None:
+    shipped = load("replay")
+    again = shipped.model_copy(update={"first_seed": 7})
+    assert shipped.settings() == again.settings()
+    spelled = shipped.model_copy(update={"overrides": {**shipped.overrides, "evaluate": {"samples": 20}}})
+    assert spelled.settings() == shipped.settings()  # 20 is the default
+
+
 def test_runs_that_draw_on_earlier_ones_are_configured_as_if_the_recipe_named_them() -> None:
     shipped = load("earlier")
     (arm, before), *_ = [(name, arm.after) for name, arm in shipped.arms.items() if arm.after]

@@ -1,0 +1,112 @@
+"""Results of a study's runs as a file that grows, for machines that share no warehouse.
+
+JSON Lines, a line for each arm and seed that ended: `{"arm": "online", "seed": 3, "settings": "5f0c...", "label": ...,
+"curve": {"pass@1": {"0": 0.15, ...}}, "measures": {...}, "spent": {"20": {"trajectories": ..., ...}}}`, or `"stopped":
+true` where the guards ended the run. Files of several machines are joined by writing one behind the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasks.report.reached import Spent
+from tasks.report.study import ArmResult
+
+
+class BadResults(ValueError):
+    """A file of results that cannot be read, or whose runs had other settings than the study's arms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a file says of a study's arms, by arm and seed."""
+
+    ended: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict[tuple[str, int], Mapping[str, Any]])
+
+    @property
+    def arms(self) -> set[str]:
+        """The arms that it has results of."""
+        return {arm for arm, _ in self.ended}
+
+    def missing(self, work: Sequence[tuple[str, int]], after: Mapping[str, Sequence[str]]) -> list[tuple[str, int]]:
+        """The runs of `work` that it has no result of, and those whose trajectories such a run draws on (`after`)."""
+        wanted = {run for run in work if run not in self.ended}
+        for arm, seed in reversed(work):
+            if (arm, seed) in wanted:
+                wanted |= {(before, seed) for before in after[arm]}
+        return [run for run in work if run in wanted]
+
+    def added(self, name: str, found: ArmResult) -> ArmResult:
+        """The arm's runs found here, and those of the file whose seeds are not among them."""
+        here = {*found.seeds, *found.stopped}
+        lines = {seed: line for (arm, seed), line in self.ended.items() if arm == name and seed not in here}
+        whole = [(seed, line) for seed, line in lines.items() if not line.get("stopped")]
+        return ArmResult(
+            found.label,
+            [*found.seeds, *(seed for seed, _ in whole)],
+            [*found.curves, *({k: _by_step(at) for k, at in line["curve"].items()} for _, line in whole)],
+            [*found.measures, *(line["measures"] for _, line in whole)],
+            [*found.spent, *({s: Spent(**at) for s, at in _by_step(line["spent"]).items()} for _, line in whole)],
+            [*found.stopped, *(seed for seed, line in lines.items() if line.get("stopped"))],
+        )
+
+
+def read(path: Path, settings: Mapping[str, str]) -> Results:
+    """The lines of the study's arms; nothing where there is no file yet. `settings`: a digest by arm.
+
+    Raises BadResults, also where a run of an arm had other settings than the arm has now.
+    """
+    ended: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for number, line in _lines(path):
+        arm, seed = line["arm"], line["seed"]
+        if arm not in settings:
+            continue
+        if line["settings"] != settings[arm]:
+            raise BadResults(
+                f"{path}, line {number}: arm {arm!r}, seed {seed} was run with other settings than the study has for "
+                f"it now ({line['settings']}, not {settings[arm]}): delete the line to run it again, or name another "
+                f"file"
+            )
+        ended.setdefault((arm, seed), line)
+    return Results(ended)
+
+
+def append(path: Path, known: Results, arms: Mapping[str, ArmResult], settings: Mapping[str, str]) -> int:
+    """Write a line for each run of `arms` that the file does not know; how many there were."""
+    lines: list[str] = []
+    for name, arm in arms.items():
+        common = {"arm": name, "label": arm.label, "settings": settings[name]}
+        rows = zip(arm.seeds, arm.curves, arm.measures, arm.spent, strict=True)
+        ended = [
+            {"seed": seed, "curve": curve, "measures": measures, "spent": {s: asdict(at) for s, at in spent.items()}}
+            for seed, curve, measures, spent in rows
+        ]
+        ended += [{"seed": seed, "stopped": True} for seed in arm.stopped]
+        lines += [json.dumps(common | run) + "\n" for run in ended if (name, run["seed"]) not in known.ended]
+    if lines:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(lines))
+    return len(lines)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if not path.exists():
+        return
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            line = json.loads(text)
+            missing = {"arm", "seed", "settings"} - set(line)
+        except (ValueError, TypeError) as error:
+            raise BadResults(f"{path}, line {number} is no JSON object: {error}") from error
+        if missing:
+            raise BadResults(f"{path}, line {number} is no result of a study: it has no {', '.join(sorted(missing))}")
+        yield number, line
+
+
+def _by_step(values: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(step): value for step, value in values.items()}
