@@ -55,7 +55,8 @@ def test_a_study_compares_its_arms_shows_what_the_guards_stopped_and_does_nothin
     calm = server.spo("study", str(path), "--arm", "calm")
     assert calm.returncode == 0, calm.stdout + calm.stderr
     poison(server.home, packing="padded")
-    first = server.spo("study", str(path))
+    results = tmp_path / "results.jsonl"
+    first = server.spo("study", str(path), "--results", str(results))
     assert first.returncode == 0, first.stdout + first.stderr
     assert "0; 1 stopped by the guards" in first.stdout
     folder = server.home / "studies" / "rates"
@@ -71,3 +72,8 @@ def test_a_study_compares_its_arms_shows_what_the_guards_stopped_and_does_nothin
     again = server.spo("study", str(path), "--arm", "calm")
     assert again.returncode == 0, again.stdout + again.stderr
     assert (server.value(finished), server.value(rows)) == before
+    known = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    assert [(line["arm"], line["seed"], "stopped" in line) for line in known] == [("calm", 5, False), ("wild", 5, True)]
+    elsewhere = server.spo("study", str(path), "--results", str(results))
+    assert "Packings, one of them poisoned, 0 runs" in elsewhere.stdout, elsewhere.stdout + elsewhere.stderr
+    assert (folder / "study.md").read_text(encoding="utf-8") == table
