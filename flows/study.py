@@ -27,6 +27,7 @@ from tasks.run.stage_names import STAGE_NAMES
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
+    from tasks.report.study import ArmResult
     from tasks.report.study_results import Results
 
 
@@ -54,7 +55,8 @@ def study(
     definition = load(study)
     chosen = definition.chosen(arms)
     file = Path(folder or ".") / results if results else None
-    known = study_results.read(file, definition.settings()) if file else study_results.Results()
+    settings = definition.settings()
+    known = study_results.read(file, settings) if file else study_results.Results()
     work = known.missing(definition.work(chosen, seeds, first_seed), definition.after())
     configs = {(arm, seed): definition.config(arm, seed) for arm, seed in work}  # files may change while it runs
     lines = [f"{arm} {seed}" for arm, seed in work]
@@ -73,13 +75,15 @@ def study(
             config = definition.drawing_on(earlier, arm, configs[arm, seed])
             run_id = _run(study, arm, configuration.absolute(config, Path(folder or ".")))
             error = _one(board, line, run_id)
-            if error is None:
-                found[arm][seed] = run_id
-            elif isinstance(error, StoppedByGuards):
-                stopped[arm].append(seed)
-            else:
+            ended = {seed: run_id} if error is None else {}
+            guarded = [seed] if isinstance(error, StoppedByGuards) else []
+            if error is not None and not guarded:
                 failed.append(f"{line} (run {run_id}: {_why(error)})")
-        _compare(definition, study, found, stopped, known, file, board)
+            found[arm] |= ended
+            stopped[arm] += guarded
+            if file is not None:  # run by run: what is interrupted keeps what it has
+                study_results.append(file, _collected(definition, {arm: ended}, {arm: guarded}), settings)
+        _compare(definition, study, _collected(definition, found, stopped), known, board)
     if failed:
         raise StudyIncomplete(f"{len(failed)} of {len(work)} runs failed: {', '.join(failed)}; the study again retries")
 
@@ -114,31 +118,28 @@ def _why(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:300]
 
 
-def _compare(
-    definition: Study,
-    name: str,
-    found: Mapping[str, Mapping[int, str]],
-    stopped: Mapping[str, Sequence[int]],
-    known: Results,
-    results: Path | None,
-    board: ProgressTable,
-) -> None:
-    """Compare the runs of this command with those that the file of results knows, and add the former to the file."""
+def _collected(
+    definition: Study, found: Mapping[str, Mapping[int, str]], stopped: Mapping[str, Sequence[int]]
+) -> dict[str, ArmResult]:
+    """What the warehouse knows of the runs that ended, by arm."""
     from tasks.report import study as study_report
-    from tasks.report import study_results
     from warehouse import Warehouse
 
-    board.start("compare")
-    labels = {arm: definition.arms[arm].label for arm in definition.arms}
+    labels = {arm: definition.arms[arm].label for arm in found}
     with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
-        here = {
+        return {
             arm: study_report.collect(store, home(), labels[arm], runs, stopped[arm]) for arm, runs in found.items()
         }
-    if results is not None:
-        study_results.append(results, known, here, definition.settings())
+
+
+def _compare(definition: Study, name: str, here: Mapping[str, ArmResult], known: Results, board: ProgressTable) -> None:
+    """Compare the runs of this command with those that the file of results had."""
+    from tasks.report import study as study_report
+
+    board.start("compare")
     arms = {
-        arm: known.added(arm, here.get(arm) or study_report.ArmResult(label, [], [], []))
-        for arm, label in labels.items()
+        arm: known.added(arm, here.get(arm) or study_report.ArmResult(defined.label, [], [], []))
+        for arm, defined in definition.arms.items()
         if arm in here or arm in known.arms
     }
     groups = [(group.title, group.text, [arm for arm in group.arms if arm in arms]) for group in definition.groups]

@@ -75,8 +75,9 @@ def read(path: Path, settings: Mapping[str, str]) -> Results:
     return Results(ended)
 
 
-def append(path: Path, known: Results, arms: Mapping[str, ArmResult], settings: Mapping[str, str]) -> int:
-    """Write a line for each run of `arms` that the file does not know; how many there were."""
+def append(path: Path, arms: Mapping[str, ArmResult], settings: Mapping[str, str]) -> int:
+    """Write a line for each run of `arms` that the file does not know; how many there were. Raises BadResults."""
+    known = read(path, settings).ended
     lines: list[str] = []
     for name, arm in arms.items():
         common = {"arm": name, "label": arm.label, "settings": settings[name]}
@@ -86,7 +87,7 @@ def append(path: Path, known: Results, arms: Mapping[str, ArmResult], settings: 
             for seed, curve, measures, spent in rows
         ]
         ended += [{"seed": seed, "stopped": True} for seed in arm.stopped]
-        lines += [json.dumps(common | run) + "\n" for run in ended if (name, run["seed"]) not in known.ended]
+        lines += [json.dumps(common | run) + "\n" for run in ended if (name, run["seed"]) not in known]
     if lines:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:

@@ -14,9 +14,10 @@ import pytest
 
 from flows import study
 from flows.cli import study_command, watch
-from flows.study_config import STUDIES, load
+from flows.study_config import STUDIES, Study, load
 from tasks import config as configuration
 from tasks.q0.stage import NoUsablePrompt
+from tasks.report.study import ArmResult
 from tasks.run.errors import StageInputMissing
 
 STUDY = """
@@ -61,6 +62,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[configuration.
         return f"mine-{len(found)}"
 
     monkeypatch.setattr(study, "_run", make)
+    monkeypatch.setattr(study, "_collected", lambda *_: {})
     monkeypatch.setattr(study, "_compare", lambda *_: None)
     monkeypatch.setattr(study, "ProgressTable", Board)
     monkeypatch.setattr(study, "kept_running", lambda _: contextlib.nullcontext())
@@ -111,6 +113,14 @@ def test_a_recipe_that_is_edited_while_a_study_runs_does_not_change_it(
     assert [config.train.steps for config in made] == [7] * 4
 
 
+def collected(definition: Study, found: Any, stopped: Any) -> dict[str, ArmResult]:
+    """Results without a warehouse: what ended has nothing measured."""
+    return {
+        arm: ArmResult(definition.arms[arm].label, list(runs), *([[{}] * len(runs)] * 3), stopped=stopped[arm])
+        for arm, runs in found.items()
+    }
+
+
 def test_what_a_file_of_results_knows_is_not_run_and_what_is_run_joins_it(
     made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,14 +129,13 @@ def test_what_a_file_of_results_knows_is_not_run_and_what_is_run_joins_it(
     known = {"arm": "first", "seed": 1, "settings": settings["first"], "stopped": True}
     Path("results.jsonl").write_text(json.dumps(known) + "\n", encoding="utf-8")
     monkeypatch.setattr(study, "execute_stages", lambda *_: None)
-    compared: list[Any] = []
-    monkeypatch.setattr(study, "_compare", lambda *given: compared.append(given))
+    monkeypatch.setattr(study, "_collected", collected)
     study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
     assert [(config.seed, config.q0.samples) for config in made] == [(0, 200), (0, 8), (1, 8)]
-    (_, _, found, _, results, file, _) = compared[0]
-    assert found == {"first": {0: "mine-1"}, "second": {0: "mine-2", 1: "mine-3"}}
-    assert results.arms == {"first"}
-    assert file == Path.cwd() / "results.jsonl"
+    lines = [json.loads(line) for line in Path("results.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(line["arm"], line["seed"]) for line in lines] == [("first", 1), ("first", 0), ("second", 0), ("second", 1)]
+    study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
+    assert len(made) == 3
 
 
 def test_settings_are_the_same_whatever_the_seed_and_a_new_default() -> None:

@@ -24,7 +24,7 @@ def arm(label: str, finals: dict[int, float], stopped: tuple[int, ...] = ()) -> 
 def test_results_of_two_machines_are_one_arm_to_the_last_digit(tmp_path: Path) -> None:
     path = tmp_path / "results" / "study.jsonl"
     here = {"calm": arm("calm", {0: 0.1 + 0.2, 1: 0.5}), "wild": arm("wild", {}, (0,))}
-    assert append(path, Results(), here, SETTINGS) == 3
+    assert append(path, here, SETTINGS) == 3
     known = read(path, SETTINGS)
     assert known.arms == {"calm", "wild"}
     assert known.added("calm", arm("calm", {2: 0.7})) == arm("calm", {2: 0.7, 0: 0.1 + 0.2, 1: 0.5})
@@ -33,22 +33,22 @@ def test_results_of_two_machines_are_one_arm_to_the_last_digit(tmp_path: Path) -
 
 def test_a_file_grows_by_what_it_does_not_know_and_what_was_run_here_counts_first(tmp_path: Path) -> None:
     path = tmp_path / "study.jsonl"
-    append(path, Results(), {"calm": arm("calm", {0: 0.3})}, SETTINGS)
+    append(path, {"calm": arm("calm", {0: 0.3})}, SETTINGS)
     known = read(path, SETTINGS)
     again = {"calm": arm("calm", {0: 0.4, 1: 0.5})}
     assert known.added("calm", again["calm"]) == again["calm"]
-    assert append(path, known, again, SETTINGS) == 1
-    assert append(path, read(path, SETTINGS), again, SETTINGS) == 0
+    assert append(path, again, SETTINGS) == 1
+    assert append(path, again, SETTINGS) == 0
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1]
 
 
 def test_what_is_missing_takes_along_the_runs_that_it_draws_on(tmp_path: Path) -> None:
     path = tmp_path / "study.jsonl"
-    append(path, Results(), {"calm": arm("calm", {0: 0.3, 1: 0.3})}, SETTINGS)
+    append(path, {"calm": arm("calm", {0: 0.3, 1: 0.3})}, SETTINGS)
     known = read(path, SETTINGS)
     work = [("calm", 0), ("wild", 0), ("calm", 1), ("wild", 1), ("calm", 2)]
     assert known.missing(work, NOTHING) == [("wild", 0), ("wild", 1), ("calm", 2)]
-    append(path, known, {"wild": arm("wild", {1: 0.3})}, SETTINGS)
+    append(path, {"wild": arm("wild", {1: 0.3})}, SETTINGS)
     after = {"calm": (), "wild": ("calm",)}
     assert read(path, SETTINGS).missing(work, after) == [("calm", 0), ("wild", 0), ("calm", 2)]
 
@@ -56,13 +56,13 @@ def test_what_is_missing_takes_along_the_runs_that_it_draws_on(tmp_path: Path) -
 def test_no_file_yet_knows_nothing_and_other_studies_arms_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "study.jsonl"
     assert read(path, SETTINGS) == Results()
-    append(path, Results(), {"calm": arm("calm", {0: 0.3})}, SETTINGS)
+    append(path, {"calm": arm("calm", {0: 0.3})}, SETTINGS)
     assert read(path, {"wild": "w0"}) == Results()
 
 
 def test_results_of_other_settings_are_refused_by_line_and_arm(tmp_path: Path) -> None:
     path = tmp_path / "study.jsonl"
-    append(path, Results(), {"calm": arm("calm", {7: 0.3})}, SETTINGS)
+    append(path, {"calm": arm("calm", {7: 0.3})}, SETTINGS)
     with pytest.raises(BadResults, match=r"line 1: arm 'calm', seed 7 .* other settings"):
         read(path, {"calm": "c1"})
 
