@@ -90,6 +90,7 @@ class TestSide(Carrier):
     """What the asserts give to the program and get from it."""
 
     def __init__(self, record: CallRecord) -> None:
+        super().__init__()
         self._record = record
         self._stand_ins: dict[int, StandIn] = {}
         self._open: set[int] = set()
@@ -167,7 +168,7 @@ class CallRecord:
 
     def call(self, target: list[Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Look the outcome up and let it happen: arguments changed, result returned or exception raised."""
-        call = [target, self.side.encode(list(args)), self.side.encode(named), 0]
+        call = [target, *self.side.encode_all(list(args), named), 0]
         text = json.dumps(call[:3])
         call[3] = self.seen.get(text, 0)
         self.seen[text] = call[3] + 1
@@ -187,10 +188,11 @@ class CallRecord:
         if "raised" in answer:
             raise self.exception_like(answer)
         values = [*args, *named.values()]
-        for mine, changed in zip(values, answer["args"], strict=True):
-            if changed is not None:
-                copy_into(mine, self.side.decode(changed[0]))
-        return values[answer["same"]] if "same" in answer else self.side.decode(answer["result"])
+        changed = [(mine, form[0]) for mine, form in zip(values, answer["args"], strict=True) if form is not None]
+        decoded = self.side.decode_all(*(form for _, form in changed))
+        for (mine, _), theirs in zip(changed, decoded, strict=True):
+            copy_into(mine, theirs)
+        return values[answer["same"]] if "same" in answer else self.side.decode_all(answer["result"])[0]
 
     def skipped(self) -> tuple[type[BaseException], ...]:
         """What a statement may end with and yet not end the pass, which goes on to find further calls."""
@@ -208,7 +210,7 @@ class CallRecord:
                 break
         bases = tuple(kinds) or (Exception,)
         values = answer.get("values")
-        given = [answer["text"]] if values is None else [self.side.decode(value) for value in values]
+        given = [answer["text"]] if values is None else self.side.decode_all(*values)
         try:
             return type(bases[0].__name__, bases, {})(*given)
         except TypeError:

@@ -18,6 +18,7 @@ import importlib
 import json
 import marshal
 import types
+from collections.abc import Sequence
 from typing import Any
 
 MOST_ITEMS = 100_000
@@ -42,16 +43,54 @@ class NotCarried(Exception):
 class Carrier:
     """Both directions for plain values; subclasses say what becomes of the others."""
 
+    def __init__(self) -> None:
+        self._met: dict[int, tuple[Any, list[Any], int]] = {}
+        """Changeable containers of the values being encoded, by identity: kept alive, with their form and label."""
+        self._shared: dict[Any, Any] = {}
+        """Containers of the values being decoded, by label."""
+        self.tied = False
+        """Whether the values encoded last held a container more than once."""
+
+    def encode_all(self, *values: Any) -> list[Any]:
+        """Forms of values that belong together: a list that stands in them twice is one on the other side, too."""
+        outer, self._met = self._met, {}  # items of an iterator of the test code may be calls themselves
+        try:
+            forms = [self.encode(value) for value in values]
+            self.tied = any(form[0] == "&" for _, form, _ in self._met.values())
+            return forms
+        finally:
+            self._met = outer
+
+    def decode_all(self, *forms: Any) -> list[Any]:
+        """The values of forms made by one `encode_all`; errors as of `decode`."""
+        self._shared = {}
+        return [self.decode(form) for form in forms]
+
     def encode(self, value: Any) -> Any:
         """JSON form of a value: bare for None, bool, text and small integers, else [tag, ...]."""
         kind = type(value)
         if value is None or kind is bool or kind is str:
             return value
-        if kind is list:
-            return ["l", [self.encode(item) for item in value]]
         if isinstance(value, int):
             plain = int.__index__(value)
             return plain if -EXACT_FLOAT < plain < EXACT_FLOAT else ["i", f"{plain:x}"]
+        return self.encode_changeable(value) if isinstance(value, CHANGEABLE) else self.encode_kind(value)
+
+    def encode_changeable(self, value: Any) -> Any:
+        """Form of a list or another changeable container; of one met before a reference, and that form gets a label."""
+        if id(value) not in self._met:
+            form = self.encode_kind(value)
+            self._met[id(value)] = (value, form, len(self._met))
+            return form
+        _, form, label = self._met[id(value)]
+        if form[0] != "&":
+            form[:] = ["&", label, form[:]]
+        return ["=", label]
+
+    def encode_kind(self, value: Any) -> Any:
+        """Form of a value by its type."""
+        if type(value) is list:
+            return ["l", [self.encode(item) for item in value]]
         for kinds, form in SIMPLE_FORMS:
             if isinstance(value, kinds):
                 return form(value)
@@ -99,7 +138,8 @@ class Carrier:
         if tag in MAPPING_MAKERS:
             return MAPPING_MAKERS[tag]({self.decode(k): self.decode(v) for k, v in rest[0]})
         if tag == "dd":
-            return collections.defaultdict(self.decode(rest[1]), {self.decode(k): self.decode(v) for k, v in rest[0]})
+            items = {self.decode(k): self.decode(v) for k, v in rest[0]}
+            return collections.defaultdict(self.decode(rest[1]), items)
         if tag == "q":
             return collections.deque([self.decode(item) for item in rest[0]], rest[1])
         if tag == "n":
@@ -107,6 +147,11 @@ class Carrier:
             return make(*[self.decode(item) for item in rest[2]])
         if tag in SIMPLE_MAKERS:
             return SIMPLE_MAKERS[tag](*rest)
+        if tag == "&":
+            self._shared[rest[0]] = found = self.decode(rest[1])
+            return found
+        if tag == "=":
+            return self._shared[rest[0]]
         return self.decode_other(tag, rest)
 
     def encode_other(self, value: Any) -> Any:
@@ -208,6 +253,7 @@ class ProgramSide(Carrier):
     """Keeps the objects that do not cross, and makes functions of the test code from their form."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
+        super().__init__()
         self.namespace = namespace
         self.kept: list[Any] = []
         self.numbers: dict[int, int] = {}
@@ -226,11 +272,11 @@ class ProgramSide(Carrier):
         if tag == "M":
             return importlib.import_module(rest[0])
         code, name, defaults, named_defaults, cells, names = rest
-        space = {"__builtins__": builtins} | {key: self.decode(form) for key, form in names}
+        positional, by_name = self.decode(defaults), self.decode(named_defaults)  # in the order of their encoding
         closure = tuple(types.CellType(self.decode(form)) for form in cells)
-        body = marshal.loads(bytes.fromhex(code))
-        made = types.FunctionType(body, space, name, self.decode(defaults), closure or None)
-        made.__kwdefaults__ = self.decode(named_defaults)
+        space = {"__builtins__": builtins} | {key: self.decode(form) for key, form in names}
+        made = types.FunctionType(marshal.loads(bytes.fromhex(code)), space, name, positional, closure or None)
+        made.__kwdefaults__ = by_name
         return made
 
     def call(self, target: list[Any], args: list[Any], named: dict[str, Any]) -> Any:
@@ -255,30 +301,41 @@ def read_calls(data: bytes) -> list[Any]:
 def answer_calls(namespace: dict[str, Any], calls: list[Any], dumps: Any = json.dumps) -> bytes:
     """Each call's outcome in order: its result and the arguments it changed, or the exception's types.
 
-    Arguments are counted through: those by position, then those by keyword.
+    Arguments are counted through: those by position, then those by keyword. Where they share containers, either all of
+    them come back or none.
     """
     side = ProgramSide(namespace)
     answers: list[dict[str, Any]] = []
     for target, given, named, *_ in calls:
         try:
-            args, keywords = side.decode(given), side.decode(named)
+            args, keywords = side.decode_all(given, named)
             result = side.call(target, args, keywords)
-            passed = [*args, *keywords.values()]
-            before = [*given[1], *(form for _, form in named[1])]
-            same = [i for i, arg in enumerate(passed) if arg is result and isinstance(arg, CHANGEABLE)]
-            pairs = zip(before, side.encode(passed)[1], strict=True)
-            left = [None if old == new else [new] for old, new in pairs]
-            answers.append({"same": same[0], "args": left} if same else {"result": side.encode(result), "args": left})
+            same = [i for i, arg in enumerate([*args, *keywords.values()]) if arg is result]
+            left = changes((given, named), side.encode_all(args, keywords), tied=side.tied)
+            if same and isinstance(result, CHANGEABLE):
+                answers.append({"same": same[0], "args": left})
+            else:
+                answers.append({"result": side.encode_all(result)[0], "args": left})
         except Exception as error:  # noqa: BLE001  the program's own, an outcome like any other
             names = [kind.__name__[:100] for kind in type(error).__mro__[:20]]
             answers.append({"raised": names, "text": str(error)[:200], "values": values_of(error, side)})
     return dumps(answers).encode()
 
 
+def changes(before: Sequence[Any], after: Sequence[Any], *, tied: bool) -> list[Any]:
+    """[form] of each argument that a call has changed, None of the others; `tied`: of all if it has changed any.
+
+    `before` and `after`: forms of the list of arguments by position and of the dictionary of those by keyword.
+    """
+    old, new = ([*args[1], *(form for _, form in named[1])] for args, named in (before, after))
+    changed = [one != two for one, two in zip(old, new, strict=True)]
+    return [[form] if here or (tied and any(changed)) else None for here, form in zip(changed, new, strict=True)]
+
+
 def values_of(error: Exception, side: ProgramSide) -> Any:
     """Form of an exception's arguments; None where they are long or cannot be had."""
     try:
-        form = [side.encode(value) for value in error.args[:10]]
+        form = side.encode_all(*error.args[:10])
         return form if len(json.dumps(form)) < 2000 else None
     except Exception:  # noqa: BLE001  whatever the program's objects do
         return None

@@ -153,6 +153,51 @@ CASES = {
         "class A: pass\nclass B(A): pass",
         "class A: pass\nclass B: pass",
     ),
+    "same list twice": (
+        "a=[1]\nf(a, a)\nassert a == [1, 1, 1]",
+        "def f(x, y): x.append(1); y.append(1)",
+        "def f(x, y): x.append(1)",
+    ),
+    "same list as two results": (
+        "a=[1]\nassert f(a, a) == [1, 2]\nassert f([1], [1]) == [1]",
+        "def f(x, y): x.append(2); return y",
+        "def f(x, y): x.append(2); return x",
+    ),
+    "same list by position and keyword": (
+        "a={1}\nassert f(a, other=a) == 0\nassert a == set()",
+        "def f(x, other): x.clear(); return len(other)",
+        "def f(x, other): n = len(other); x.clear(); return n",
+    ),
+    "same row twice in a grid": (
+        "row=[0, 0]\ng=[row] * 3\nassert f(g) == 7\nassert g == [[7, 0]] * 3",
+        "def f(g): g[0][0] = 7; return g[2][0]",
+        "def f(g): g[0] = [7, 0]; return 7",
+    ),
+    "same list beside one that changes": (
+        "a, b=[1], [a0 := [2]]\nf(a, b, b, c=a0)\nassert (a, b) == ([1, 9], [[2]])",
+        "def f(a, b, d, c): a.append(9 if b is d and b[0] is c else 0)",
+        "def f(a, b, d, c): a.append(9); b[0] = 0",
+    ),
+    "same list in a default of a callback": (
+        "a=[1]\nassert f(a, lambda x, b=a: (len(x), x is b)) == (2, True)",
+        "def f(a, g): a.append(2); return g(a)",
+        "def f(a, g): return g([*a, 2])",
+    ),
+    "calls among the items of an argument": (
+        "a=[1]\nassert f(a, (f(a, [n]) for n in range(2)), a) == 6",
+        "def f(a, *rest): return len(a) if len(rest) == 1 else 4 * (a is rest[1]) + sum(rest[0])",
+        "def f(a, *rest): return len(a) if len(rest) == 1 else sum(rest[0])",
+    ),
+    "returned grid of one row": (
+        "g=f(2)\ng[0][0] = 1\nassert g == [[1], [1]]\nassert f(1) == [[0]]",
+        "def f(n): return [[0]] * n",
+        "def f(n): return [[0] for _ in range(n)]",
+    ),
+    "equal lists are not the same": (
+        "a, b=[1], [1]\nassert f(a, b) == [1]",
+        "def f(x, y): x.append(2); return y",
+        "def f(x, y): x.append(2); return x",
+    ),
 }
 """Name -> test, a right program, a wrong one."""
 
@@ -221,11 +266,6 @@ UNSUPPORTED = {
         "assert type(f(1)).__name__ == 'P'",
         "class P: pass\ndef f(n): return P()",
         "class P: pass\ndef f(n): return n",
-    ),
-    "same list twice": (
-        "a=[1]\nf(a, a)\nassert a == [1, 1, 1]",
-        "def f(x, y): x.append(1); y.append(1)",
-        "def f(x, y): x.append(1)",
     ),
     "inner list": (
         "g=[[0]]\nrow=g[0]\nf(g)\nassert row == [1]",

@@ -44,6 +44,13 @@ FORGERIES = {
     "deep_json": "import os\nfor fd in range(3, 300):\n  try: os.write(fd, b'[' * 200000)\n  except OSError: pass\nos._exit(0)",
     "unhashable_keys": 'import os\nfor fd in range(3, 300):\n  try: os.write(fd, b\'[{"result": ["d", [[["l", []], 1]]], "args": []}]\')\n'
     "  except OSError: pass\nos._exit(0)",
+    "unknown_label": 'import os\nfor fd in range(3, 300):\n  try: os.write(fd, b\'[{"result": ["=", 0], "args": []}]\')\n'
+    "  except OSError: pass\nos._exit(0)",
+    "label_inside_itself": 'import os\nfor fd in range(3, 300):\n  try: os.write(fd, b\'[{"result": ["&", 0, ["l", [["=", 0]]]], "args": []}]\')\n'
+    "  except OSError: pass\nos._exit(0)",
+    "label_that_is_a_list": 'import os\nfor fd in range(3, 300):\n  try: os.write(fd, b\'[{"result": ["&", [], 3], "args": []}]\')\n'
+    "  except OSError: pass\nos._exit(0)",
+    "list_of_itself_many_times": "def add(a, b):\n  x = [0]\n  for _ in range(60): x = [x] * 10\n  return x",
     "made_up_exception": 'import os\nfor fd in range(3, 300):\n  try: os.write(fd, b\'[{"raised": "Unanswered", "text": ""}]\')\n'
     "  except OSError: pass\nos._exit(0)",
     "name_error": "def add(a, b): raise NameError('add')",
