@@ -7,8 +7,9 @@ anyone. What is needed after the program ran is bound before it runs.
 from __future__ import annotations
 
 import builtins
+import contextlib
+import ctypes
 import errno
-import gc
 import hashlib
 import importlib
 import io
@@ -142,7 +143,7 @@ def _hash_constant(constant: object, update: Any) -> None:
 def load(code_file: int) -> tuple[CodeType, bool]:
     """The compiled program, and whether it may hold objects that write when they are destroyed."""
     data = os.pread(code_file, os.fstat(code_file).st_size, 0)
-    return marshal.loads(data[TRAITS_AT + 1 :]), bool(data[TRAITS_AT] & traits.TO_CLEAR)
+    return marshal.loads(data[TRAITS_AT + 1 :]), bool(data[TRAITS_AT] & traits.LAST_WORDS)
 
 
 def provide_files(spare: list[int]) -> None:
@@ -183,20 +184,22 @@ def renew_main() -> None:
 
 
 def run_program(loaded: tuple[CodeType, bool]) -> NoReturn:
-    """Run the program as a fresh interpreter would, and exit with its status without the interpreter's farewell."""
-    leave_now = os._exit
+    """Run the program and exit as a fresh interpreter would.
+
+    The interpreter's own end costs more than most tests; only programs that may hold objects which write when they are
+    destroyed come to it. Of all others the rest is done that somebody can see.
+    """
+    leave_now, end_interpreter = os._exit, ctypes.pythonapi.Py_Exit
+    code, ends_with_interpreter = loaded
     status = 70
     try:
-        status = run_main(*loaded)
+        renew_main()
+        status = execute(code, sys.modules["__main__"].__dict__)
+        if ends_with_interpreter:
+            end_interpreter(status)
+        status = finish(status)
     finally:
         leave_now(status)
-
-
-def run_main(code: CodeType, to_clear: bool) -> int:
-    """Exit status of the program; its output is flushed, its threads are over."""
-    renew_main()
-    status = execute(code, sys.modules["__main__"].__dict__)
-    return finish(status, to_clear)
 
 
 def execute(code: CodeType, namespace: dict[str, Any]) -> int:
@@ -237,7 +240,7 @@ def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[in
             renew()
             renew_main()
             failed = execute(loaded[0], sys.modules["__main__"].__dict__)
-            if failed or threading.active_count() > 1 or flush(loaded[1]) or not same(untouched, contents(loaded[0])):
+            if failed or threading.active_count() > 1 or flush_output() or not same(untouched, contents(loaded[0])):
                 break
             write(marks, b"\0")
     finally:
@@ -270,8 +273,8 @@ def run_calls(loaded: tuple[CodeType, bool], results: int) -> NoReturn:
         leave_now(status)
 
 
-def finish(status: int, to_clear: bool) -> int:
-    """What the interpreter does at its end that others can see: threads, atexit, the program's own objects, streams."""
+def finish(status: int) -> int:
+    """What the interpreter does at its end that others can see: threads, atexit, streams."""
     try:
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
         import atexit
@@ -279,31 +282,33 @@ def finish(status: int, to_clear: bool) -> int:
         atexit._run_exitfuncs()
     except BaseException:  # noqa: BLE001  whatever foreign code raises
         show_error()
-    return status or flush(to_clear)
+    return status or flush_output()
 
 
-def flush(to_clear: bool) -> int:
-    """Write out what is buffered; `to_clear`: also what the program's objects write when destroyed. 120 if that fails.
+def flush_output() -> int:
+    """Write out what is buffered in the standard output; 120 if the program's own fails, as of the interpreter.
 
-    The collector calls their last methods while the program's names still have their values, as a normal exit does.
+    What the first one says, where the program has put another one in its place, interests the interpreter no more.
     """
+    stdout, first = getattr(sys, "stdout", None), sys.__stdout__
     try:
-        flush_output()
-        if to_clear:
-            sys.modules.pop("__main__", None)
-            gc.collect()
-            flush_output()
+        if stdout is not None and not is_closed(stdout):
+            stdout.flush()
     except BaseException:  # noqa: BLE001  whatever foreign code raises
         show_error()
         return 120
+    if first is not None and first is not stdout:
+        with contextlib.suppress(BaseException):
+            first.flush()
     return 0
 
 
-def flush_output() -> None:
-    """Write out what is buffered in the standard output, the program's own or the first one."""
-    for stream in dict.fromkeys((sys.stdout, sys.__stdout__)):
-        if stream is not None and not getattr(stream, "closed", False):
-            stream.flush()
+def is_closed(stream: Any) -> bool:
+    """Whether a stream says that it is closed; one that cannot say is not."""
+    try:
+        return bool(stream.closed)
+    except BaseException:  # noqa: BLE001  whatever foreign code raises
+        return False
 
 
 def exit_status(code: object) -> int:

@@ -7,16 +7,22 @@ run several tests to a process, and even they only while the modules they import
 
 from __future__ import annotations
 
+import inspect
 import opcode
 import sys
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-TO_CLEAR, PLAIN, THREADS, FILES = 1, 2, 4, 8
+LAST_WORDS, PLAIN, THREADS, FILES = 1, 2, 4, 8
 """May hold objects that write when destroyed; leaves nothing behind; wants stacks of threads; wants temporary files."""
-ENDERS = frozenset({"open", "fdopen", "FileIO", "TextIOWrapper", "BufferedWriter", "IOBase", "__del__"})
-"""Names in a program which may hold what a normal exit would flush or end."""
+ENDERS = frozenset((
+    "FileIO", "TextIOWrapper", "BufferedWriter", "BufferedRWPair", "BufferedRandom", "IOBase", "RawIOBase",
+    "BufferedIOBase", "TextIOBase", "detach", "exec", "weakref", "__del__",
+))  # fmt: skip
+"""Names in a program by which it may hold what writes when it is destroyed."""
+OPENERS, MODES = frozenset({"open", "fdopen"}), frozenset("rwaxbt+")
+"""Names by which a program opens files, and the letters of their modes: one opened to be read writes nothing."""
 THREADED = frozenset({"threading", "_thread", "concurrent", "asyncio", "stack_size", "multiprocessing"})
 WITHOUT_SETTINGS = frozenset((
     "__future__", "abc", "array", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "enum",
@@ -37,18 +43,37 @@ OWN = frozenset(("__init__", "__name__", "__slots__", "__hash__", "__repr__", "_
                  "__next__", "__neg__", "__mod__", "__pow__", "__annotations__", "__doc__"))  # fmt: skip
 """Names with underscores that classes of a program's own define; any other such name may reach further."""
 STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
-EXTENDED, IMPORT = opcode.opmap["EXTENDED_ARG"], opcode.opmap["IMPORT_NAME"]
+EXTENDED, IMPORT, HANDLER = (opcode.opmap[name] for name in ("EXTENDED_ARG", "IMPORT_NAME", "PUSH_EXC_INFO"))
+SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def traits(code: CodeType) -> int:
     """The program's traits, added up."""
     names = names_in(code)
     imports = {name.split(".")[0] for name in imports_in(code)}
-    found = 0 if ENDERS.isdisjoint(names) else TO_CLEAR
+    found = LAST_WORDS if has_last_words(code, names) else 0
     reaching = {name for name in names - OWN if name in REACHING or (name[:1] == "_" and name != "_")}
-    found |= 0 if reaching - imports or imports - WITHOUT_SETTINGS else PLAIN
+    found |= 0 if found or reaching - imports or imports - WITHOUT_SETTINGS else PLAIN
     found |= 0 if THREADED.isdisjoint(names | imports) else THREADS
     return found | (FILES if "tempfile" in imports else 0)
+
+
+def has_last_words(code: CodeType, names: set[str]) -> bool:
+    """Whether the program may hold what writes when destroyed: files, `__del__`, generators stopped inside `try`."""
+    texts = {text for part in parts(code) for text in texts_in(part.co_consts)}
+    writes = any(MODES.issuperset(text) and text.strip("rbt") for text in texts)
+    if not ENDERS.isdisjoint(names | texts) or (writes and not OPENERS.isdisjoint(names)):
+        return True
+    return any(part.co_flags & SUSPENDABLE and HANDLER in part.co_code[::2] for part in parts(code))
+
+
+def texts_in(constants: tuple[Any, ...]) -> Iterator[str]:
+    """The texts among constants and in their tuples, as defaults of arguments are."""
+    for constant in constants:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, tuple):
+            yield from texts_in(constant)
 
 
 def parts(code: CodeType) -> Iterator[CodeType]:

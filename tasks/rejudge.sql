@@ -16,6 +16,7 @@ SELECT suite_hash, verdict, text, followed AND run_id IN (FROM training) AS wait
 FROM responses
 WHERE text IS NOT NULL AND suite_hash IS NOT NULL
   AND (list_contains($verdicts, verdict)
+       OR (verdict = 'wrong_answer' AND regexp_matches(text, $last_words))
        OR (list_contains($of_functions, verdict) AND suite_hash IN (SELECT suite_hash FROM problems WHERE style = 'function')))
 GROUP BY ALL
 ORDER BY ALL;

@@ -247,28 +247,34 @@ def test_samples_that_had_no_verdict_count_once_they_have_one(copied: Callable[[
 
 
 @pytest.mark.parametrize(
-    "style, verdict, version, suspected",
+    "style, verdict, version, program, suspected",
     [
-        ("stdin", "runtime_error", "2", True),
-        ("stdin", "runtime_error", "3", False),
-        ("stdin", "runtime_error", sandbox.VERSION, False),
-        ("stdin", "time_limit", "2", False),
-        ("function", "time_limit", "3", True),
-        ("function", "wrong_answer", "3", True),
-        ("function", "wrong_answer", sandbox.VERSION, False),
+        ("stdin", "runtime_error", "2", "pass", True),
+        ("stdin", "runtime_error", "3", "pass", False),
+        ("stdin", "runtime_error", "4", "print(open(0).read())", False),
+        ("stdin", "runtime_error", "4", "import sys, io\nsys.stdout = io.TextIOWrapper(sys.stdout.detach())", True),
+        ("stdin", "runtime_error", sandbox.VERSION, "import sys\ndel sys.stdout", False),
+        ("stdin", "wrong_answer", "4", "pass", False),
+        ("stdin", "wrong_answer", "4", "def g():\n  try:\n    yield\n  finally: print(1)\nx = g(); next(x)", True),
+        ("stdin", "wrong_answer", "4", "f = open(1, 'w', closefd=False)", True),
+        ("stdin", "wrong_answer", sandbox.VERSION, "f = open(1, 'w', closefd=False)", False),
+        ("stdin", "time_limit", "2", "pass", False),
+        ("function", "time_limit", "3", "pass", True),
+        ("function", "wrong_answer", "4", "pass", True),
+        ("function", "wrong_answer", sandbox.VERSION, "pass", False),
     ],
 )
 def test_what_a_version_that_is_right_about_it_has_judged_is_no_suspect(
-    style: Any, verdict: str, version: str, suspected: bool, tmp_path: Path
+    style: Any, verdict: str, version: str, program: str, suspected: bool, tmp_path: Path
 ) -> None:
     tests = (sandbox.TestCase("assert f(1) == 1" if style == "function" else "1", ""),)
     problem = Problem("p", "set", "train", "p", "p", hidden_tests=tests, style=style)
     row = {
         "trajectory_id": "t", "problem_id": "p", "suite_hash": problem.suite_hash, "source": "reference",
-        "token_ids": [1], "text": "pass", "program_hash": program_hash("pass"), "verdict": verdict, "reward": -1.0,
+        "token_ids": [1], "text": program, "program_hash": program_hash(program), "verdict": verdict, "reward": -1.0,
     }  # fmt: skip
     judged = {
-        "program_hash": program_hash("pass"), "suite_hash": problem.suite_hash, "sandbox_version": version,
+        "program_hash": program_hash(program), "suite_hash": problem.suite_hash, "sandbox_version": version,
         "verdict": verdict, "tests_passed": 0, "tests_total": 1,
     }  # fmt: skip
     with Warehouse.open(tmp_path / "warehouse") as store:
