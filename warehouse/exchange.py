@@ -163,7 +163,8 @@ def import_(
 def import_warehouse(location: str | Path | None, source: str | Path) -> Exchanged:
     """Add every batch of another warehouse that is not here yet, oldest first; run twice it adds nothing.
 
-    A batch keeps its run and time and becomes `warehouse/<source>/<batch>`; batches that came from here stay there.
+    A batch keeps its run and time and becomes `warehouse/<source>/<batch>`; batches that came from here stay there. Of
+    several batches that took the place of the same one, here and there, the newest is shown.
     Raises WarehouseError before anything is taken when both have runs of one name that are not the same runs.
     """
     with Warehouse.open(source, read_only=True) as theirs, Warehouse.open(location) as ours:
@@ -188,6 +189,7 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Exchang
                 ours.stage_parts(name, parts, run_id=batch.run_id)
                 rows.update({table: count for table, count, _ in parts})
             ours.commit()  # so that what came later there has a later snapshot here
+        superseding.leave_one_successor(ours)
     return Exchanged(dict(rows), batches=len(missing), skipped=len(batches) - len(missing))
 
 

@@ -12,6 +12,7 @@ from flows.cli.main import app
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import InvalidRows, Warehouse, WarehouseError
 from warehouse.exchange import export, import_
+from warehouse.superseding import superseded
 from warehouse.verification import verify
 
 SECRET = "SECRET-EXPECTED-OUTPUT"
@@ -280,3 +281,62 @@ def test_a_prompt_with_a_hidden_expected_output_is_found(filled: str) -> None:
         "1 hidden expected outputs stand in prompts, first that of test 0 of problem 'p0' in prompt 'bad'"
         in found.message
     )
+
+
+def replaced(folder: str, old: str, version: int, ids: int = 2) -> str:
+    """Batch `old` once more as `spo rejudge` of this version appends it; its name."""
+    new = f"{old}/rejudged-{version}"
+    with Warehouse.open(folder) as store:
+        rows = trajectories(ids, f"of version {version}-")
+        store.append(new, {"trajectories": rows, "quarantine": [superseded(old, new)]}, run_id="run")
+    return new
+
+
+def shown(folder: str, snapshot: int | None = None) -> set[str]:
+    with Warehouse.open(folder, read_only=True) as store:
+        return {row["batch_id"] for row in store.rows("SELECT batch_id FROM trajectories", snapshot=snapshot)}
+
+
+@pytest.mark.parametrize("newer", ["here", "there"])
+def test_a_batch_replaced_here_and_there_has_one_successor_after_an_import(
+    newer: str, folder: str, tmp_path: Path
+) -> None:
+    target = str(tmp_path / "target")
+    with Warehouse.open(folder) as store:
+        store.append("b", {"trajectories": trajectories(2)}, run_id="run")
+        origin = f"warehouse/{store.ledger.get('warehouse_id')}"
+    import_(target, folder)
+    if newer == "here":
+        there = replaced(folder, "b", 4)
+        here = replaced(target, f"{origin}/b", 5)
+    else:
+        middle = replaced(target, f"{origin}/b", 4)
+        here = replaced(target, middle, 5)
+        there = replaced(folder, "b", 6)
+    with Warehouse.open(target) as store:
+        before = store.snapshot()
+    import_(target, folder)
+    assert shown(target) == {here if newer == "here" else f"{origin}/{there}"}
+    assert shown(target, before) == {here}, "the past stays as it was"
+    assert import_(target, folder).batches == 0
+    third = str(tmp_path / "third")
+    for source in (folder, target):
+        import_(third, source)
+    assert shown(third) == shown(target)
+    assert verify(target).clean
+
+
+def test_successors_of_different_batches_stay_beside_each_other(folder: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target")
+    with Warehouse.open(folder) as store:
+        for name in ("a", "b"):
+            store.append(name, {"trajectories": trajectories(1, name)}, run_id="run")
+        origin = f"warehouse/{store.ledger.get('warehouse_id')}"
+        both = [superseded(name, "both") for name in ("a", "b")]
+        store.append("both", {"trajectories": trajectories(2), "quarantine": both}, run_id="run")
+    import_(target, folder)
+    with Warehouse.open(target) as store:
+        one = {"trajectories": trajectories(1), "quarantine": [superseded(f"{origin}/a", "newer of a")]}
+        store.append("newer of a", one, run_id="run")
+    import_(target, folder)
+    assert shown(target) == {f"{origin}/both", "newer of a"}, "what stands for b as well cannot be left out"
