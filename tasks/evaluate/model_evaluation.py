@@ -17,6 +17,7 @@ from tasks.evaluate import eval_samples, outside_samples, sample_files, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.evaluate.stage import curve_points
+from tasks.prepare.response_ends import require_end_of_turn
 from tasks.prepare.stage import fingerprint, parameter_count
 from tasks.problems.decontamination import Overlap, overlaps
 from tasks.problems.problem import Problem, problems_from_rows
@@ -139,6 +140,7 @@ def _drawn(context: Context, subject: Subject, folder: Path) -> tuple[_Prompts, 
     """Samples of a checkpoint, drawn as every evaluation draws them."""
     tokenizer = checkpoint.load_tokenizer(folder)
     template = template_for(context.config.reference, tokenizer)
+    require_end_of_turn(folder, tokenizer, template)
     _store_policy(context, subject.policy_id, folder)
     prepared = PrepareManifest(
         problems_batch="",

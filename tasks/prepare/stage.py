@@ -13,7 +13,7 @@ from typing import Any
 from sandbox import VERSION, Judge, installed_packages
 from tasks.config import BUILT_IN, RunConfig
 from tasks.engines import checkpoint, packaged_models
-from tasks.prepare import pretrain, reference_solutions
+from tasks.prepare import pretrain, reference_solutions, response_ends
 from tasks.problems import problem as problems_module
 from tasks.problems.decontamination import Overlap, decontaminate
 from tasks.problems.problem import Problem
@@ -70,23 +70,14 @@ def _begun_with(context: Context) -> PrepareManifest | None:
     return before.model_copy(update={"reference": folder})
 
 
-def _require_one_end(folder: Path, tokenizer: Any, template: Template) -> None:
-    """Raise StageError where programs of others would end with a token at which sampling does not stop."""
-    own, stops = tokenizer.eos_token_id, checkpoint.stop_ids(folder)
-    if template.stop_mark is None and own not in stops:
-        raise StageError(
-            f"the tokenizer in {folder} ends responses with token {own} ({tokenizer.eos_token!r}), at which sampling "
-            f"would not stop: add it to eos_token_id in generation_config.json (now {', '.join(map(str, stops))})"
-        )
-
-
 def _prepared(context: Context) -> PrepareManifest:
     """What the run's problems, prompts and reference policy are now."""
     config, added = context.config, _added(context)
     folder = reference_folder(context)
     tokenizer = checkpoint.load_tokenizer(folder)
     template = template_for(config.reference, tokenizer)
-    _require_one_end(folder, tokenizer, template)
+    response_ends.require_own_end(folder, tokenizer, template)
+    response_ends.require_end_of_turn(folder, tokenizer, template)
     report = read(config.problems, _too_long(template, tokenizer, config))
     left_out = dict(report.left_out)
     kept, prompts = _encode(report, template, tokenizer, config)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tasks.engines import checkpoint
 from tests.tasks.conftest import Lab
 from tests.tasks.engines.conftest import save, save_tokenizer, tiny_settings
 from tests.tasks.prepare.test_stage import problem, write
@@ -23,6 +24,15 @@ def small_model(folder: Path, seed: int = 0) -> Path:
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def with_turns(folder: Path) -> int:
+    """Let the model's chat template end every message with a special token of its own; its id."""
+    tokenizer = checkpoint.load_tokenizer(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>"]})
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}<turn>{% endfor %}>"
+    tokenizer.save_pretrained(folder)
+    return int(tokenizer.convert_tokens_to_ids("<turn>"))
 
 
 def small_run(lab: Lab, model: Path, *, edited: dict[str, Any] | None = None, **overrides: Any) -> str:

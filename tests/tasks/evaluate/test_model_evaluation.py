@@ -22,10 +22,11 @@ from tasks.rejudge import look, rejudge
 from tasks.report import run_history, run_report
 from tasks.report.comparison import compare
 from tasks.run import runs
+from tasks.run.errors import StageError
 from tasks.run.manifests import ModelEvaluation
 from tasks.run.stage import Context, StageResult, run_stage
 from tests.tasks.conftest import Lab, judge_broken_at
-from tests.tasks.small_model import small_model
+from tests.tasks.small_model import small_model, with_turns
 from warehouse import maintenance
 from warehouse.queries import query
 from warehouse.superseding import content
@@ -261,6 +262,17 @@ def test_a_chat_template_that_was_edited_in_place_asks_anew(lab: Lab, problems: 
     assert evaluated(lab, "b", tree)[1].rows == 0
     (model / "chat_template.jinja").write_text("USER {{ messages[0].content }} ANSWER", encoding="utf-8")
     assert evaluated(lab, "c", tree)[1].rows == 4
+
+
+def test_a_checkpoint_that_would_not_stop_where_its_chat_template_ends_is_refused_before_it_samples(
+    lab: Lab, problems: Path, tmp_path: Path
+) -> None:
+    model = small_model(tmp_path / "model")
+    turn = with_turns(model)
+    tree = settings(problems, subject={"kind": "checkpoint"}, reference={"model": str(model)})
+    with pytest.raises(StageError, match=rf"ends answers with token {turn} \('<turn>'\)"):
+        evaluated(lab, "a", tree)
+    assert lab.value("SELECT count(*) FROM eval_samples") == 0
 
 
 def kinds(lab: Lab, policy_id: str) -> list[str]:

@@ -15,7 +15,7 @@ from tasks.run.errors import OtherWeights, StageError
 from tasks.run.provenance import begin_training
 from tests.tasks.conftest import Lab
 from tests.tasks.engines.conftest import END, write_adapter
-from tests.tasks.small_model import small_model, small_run
+from tests.tasks.small_model import small_model, small_run, with_turns
 
 
 def test_a_chat_template_that_was_edited_in_place_gives_other_prompts(tmp_path: Path) -> None:
@@ -71,6 +71,18 @@ def test_a_tokenizer_that_ends_responses_where_sampling_goes_on_is_refused(tmp_p
     (model / "generation_config.json").write_text(
         json.dumps({"eos_token_id": [END, _id(model, "a")]}), encoding="utf-8"
     )
+    assert lab.run(small_run(lab, model), "prepare")["prepare"].manifest
+
+
+def test_a_chat_template_that_ends_turns_where_sampling_goes_on_is_refused(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    turn = with_turns(model)
+    words = rf"ends answers with token {turn} \('<turn>'\).* reference.template to 'few_shot' .*\(now {END}\)"
+    with pytest.raises(StageError, match=words):
+        lab.run(small_run(lab, model), "prepare")
+    examples = {"reference": {"model": str(model), "template": "few_shot"}, "problems.max_prompt_tokens": 4096}
+    assert lab.run(small_run(lab, model, **examples), "prepare")["prepare"].manifest
+    (model / "generation_config.json").write_text(json.dumps({"eos_token_id": [END, turn]}), encoding="utf-8")
     assert lab.run(small_run(lab, model), "prepare")["prepare"].manifest
 
 
