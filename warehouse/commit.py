@@ -14,7 +14,7 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -27,6 +27,8 @@ from warehouse.files import FileStore, translated
 from warehouse.intents import DataFile, Intent
 from warehouse.ledger import COMMIT_LOCK, BatchLedger, CommittedBatch
 from warehouse.location import Location
+from warehouse.queries import query
+from warehouse.schema import TABLES
 
 GROUP: Final = 64
 _PAUSE_S: Final = (0.01, 0.25)
@@ -100,15 +102,38 @@ class Committer:
 
     def reconcile(self) -> None:
         """Enter every commit that the catalog has and the ledger lacks; the caller holds the lock."""
-        known = int(self._ledger.get("reconciled") or 0)
+        known = self._ledger.get("reconciled")
         current = lake.current_snapshot(self._connection)
-        if current != known:
+        if current != int(known or 0):
             found = [
                 batch
-                for snapshot, extra in lake.commits_since(self._connection, self._location, known)
+                for snapshot, extra in lake.commits_since(self._connection, self._location, int(known or 0))
                 for batch in listed(snapshot, extra)
             ]
+            if known is None and lake.snapshots_were_expired(self._connection):  # their messages are gone
+                found += self._stored_beside({batch.batch_id for batch in found}, current)
             self._ledger.record(found, current)
+
+    def _stored_beside(self, known: Container[str], snapshot: int) -> list[CommittedBatch]:
+        """The batches that rows up to a snapshot name and `known` lacks: of a ledger that was lost."""
+        runs: dict[str, tuple[str, int]] = {}
+        files: dict[str, list[DataFile]] = defaultdict(list)
+        for table in TABLES:
+            rows = self._connection.execute(query(__name__, "rows_by_batch", table=table), [snapshot]).fetchall()
+            for batch_id, run_id, count, newest in rows:
+                runs[batch_id] = (run_id, int(newest))
+                files[batch_id].append(DataFile(table, "", int(count), 0, ""))
+        return [CommittedBatch(name, *runs[name], tuple(files[name])) for name in sorted(runs) if name not in known]
+
+    def offer_refused(self) -> list[str]:
+        """Let refused batches wait again whose files are whole and which nobody has committed; their ids."""
+        offered: list[str] = []
+        for intent, _ in self._ledger.refused():
+            stored = self._ledger.snapshots([intent.batch_id])
+            if not stored and not self._fault(intent, contents=True):
+                self._ledger.offer_again(intent.key)
+                offered.append(intent.batch_id)
+        return offered
 
     def _register_or_refuse(self, intents: list[Intent], timeout_s: float) -> set[str]:
         try:

@@ -264,6 +264,13 @@ def current_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
     return int(snapshot)
 
 
+def snapshots_were_expired(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the catalog has forgotten a snapshot, and the message of its commit."""
+    asked = f"SELECT count(*) <= max(snapshot_id) FROM ducklake_snapshots('{LAKE}')"
+    ((gone,),) = connection.execute(asked).fetchall()
+    return bool(gone)
+
+
 def commits_since(connection: duckdb.DuckDBPyConnection, location: Location, snapshot: int) -> list[tuple[int, str]]:
     """The (snapshot, extra information) of every commit after `snapshot` that carries any, oldest first."""
     inner = query(__name__, "commit_messages", schema=location.schema, snapshot=str(int(snapshot)))

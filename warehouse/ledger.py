@@ -99,8 +99,12 @@ class BatchLedger(Protocol):
         """Why the attempt of that key was refused; None when it was not."""
         ...
 
-    def refusals(self) -> dict[str, str]:
-        """Batch -> why its attempt was refused; whether another attempt of it was committed is not asked."""
+    def refused(self) -> list[tuple[Intent, str]]:
+        """The refused attempts and why; whether another attempt of the batch was committed is not asked."""
+        ...
+
+    def offer_again(self, key: str) -> None:
+        """Let a refused attempt wait to be committed."""
         ...
 
     def lock(
@@ -255,9 +259,13 @@ class FolderLedger:
         path = self._refused / f"{key}.txt"
         return path.read_text(encoding="utf-8") if path.exists() else None
 
-    def refusals(self) -> dict[str, str]:
-        found = ((path, Intent.from_json(path.read_text(encoding="utf-8"))) for path in self._refused.glob("*.json"))
-        return {intent.batch_id: self.refusal(path.stem) or "" for path, intent in sorted(found)}
+    def refused(self) -> list[tuple[Intent, str]]:
+        found = sorted(self._refused.glob("*.json"))
+        return [(Intent.from_json(path.read_text(encoding="utf-8")), self.refusal(path.stem) or "") for path in found]
+
+    def offer_again(self, key: str) -> None:
+        (self._refused / f"{key}.txt").unlink(missing_ok=True)
+        os.replace(self._refused / f"{key}.json", self._intents / f"{key}.json")
 
     @contextmanager
     def lock(

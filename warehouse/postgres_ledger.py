@@ -129,9 +129,14 @@ class PostgresLedger:
         rows = self._run("SELECT reason FROM {s}.warehouse_refused WHERE key = %s", (key,))
         return str(rows[0][0]) if rows else None
 
-    def refusals(self) -> dict[str, str]:
+    def refused(self) -> list[tuple[Intent, str]]:
         rows = self._run("SELECT intent, reason FROM {s}.warehouse_refused ORDER BY key")
-        return {Intent.from_json(intent).batch_id: str(reason) for intent, reason in rows}
+        return [(Intent.from_json(intent), str(reason)) for intent, reason in rows]
+
+    def offer_again(self, key: str) -> None:
+        with self._guard, self._faults(), self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.execute(self._sql(query(__name__, "offer_again")), (key,))
+            cursor.execute(self._sql("DELETE FROM {s}.warehouse_refused WHERE key = %s"), (key,))
 
     @contextmanager
     def lock(

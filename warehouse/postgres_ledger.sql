@@ -14,6 +14,10 @@ CREATE TABLE IF NOT EXISTS {s}.warehouse_holders (name TEXT PRIMARY KEY, holder 
 INSERT INTO {s}.warehouse_meta VALUES (%s, %s)
 ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value;
 
+-- name: offer_again
+-- Let a refused attempt wait again.
+INSERT INTO {s}.warehouse_intents SELECT key, intent FROM {s}.warehouse_refused WHERE key = %s ON CONFLICT DO NOTHING;
+
 -- name: name_holder
 -- Remember who holds a lock, for the message of whoever waits for it.
 INSERT INTO {s}.warehouse_holders VALUES (%s, %s)

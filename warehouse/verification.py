@@ -13,6 +13,7 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse import commit
 from warehouse.intents import DataFile
 from warehouse.ledger import COMMIT_LOCK, CommittedBatch
 from warehouse.maintenance import KEEP_ORPHANS, LiveFile, live_files, orphans
@@ -47,12 +48,14 @@ class Verification:
 def verify(location: str | Path | None = None, *, repair: bool = False) -> Verification:
     """Check sizes, hashes and row counts of every file, and every batch's rows, against catalog and ledger.
 
-    With `repair`, waiting batches are committed and ledger entries that the data prove are added. Nothing is ever
-    deleted. Works beside running writers.
+    With `repair`, waiting batches are committed, refused ones too whose files are whole, and ledger entries that the
+    data prove are added. Nothing is ever deleted. Works beside running writers.
     """
     with Warehouse.open(location, read_only=not repair) as warehouse:
         findings: list[IntegrityFinding] = []
         if repair:
+            if offered := warehouse.committer.offer_refused():
+                findings.append(IntegrityFinding("repaired", f"{len(offered)} refused batches were stored after all"))
             warehouse.commit()
         files = live_files(warehouse)
         known = int(warehouse.ledger.get("reconciled") or warehouse.snapshot())
@@ -103,7 +106,7 @@ def _check_batches(
     stored: Counter[tuple[str, str]] = Counter()
     where: dict[str, tuple[str, int]] = {}
     for table in TABLES.keys() - broken:
-        for row in warehouse.rows(query(__name__, "rows_by_batch", table=table), [known]):
+        for row in warehouse.rows(query(commit.__name__, "rows_by_batch", table=table), [known]):
             stored[row["batch_id"], table] = int(row["n"])
             where[row["batch_id"]] = (row["run_id"], int(row["snapshot"]))
     expected: Counter[tuple[str, str]] = Counter()
@@ -155,11 +158,12 @@ def _check_rest(warehouse: Warehouse, ledger: Container[str]) -> Iterator[Integr
     waiting = warehouse.ledger.intents()
     if waiting:
         yield IntegrityFinding("note", f"{len(waiting)} batches are staged and become visible at the next commit")
-    lost = {batch: why for batch, why in warehouse.ledger.refusals().items() if batch not in ledger}
+    lost = {one.batch_id: why for one, why in warehouse.ledger.refused() if one.batch_id not in ledger}
     if lost:
         batch, why = next(iter(lost.items()))
         message = f"{len(lost)} staged batches were refused and are not stored, first {batch!r}: {why}"
-        yield IntegrityFinding("note", f"{message}; run again what was to append them")
+        advice = "once their files are whole again, `spo verify --repair`; else run again what was to append them"
+        yield IntegrityFinding("note", f"{message}; {advice}")
     left = orphans(warehouse, KEEP_ORPHANS)
     if left:
         yield IntegrityFinding(

@@ -154,6 +154,21 @@ def test_verify_rebuilds_a_lost_ledger(folder: str) -> None:
         assert store.committed(["b0", "b1", "b2"]) == {"b0", "b1", "b2"}
 
 
+def test_what_is_repeated_after_the_ledger_was_lost_is_not_stored_twice(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 3)
+        before = store.ledger.snapshots(["b0", "b1", "b2"])
+    assert compact(folder, keep_snapshots=NOW).snapshots_expired > 0
+    for path in Path(folder).glob("ledger.sqlite*"):
+        path.unlink()
+    with Warehouse.open(folder) as store:
+        rows = store.value("SELECT count(*) FROM trajectories")
+        fill(store, 3)
+        assert store.value("SELECT count(*) FROM trajectories") == rows
+        assert store.ledger.snapshots(["b0", "b1", "b2"]) == before
+    assert verify(folder).clean
+
+
 def test_a_lost_opening_file_is_written_again_by_the_next_opening(folder: str) -> None:
     opening = Path(folder) / "warehouse.sql"
     Warehouse.open(folder).close()
@@ -196,6 +211,25 @@ def test_refused_batches_are_named_until_another_attempt_is_stored(location: str
         assert found.level == "note"
         assert found.message.startswith("1 staged batches were refused and are not stored, first 'refused': batch")
         another.append("refused", {"trajectories": trajectories(1)}, run_id="run")
+        assert verify(location).findings == ()
+
+
+def test_a_refused_batch_whose_data_are_back_is_committed_by_a_repair(location: str) -> None:
+    with Warehouse.open(location) as one, Warehouse.open(location) as store:
+        one.stage("refused", {"trajectories": trajectories(2)}, run_id="run")
+        (intent,) = one.ledger.intents()
+        (file,) = intent.files
+        content = one.files.read(file.path)
+        one.files.delete(file.path)
+        store.append("other", {"run_events": [{"kind": "note"}]}, run_id="run")
+        (note,) = verify(location, repair=True).findings
+        assert note.message.startswith("1 staged batches were refused and are not stored, first 'refused': batch")
+        assert note.message.endswith(
+            "files are whole again, `spo verify --repair`; else run again what was to append them"
+        )
+        one.files.write(file.path, content)
+        assert [found.level for found in verify(location, repair=True).findings] == ["repaired"]
+        assert store.value("SELECT count(*) FROM trajectories") == 2
         assert verify(location).findings == ()
 
 
