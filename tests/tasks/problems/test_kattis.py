@@ -47,9 +47,61 @@ def test_limits_and_validator_flags_are_read(tmp_path: Path) -> None:
     assert (problem.checker.case_sensitive, problem.checker.float_tolerance) == (True, 1e-4)
 
 
+@pytest.mark.parametrize("words", ["float_tolerance 1e-3", '"float_tolerance 1e-3"', "[float_tolerance, '1e-3']"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "data/testdata.yaml: output_validator_flags",
+        "data/test_group.yaml: output_validator_args",
+        "data/sample/testdata.yaml: output_validator_flags, data/secret/group1/testdata.yaml: output_validator_flags",
+        "data/sample/1.yaml: output_validator_args, data/secret/group1/2.yaml: output_validator_args",
+    ],
+)
+def test_what_groups_of_tests_tell_the_validator_is_read(tmp_path: Path, place: str, words: str) -> None:
+    folder = package(tmp_path, "validator_flags: case_sensitive\n")
+    for one in place.split(", "):
+        name, key = one.split(": ")
+        (folder / name).write_text(f"on_reject: break\n{key}: {words}  # tolerance\n")
+    problem = read_package(folder, "set")
+    assert (problem.checker.case_sensitive, problem.checker.float_tolerance) == (True, 1e-3)
+    assert problem.unjudgeable_reason is None
+
+
+def test_the_innermost_group_decides_and_groups_that_differ_cannot_be_judged(tmp_path: Path) -> None:
+    folder = package(tmp_path)
+    (folder / "data" / "testdata.yaml").write_text("output_validator_flags:\n  - float_tolerance\n  - 1e-3\n")
+    assert read_package(folder, "set").checker.float_tolerance == 1e-3
+    (folder / "data" / "secret" / "testdata.yaml").write_text("output_validator_flags: ''\n")
+    problem = read_package(folder, "set")
+    assert problem.unjudgeable_reason == "its groups of tests are compared by different rules"
+    (folder / "data" / "sample" / "testdata.yaml").write_text("output_validator_flags: ''\n")
+    problem = read_package(folder, "set")
+    assert (problem.unjudgeable_reason, problem.checker.float_tolerance) == (None, None)
+    (folder / "data" / "secret" / "testdata.yaml").write_text("output_validator_flags: float_tolerance much\n")
+    with pytest.raises(InvalidProblem, match=r"secret.testdata\.yaml: .* float_tolerance needs a number, has 'much'"):
+        read_package(folder, "set")
+
+
+def test_a_time_limit_beside_the_package_holds_where_the_package_has_none(tmp_path: Path) -> None:
+    folder = package(tmp_path)
+    (folder / ".timelimit").write_text("7\n")
+    assert read_package(folder, "set").limits.cpu_s == 7
+    (folder / "problem.yaml").write_text("limits:\n  time_limit: 3\n")
+    assert read_package(folder, "set").limits.cpu_s == 3
+    (folder / "problem.yaml").write_text("limits:\n  memory: 64\n")
+    (folder / ".timelimit").write_text("soon")
+    with pytest.raises(InvalidProblem, match=r"\.timelimit: field '\.timelimit' must be a number, is 'soon'"):
+        read_package(folder, "set")
+
+
 @pytest.mark.parametrize(
     "yaml, reason",
     [
+        ("type:\n  - pass-fail\n  - interactive\n", "interactive"),
+        ("type: [pass-fail, multi-pass]\n", "interactive"),
+        ("type:\n- submit-answer\nname: x\n", "asks for outputs, not for a program"),
+        ("type: pass-fail\n", None),
+        ("type:\n  - scoring\n", None),
         ("validation: custom\n", "needs a special judge"),
         ("validation: custom interactive\n", "interactive"),
         ("validation: default\n", None),
