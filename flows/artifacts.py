@@ -42,6 +42,8 @@ def page(run_id: str, manifests: Mapping[StageName, Manifest]) -> str | None:
         parts += [comparison(evaluated.comparison), evaluated.described]
         parts += [f"Transfer to {name}:\n\n{comparison(found)}" for name, found in evaluated.transfer.items()]
         parts += [unseen(name, number, evaluated) for name, number in evaluated.transfer_alike.items()]
+        if evaluated.unfit:
+            parts.append(evaluated.unfit)
         if evaluated.curve:
             parts.append(curve(evaluated.curve))
     if isinstance(report, ReportManifest):

@@ -168,6 +168,8 @@ def _show(run_id: str, found: ModelEvaluation) -> None:
 def _notes(found: ModelEvaluation) -> list[str]:
     trained = sorted({pair.evaluation_id for pair in found.overlaps})
     notes = [f"{number:,} samples {reason} were left out" for reason, number in found.left_out.items()]
+    if found.unfit:
+        notes.append(found.unfit)
     if found.claimed:
         notes.append(f"{found.disagreeing:,} of {found.claimed:,} verdicts are not those of the file")
     if trained:

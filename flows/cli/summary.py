@@ -94,6 +94,8 @@ def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
             _changes(table, unseen, f"{name}, unseen ")
     console.print(table)
     console.print(manifest.described, highlight=False)
+    if manifest.unfit:
+        console.print(manifest.unfit, highlight=False)
     for name, number in manifest.transfer_alike.items():
         others = "unseen: the others" if manifest.transfer_unseen.get(name) else "none is left, it shows no transfer"
         told = f"{name}: {number} problems resemble training problems of this run; {others}"

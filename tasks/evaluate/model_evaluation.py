@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sandbox import VERSION
 from tasks.config import OtherModelConfig, SubjectConfig
 from tasks.engines import checkpoint
 from tasks.evaluate import eval_samples, outside_samples, sample_files, transfer
@@ -95,6 +96,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "problems": fingerprint(problems),
         "max_prompt_tokens": context.config.problems.max_prompt_tokens,
         "training_problems": fingerprint(training_problems(context)),
+        "solutions_judged_by": VERSION,
         **(_prompting(context, subject.folder) if subject.folder is not None else {}),
         **judged_again_by(context, (problem.suite_hash for problem in problems)),
     }
@@ -108,20 +110,21 @@ def _prompting(context: Context, folder: Path) -> dict[str, str]:
 
 def body(context: Context) -> ModelEvaluation:
     """Draw and judge what is missing; pass@k, by set, and without what was trained on here."""
-    problems = transfer.problems(context.config)
+    problems, unfit = transfer.fit(context, transfer.problems(context.config))
     if not problems:
-        raise InvalidProblem("no problem of the set can be judged, so there is nothing to evaluate on")
+        of_own = f": of {len(unfit)} their own solutions fail the tests, first {min(unfit)!r}" if unfit else ""
+        raise InvalidProblem(f"no problem of the set can be judged{of_own}, so there is nothing to evaluate on")
     subject = subject_of(context, problems)
     prompts, new = _sampled(context, subject, problems)
     scores = outside_samples.scores(context, prompts.prompts, subject.policy_id, subject.label)
     found = overlaps(training_problems(context), problems)
-    return _manifest(context, subject, prompts, new, scores, found)
+    return _manifest(context, subject, prompts, new, scores, found).model_copy(update={"transfer_unfit": unfit})
 
 
 def _sampled(context: Context, subject: Subject, problems: Sequence[Problem]) -> tuple[_Prompts, int]:
     asked = context.config.subject
     if subject.folder is not None:
-        return _drawn(context, subject, subject.folder)
+        return _drawn(context, subject, subject.folder, problems)
     stored = outside_samples.store_prompts(context, problems)
     if subject.stored is not None:
         new = outside_samples.judge_stored(context, stored.prompts, subject.policy_id, subject.label, subject.stored)
@@ -136,7 +139,7 @@ def _sampled(context: Context, subject: Subject, problems: Sequence[Problem]) ->
 _Prompts = outside_samples.StoredPrompts
 
 
-def _drawn(context: Context, subject: Subject, folder: Path) -> tuple[_Prompts, int]:
+def _drawn(context: Context, subject: Subject, folder: Path, problems: Sequence[Problem]) -> tuple[_Prompts, int]:
     """Samples of a checkpoint, drawn as every evaluation draws them."""
     tokenizer = checkpoint.load_tokenizer(folder)
     template = template_for(context.config.reference, tokenizer)
@@ -150,7 +153,7 @@ def _drawn(context: Context, subject: Subject, folder: Path) -> tuple[_Prompts, 
         template_id=template.template_id,
     )
     context = replace(context, manifests={"prepare": prepared})
-    prompts = transfer.load(context)
+    prompts = transfer.load(context, problems)
     if prompts is None or not prompts.prompts:
         most = context.config.problems.max_prompt_tokens
         raise InvalidProblem(f"every prompt is longer than {most} tokens: raise --max-prompt-tokens")

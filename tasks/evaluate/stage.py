@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sandbox import VERSION
 from tasks.estimators import average_paired_difference
 from tasks.evaluate import eval_samples, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, policy_pass_at_k
@@ -41,6 +42,7 @@ def _transfer_inputs(context: Context) -> dict[str, Any]:
     if not found:
         return {}
     own = {"transfer": fingerprint(found), "max_prompt_tokens": context.config.problems.max_prompt_tokens}
+    own |= {"solutions_judged_by": VERSION}
     again = judged_again_by(context, (problem.suite_hash for problem in found))
     again = {f"transfer_{name}": content for name, content in again.items()}
     return own | version_of(context.config.reference) | again
@@ -59,7 +61,8 @@ def candidates(context: Context) -> list[EvaluatedPolicy]:
 def body(context: Context) -> EvaluateManifest:
     """Sample what is missing, then compare the last policy with the first."""
     prompts, policies = prompt_set.load(context, "evaluation"), candidates(context)
-    others = transfer.load(context)
+    fit, unfit = transfer.fit(context, transfer.problems(context.config))
+    others = transfer.load(context, fit)
     asked = [(prompts, policy) for policy in policies]
     asked += [(others, policy) for policy in (policies[0], policies[-1])] if others is not None else []
     lacking = [sum(eval_samples.missing(context, found, policy.policy_id).values()) for found, policy in asked]
@@ -67,7 +70,8 @@ def body(context: Context) -> EvaluateManifest:
     if todo:
         _sample(context, todo, sum(lacking))
     manifest = _manifest(context, prompts, policies, sum(lacking[: len(policies)]), sum(lacking))
-    return manifest if others is None else manifest.model_copy(update=_transferred(context, others, policies))
+    transferred = {} if others is None else _transferred(context, others, policies)
+    return manifest.model_copy(update={**transferred, "transfer_unfit": unfit})
 
 
 def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], total: int) -> None:

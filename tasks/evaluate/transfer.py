@@ -12,6 +12,7 @@ from typing import Any
 
 from tasks.config import RunConfig
 from tasks.engines import checkpoint
+from tasks.prepare import reference_solutions
 from tasks.prepare.stage import fingerprint, limited, prompt_id
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
@@ -27,13 +28,21 @@ def problems(config: RunConfig) -> list[Problem]:
     return [limited(one, config) for one in evaluation_problems(config.evaluate.transfer, config.problems.seed)]
 
 
-def load(context: Context) -> PromptSet | None:
-    """The problems and their prompts, written into the warehouse; None where no such set is asked for.
+def fit(context: Context, found: Sequence[Problem]) -> tuple[list[Problem], dict[str, str]]:
+    """Those of the problems whose tests can be trusted, and why the others' cannot, by problem.
+
+    A problem is left out where all its own solutions fail its tests, as the run's own problems are.
+    """
+    refused = reference_solutions.refused_of(context, found)
+    return [problem for problem in found if problem.problem_id not in refused], refused
+
+
+def load(context: Context, found: Sequence[Problem]) -> PromptSet | None:
+    """The prompts of these problems, written into the warehouse with them; None without problems.
 
     A prompt longer than `problems.max_prompt_tokens` is left out.
     """
     config, manifest = context.config, context.manifest(PrepareManifest)
-    found = problems(config)
     if not found:
         return None
     tokenizer = checkpoint.load_tokenizer(manifest.reference)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from sandbox import Judgement, Submission, Suite, Verdict
+from sandbox import Judge, Judgement, Submission, Suite, Verdict
 from tasks.problems.problem import Problem
 from tasks.problems.programs import program_hash
+from tasks.run.identity import digest
+from tasks.run.stage import Context
 from tasks.sampling.known_verdicts import KnownVerdicts
 from tasks.sampling.sampler import Row, verdict_row
 
@@ -16,6 +18,8 @@ UNFIT = "its own solution is judged"
 """How the reason begins why such a problem cannot be judged."""
 TRIED = 3
 """Solutions of a problem that are judged before it counts as one that cannot be judged."""
+JUDGED_AT_ONCE = 256
+"""Problems whose own solutions are judged between two commits."""
 
 
 class Judging(Protocol):
@@ -32,6 +36,28 @@ def programs(problem: Problem) -> list[str]:
     return list(dict.fromkeys(right))[:TRIED]
 
 
+def refused_of(context: Context, problems: Sequence[Problem]) -> dict[str, str]:
+    """What `refused` says of a run's problems, some hundred at a time.
+
+    Verdicts are stored, so that nobody judges these programs again.
+    """
+    found: dict[str, str] = {}
+    if not any(programs(problem) for problem in problems):
+        return found
+    known = KnownVerdicts(context.warehouse)
+    with Judge(**context.config.sandbox.judge_arguments()) as judge:
+        for start in range(0, len(problems), JUDGED_AT_ONCE):
+            rows: list[Row] = []
+            some = problems[start : start + JUDGED_AT_ONCE]
+            found |= refused(some, judge, known, rows)
+            if rows:
+                keys = [[row["program_hash"], row["suite_hash"], row["sandbox_version"]] for row in rows]
+                batch = f"solutions/{digest(verdicts=keys)}"
+                context.warehouse.append(batch, {"verdicts": rows}, run_id=context.run_id)
+            context.progress(start + len(some), len(problems), "problems", "their own solutions judged")
+    return found
+
+
 def refused(
     problems: Sequence[Problem], judge: Judging, known: KnownVerdicts | None = None, rows: list[Row] | None = None
 ) -> dict[str, str]:
@@ -46,6 +72,8 @@ def refused(
     first: dict[str, Judgement] = {}
     for attempt in range(TRIED):
         asked = [(p, p.suite(), programs(p)[attempt]) for p in open_problems if len(programs(p)) > attempt]
+        if not asked:
+            break
         found = _judgements(asked, judge, known, rows)
         passed: set[str] = set()
         for (problem, _, _), judgement in zip(asked, found, strict=True):

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sandbox import VERSION, Judge, installed_packages
+from sandbox import VERSION, installed_packages
 from tasks.config import BUILT_IN, RunConfig
 from tasks.engines import checkpoint, packaged_models
 from tasks.prepare import pretrain, reference_solutions, response_ends
@@ -25,12 +25,7 @@ from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest
 from tasks.run.provenance import training_began_with
 from tasks.run.stage import Amount, Context, Outlook, Stage
-from tasks.sampling.known_verdicts import KnownVerdicts
-from tasks.sampling.sampler import Row
 from warehouse.queries import query
-
-JUDGED_AT_ONCE = 256
-"""Problems whose own solutions are judged between two commits."""
 
 
 class NoUsableProblems(StageError):
@@ -225,23 +220,8 @@ def _decontaminated(
 def _with_good_tests(
     context: Context, kept: list[Problem], prompts: list[dict[str, Any]], report: ReadReport, left_out: dict[str, int]
 ) -> tuple[list[Problem], list[dict[str, Any]], ReadReport]:
-    """Without the problems whose own solutions fail their tests, which the report then has as unjudgeable.
-
-    Some hundred problems are judged at a time; their verdicts are kept, so that nobody judges these programs again.
-    """
-    refused: dict[str, str] = {}
-    known = KnownVerdicts(context.warehouse)
-    with Judge(**context.config.sandbox.judge_arguments()) as judge:
-        for start in range(0, len(kept), JUDGED_AT_ONCE):
-            rows: list[Row] = []
-            some = kept[start : start + JUDGED_AT_ONCE]
-            refused |= reference_solutions.refused(some, judge, known, rows)
-            if rows:
-                unit = digest(
-                    verdicts=[[row["program_hash"], row["suite_hash"], row["sandbox_version"]] for row in rows]
-                )
-                context.warehouse.append(f"solutions/{unit}", {"verdicts": rows}, run_id=context.run_id)
-            context.progress(start + len(some), len(kept), "problems", "their own solutions judged")
+    """Without the problems whose own solutions fail their tests, which the report then has as unjudgeable."""
+    refused = reference_solutions.refused_of(context, kept)
     unfit = [replace(p, unjudgeable_reason=refused[p.problem_id]) for p in kept if p.problem_id in refused]
     for problem in unfit:
         reason = str(problem.unjudgeable_reason).partition(" (")[0]

@@ -177,8 +177,19 @@ class EvaluateManifest(Manifest):
     """The same without the problems that one of the run's training problems resembles; sets that have such ones."""
     transfer_alike: dict[str, int] = {}
     """Set of `evaluate.transfer` -> how many of its problems a training problem of the run resembles, if any."""
+    transfer_unfit: dict[str, str] = {}
+    """Problem of `evaluate.transfer` -> why its tests cannot be trusted: its own solutions fail. It was left out."""
     described: str
     """How many problems and samples stand behind the figures, for people."""
+
+    @property
+    def unfit(self) -> str:
+        """One line on the problems of `transfer_unfit`, for people; empty where there are none."""
+        names = sorted(self.transfer_unfit)
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        said = f" ({names[0]}: {self.transfer_unfit[names[0]]})" if names else ""
+        begins = f"{len(names)} problems left out, their tests accept none of their own solutions: "
+        return f"{begins}{', '.join(names[:3])}{more}{said}" if names else ""
 
 
 class ModelEvaluation(EvaluateManifest):

@@ -17,6 +17,7 @@ from tasks import config
 from tasks.config import InvalidConfig
 from tasks.estimators import average_pass_at_k
 from tasks.evaluate.model_evaluation import STAGE, TooFewSamples
+from tasks.problems.records import InvalidProblem
 from tasks.problems.sources import read_file
 from tasks.rejudge import look, rejudge
 from tasks.report import run_history, run_report
@@ -138,7 +139,7 @@ def test_a_stopped_evaluation_goes_on_where_it_was(
 ) -> None:
     monkeypatch.setattr("tasks.evaluate.outside_samples.PROBLEMS_PER_BATCH", 1)
     tree = settings(problems, **of_file(samples_file(tmp_path)))
-    with judge_broken_at(call=2):
+    with judge_broken_at(call=3):  # after the problems' own solutions and the first problem's samples
         evaluated(lab, "a", tree)
     assert lab.value("SELECT count(*) FROM eval_samples") == 2
     _, result = evaluated(lab, "b", tree)
@@ -273,6 +274,17 @@ def test_a_checkpoint_that_would_not_stop_where_its_chat_template_ends_is_refuse
     with pytest.raises(StageError, match=rf"ends answers with token {turn} \('<turn>'\)"):
         evaluated(lab, "a", tree)
     assert lab.value("SELECT count(*) FROM eval_samples") == 0
+
+
+def test_a_problem_whose_own_solution_fails_its_tests_is_left_out_and_named(lab: Lab, tmp_path: Path) -> None:
+    broken = SQUARE | {"test": "def check(candidate):\n    assert candidate(3) == 10\n"}
+    tree = settings(write(tmp_path / "broken.jsonl", [DOUBLE, broken]), **of_file(samples_file(tmp_path)))
+    _, result = evaluated(lab, "a", tree)
+    assert result.manifest.described.startswith("1 problems, 2 samples")
+    assert list(result.manifest.transfer_unfit) == ["Human/1"]
+    only = settings(write(tmp_path / "only.jsonl", [broken]), **of_file(samples_file(tmp_path)))
+    with pytest.raises(InvalidProblem, match="of 1 their own solutions fail the tests, first 'Human/1'"):
+        evaluated(lab, "b", only)
 
 
 def kinds(lab: Lab, policy_id: str) -> list[str]:

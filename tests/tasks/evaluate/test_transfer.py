@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.tasks.conftest import Lab
 
+RIGHT = {"code": "print(sum(map(int, input().split())))"}
+
 
 def outside(folder: Path) -> str:
     """A file with two problems of another set, one of them too long for a prompt."""
@@ -43,6 +45,21 @@ def test_first_and_last_policy_are_compared_on_each_set_and_training_is_not_repe
     again = lab.run(run_id, "evaluate", force=True)["evaluate"].manifest
     assert again.rows == 0
     assert again.transfer == found.transfer
+
+
+def test_problems_whose_own_solutions_fail_their_tests_are_left_out_and_named(copied, tmp_path: Path) -> None:
+    lab: Lab = copied()
+    path = Path(outside(tmp_path))
+    good = json.loads(path.read_text().splitlines()[0]) | {"solutions": [RIGHT]}
+    broken = good | {"problem_id": "other/3", "title": "broken", "output_tests": ["4\n", "8\n"]}
+    path.write_text("".join(json.dumps(record) + "\n" for record in (good, broken)))
+    run_id = lab.start("broken", {"evaluate.transfer": [{"source": "jsonl", "path": str(path)}]})
+    found = lab.run(run_id)["evaluate"].manifest
+    change = found.transfer["other"]["pass@1"]
+    assert change.better + change.worse + change.equal == 1
+    assert list(found.transfer_unfit) == ["other/3"]
+    assert found.transfer_unfit["other/3"].startswith("its own solution is judged wrong_answer")
+    assert lab.value("SELECT count(*) FROM eval_samples WHERE problem_id = 'other/3'") == 0
 
 
 def test_problems_that_training_problems_resemble_are_left_out_of_a_second_comparison(copied, tmp_path: Path) -> None:
