@@ -1,7 +1,8 @@
 """How long parts of training may take, from the bytes that they move and the slowest rate at which they should.
 
 A checkpoint holds what is trained, AdamW's moments and, beside bfloat16, float32 weights: 14 bytes a parameter, seven
-times a bfloat16 checkpoint of the model. For 8 billion parameters these are 112 GB: 19 minutes at 100 MB/s.
+times a bfloat16 checkpoint of the model. For 8 billion parameters these are 112 GB: 19 minutes at 100 MB/s. What is
+being published when a trainer is to stop is written first, and once more where a copy is kept for evaluation.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tasks.engines.checkpoint import weight_files
 
 STATE_COPIES = 7
 """A checkpoint in sizes of the reference's files, at most: those have two bytes a parameter or more."""
+PUBLISHED_COPIES = 2
+"""A publication in sizes of the reference's files, at most."""
 LEAST_GRACE_S = 60
 """A stop waits at least that long for the checkpoint of a small model."""
 LEAST_GROUP_TIMEOUT_S = 1800
@@ -24,14 +27,23 @@ BEAT_S = 20.0
 
 def checkpoint_s(reference: Path, train: TrainConfig) -> float:
     """Seconds that writing or reading a checkpoint of a model like `reference` takes at `train.disk_mb_s`."""
-    size = sum(path.stat().st_size for path in weight_files(reference))
     models = 2 if train.algorithm == "ppo" else 1  # PPO's value model is as large as its policy
-    return models * STATE_COPIES * size / (train.disk_mb_s * 1e6)
+    return models * STATE_COPIES * _size(reference) / (train.disk_mb_s * 1e6)
+
+
+def publication_s(reference: Path, train: TrainConfig) -> float:
+    """Seconds that publishing the weights of a model like `reference` takes at `train.disk_mb_s`."""
+    return PUBLISHED_COPIES * _size(reference) / (train.disk_mb_s * 1e6)
+
+
+def _size(reference: Path) -> int:
+    """Bytes of the weights."""
+    return sum(path.stat().st_size for path in weight_files(reference))
 
 
 def grace_s(reference: Path, train: TrainConfig) -> int:
-    """Seconds that a trainer gets, once it is asked to stop, to end its step and write a checkpoint."""
-    return LEAST_GRACE_S + math.ceil(checkpoint_s(reference, train))
+    """Seconds that a trainer gets, once it is asked to stop, to end its step and to write weights and a checkpoint."""
+    return LEAST_GRACE_S + math.ceil(publication_s(reference, train) + checkpoint_s(reference, train))
 
 
 def group_timeout_s(reference: Path, train: TrainConfig) -> int:
