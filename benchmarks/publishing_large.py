@@ -3,7 +3,10 @@
     python -m benchmarks.publishing_large --disk FOLDER [--gb 2]
 
 The weights are bfloat16 and in this process's memory, as they are for a single trainer process on a CPU: gathering them
-from GPUs comes on top. Bytes are those of /proc/self/io (rchar and wchar: what is asked of the system, cached or not).
+from GPUs comes on top. With `train.publish = "background"` training waits for the first part alone, the copy, and the
+rest is done by a thread, as here; with "waiting" there is no copy and training waits for the rest.
+
+Bytes are those of /proc/self/io (rchar and wchar: what is asked of the system, cached or not).
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tasks.train.shared import atomic, published_weights
+from tasks.train.trainer.deepspeed_engine import on_cpu
+from tasks.train.trainer.publisher import Publications
 
 WIDTH = 2048
 
@@ -80,12 +85,17 @@ def published(model: Any, root: Path, like: Path, step: int, keep: Path | None) 
     model.save_pretrained = parts.wrapped("write the files", own[0])
     published_weights.record_policy_id = parts.wrapped("hash them (policy id)", own[1])
     atomic.finish_folder = parts.wrapped("fsync and rename", own[2])
+    publications = Publications()
     try:
-        with parts.measured("all of the publication"):
-            found = published_weights.publish(root, step, model, model.state_dict(), like=like)
+        with parts.measured("copy the weights (training waits)"):
+            state = on_cpu(model.state_dict(), apart=True)
+        with parts.measured("all of the publication, by a thread"):
+            publications.begin(step, lambda: published_weights.publish(root, step, model, state, like=like))
+            found = publications.taken(wait=True)
     finally:
+        publications.close()
         model.save_pretrained, published_weights.record_policy_id, atomic.finish_folder = own
-    if keep is not None:
+    if keep is not None and found is not None:
         with parts.measured("copy for evaluation, to disk"):
             published_weights.keep(found, keep)
     return parts

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from tasks.config.base import Count, Factor, PositiveInt, Section
+
+if TYPE_CHECKING:
+    from tasks.config.train import TrainConfig
 
 ReplayRule = Literal["uniform", "first_in_first_out", "recent", "positive", "balanced"]
 RewardClasses = Literal["as_found", "balanced", "successes", "failures"]
@@ -75,3 +78,21 @@ class PairsConfig(Section):
 
     per_problem: Annotated[int, Field(ge=1, le=100_000)] = 32
     """Most pairs per problem; problems that pi_0 always or never solved have none."""
+
+
+def check_replay(train: TrainConfig) -> None:
+    """Raise ValueError where replay would have to use trajectories more often, or for longer, than it may."""
+    sampled, between = train.counts(1)["online"], train.sampling_interval
+    again = sum(train.counts(step)["replay"] for step in range(1, between + 1))
+    if again > (train.replay.uses - 1) * sampled:
+        needed = 1 + -(-again // sampled)
+        raise ValueError(
+            f"replay takes {again} trajectories in the time in which {sampled} are sampled: each would be used "
+            f"{1 + again / sampled:g} times, replay.uses allows {train.replay.uses}; set it to {needed} or more"
+        )
+    most, held = max(train.counts(step)["replay"] for step in (1, min(2, between))), train.replay.window // between
+    if most > held * sampled:
+        raise ValueError(
+            f"replay takes {most} different trajectories for a batch, and {held * sampled} are sampled within a "
+            f"replay.window of {train.replay.window} steps; set it to {-(-most // sampled) * between} or more"
+        )

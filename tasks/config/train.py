@@ -13,7 +13,7 @@ from tasks.config.hostfile import host_of
 from tasks.config.methods import check_methods
 from tasks.config.objectives import PPOConfig, SourceConfig, SourceName
 from tasks.config.optimizer import AdapterConfig, GuardConfig, OptimizerConfig
-from tasks.config.reuse import EarlierConfig, PairsConfig, ReplayConfig
+from tasks.config.reuse import EarlierConfig, PairsConfig, ReplayConfig, check_replay
 
 PAPER_BETA = 1 / math.log(100_000)
 Y_T_IS_TRAINED = {"terminal", "reverse_q", "advantage", "monte_carlo", "policy_gradient", "a_star_po"}
@@ -116,6 +116,12 @@ class TrainConfig(Section):
     train on it, publish, sample the next."""
     hand_over: Literal["disk", "memory"] = "disk"
     """Where published weights pass to the workers: the run's folder, or shared memory (`/dev/shm`) on one machine."""
+    publish: Annotated[Literal["auto", "waiting", "background"], Field(exclude_if=lambda given: given == "auto")] = (
+        "auto"
+    )
+    """Whether training waits while weights are published. `waiting`: it does. `background`: it waits until they are
+    copied; a thread writes them while the next steps are taken, which takes memory for one more copy, and workers get
+    them that much later. `auto`: `background` for 1 GB of weights or more, where workers need not wait for them."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """It moves the policy; the value model of PPO has a rate of its own."""
     lora: AdapterConfig | None = None
@@ -159,6 +165,11 @@ class TrainConfig(Section):
     def processes_here(self) -> int:
         """Trainer processes on the machine that the flow runs on, which is the first of `hosts`."""
         return host_of(self.hosts[0])[1] if self.hosts else self.processes
+
+    @property
+    def background_possible(self) -> bool:
+        """Whether weights may be published while the next steps are taken: nobody waits for each step's."""
+        return self.algorithm != "ppo" and not ("online" in self.learnt_from and self.max_batches_ahead == 0)
 
     @property
     def learnt_from(self) -> dict[SourceName, SourceConfig]:
@@ -261,24 +272,8 @@ class TrainConfig(Section):
             return self
         if "online" not in used:
             raise ValueError("the source 'replay' draws online trajectories again: give 'online' a share, too")
-        self._replay_can_be_filled()
+        check_replay(self)
         return self
-
-    def _replay_can_be_filled(self) -> None:
-        sampled, between = self.counts(1)["online"], self.sampling_interval
-        again = sum(self.counts(step)["replay"] for step in range(1, between + 1))
-        if again > (self.replay.uses - 1) * sampled:
-            needed = 1 + -(-again // sampled)
-            raise ValueError(
-                f"replay takes {again} trajectories in the time in which {sampled} are sampled: each would be used "
-                f"{1 + again / sampled:g} times, replay.uses allows {self.replay.uses}; set it to {needed} or more"
-            )
-        most, held = max(self.counts(step)["replay"] for step in (1, min(2, between))), self.replay.window // between
-        if most > held * sampled:
-            raise ValueError(
-                f"replay takes {most} different trajectories for a batch, and {held * sampled} are sampled within a "
-                f"replay.window of {self.replay.window} steps; set it to {-(-most // sampled) * between} or more"
-            )
 
     @model_validator(mode="after")
     def _workers_have_work(self) -> TrainConfig:
@@ -303,6 +298,11 @@ class TrainConfig(Section):
             raise ValueError("max_batches_ahead 0 needs model_update_interval 1: every batch has weights of its own")
         if "online" in self.learnt_from and self.max_batches_ahead == 0:
             self._require_whole_turns()
+        if self.publish == "background" and not self.background_possible:
+            raise ValueError(
+                "publish 'background' would leave workers sampling with older weights than max_batches_ahead 0 or PPO "
+                "wants of them: leave it out"
+            )
         return self
 
     def _require_whole_turns(self) -> None:

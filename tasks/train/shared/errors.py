@@ -9,6 +9,7 @@ TrainerError
     ResumeImpossible         the checkpoint does not fit this job
     JudgingImpossible        the sandbox is down; nothing more is sampled
     DiskFull                 there is no room for a checkpoint
+    PublishingFailed         weights could not be published beside training
     Interrupted              asked to stop; a checkpoint was written
     ProcessDied              a trainer or worker process ended and cannot be restarted
         Refused              the trainer itself said why it does not go on; trying again would not help
@@ -70,6 +71,10 @@ class JudgingImpossible(TrainerError):
 
 class DiskFull(TrainerError):
     """There is no room for a checkpoint."""
+
+
+class PublishingFailed(TrainerError):
+    """Weights could not be published beside training."""
 
 
 class Interrupted(TrainerError):

@@ -153,22 +153,25 @@ class DeepSpeedEngine:
         if path is None:
             raise ResumeImpossible(f"{folder} holds no DeepSpeed state; delete it to resume from an older checkpoint")
 
-    def consolidated(self, model: nn.Module, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Tensor]:
+    def consolidated(
+        self, model: nn.Module, wanted: Callable[[str], bool] = lambda _: True, *, apart: bool = False
+    ) -> dict[str, Tensor]:
         """The state of `model` (a part of the policy) on the CPU; empty but on the first process. Collective.
 
-        `wanted` says of which names.
+        `wanted` says of which names. `apart`: in memory of its own, so that later steps do not change it.
         """
         if self.config.zero_stage < 3:
             whole = {} if self.rank else model.state_dict()
-            return {name: value.detach().cpu() for name, value in whole.items() if wanted(name)}
+            return on_cpu({name: value for name, value in whole.items() if wanted(name)}, apart=apart)
         state: dict[str, Tensor] = {}
         for name, parameter in model.named_parameters():
             with self._deepspeed.zero.GatheredParameters([parameter]):
                 if self.rank == 0 and wanted(name):
-                    state[name] = parameter.detach().cpu().clone()
+                    state[name] = parameter.detach().to("cpu", copy=True)
         if self.rank == 0:
             persistent = {name for name in model.state_dict() if wanted(name)} - set(state)
-            state |= {name: buffer.detach().cpu() for name, buffer in model.named_buffers() if name in persistent}
+            buffers = {name: buffer for name, buffer in model.named_buffers() if name in persistent}
+            state |= on_cpu(buffers, apart=apart)
         return state
 
     def share(self, value: Any) -> Any:
@@ -240,6 +243,17 @@ class DeepSpeedEngine:
             "data_types": {"grad_accum_dtype": "fp32"},
             "steps_per_print": 1_000_000_000,
         }
+
+
+def on_cpu(state: dict[str, Tensor], *, apart: bool) -> dict[str, Tensor]:
+    """The tensors on the CPU; weights that are tied stay so. `apart`: in memory of their own."""
+    moved: dict[Any, Tensor] = {}
+    names: dict[str, Any] = {}
+    for name, value in state.items():
+        names[name] = where = value.data_ptr(), value.dtype, value.shape, value.stride()
+        if where not in moved:
+            moved[where] = value.detach().to("cpu", copy=apart)
+    return {name: moved[where] for name, where in names.items()}
 
 
 def _make_universal(folder: Path, target: Path) -> None:

@@ -175,6 +175,7 @@ def _finish(session: Session) -> dict[str, Any]:
     job = session.job
     if session.engine.share(session.published is None):
         session.publish(session.step)
+    session.settle()
     manifest: dict[str, Any] = {}
     if session.rank_zero is not None and session.published is not None:
         session.rank_zero.recorder.flush()

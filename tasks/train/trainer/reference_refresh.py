@@ -41,6 +41,8 @@ def renew(session: Session) -> bool:
         return False
     if not references.nominee:
         due = session.step % interval == 0
+        if due:
+            session.settle()  # `_time_has_come` and workers look for the nominee's folder
         session.references = replace(references, nominee=session.step if due else 0)
         return False
     rank_zero = session.rank_zero

@@ -8,15 +8,13 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from tasks.config import TrainConfig
-from tasks.engines.checkpoint import policy_id, tokenizer_hash
-from tasks.scoring import lora
+from tasks.engines.checkpoint import policy_id
 from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out
@@ -27,7 +25,7 @@ from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import frozen_values, success_rates
 from tasks.train.shared.stop import Stop
-from tasks.train.trainer import checkpoint
+from tasks.train.trainer import checkpoint, publisher
 from tasks.train.trainer.algorithm import Algorithm, SoftPolicyOptimization
 from tasks.train.trainer.batch_mix import BatchMix, first_lost
 from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
@@ -56,6 +54,7 @@ class RankZeroState:
     """Prompts of the run, of which the first half is given and the second half scored."""
     last_recorded: int
     """Last step that this run had recorded when the process started."""
+    publications: publisher.Publications
 
 
 @dataclass(slots=True)
@@ -91,8 +90,12 @@ class Session:
         return self.engine.first_does(lambda: self._drawn(step)) or ([], {})
 
     def _drawn(self, step: int) -> tuple[list[Example], dict[str, Sequence[float]]]:
-        """What `next_batch` gives, once the workers have sampled it. Raises Interrupted and GuardTripped."""
+        """What `next_batch` gives, once the workers have sampled it.
+
+        Raises Interrupted, GuardTripped, and PublishingFailed where that happened since the last step.
+        """
         assert self.rank_zero is not None
+        self._take_note(wait=False)
         self.before = self.rank_zero.mix.state()
         batch = self.rank_zero.mix.next(step, self.stop)
         try:
@@ -101,13 +104,48 @@ class Session:
             raise ReferenceDrift.over([error.trajectory_id], str(error)) from error
 
     def publish(self, step: int) -> float:
-        """Publish the weights of `step` for the rollout workers and evaluation; seconds it took. Collective."""
+        """Publish the weights of `step` for the rollout workers and evaluation; seconds that training waited for it.
+
+        In the background, training waits for the publication before and for the gathering of the weights. Collective.
+        """
         began = time.monotonic()
+        self.settle()
         canaries = self._scored_canaries()
-        wanted = lora.is_adapters if self.job.train.lora else _everything
-        state = self.engine.consolidated(self.policy.causal_lm, wanted) if step else {}
-        self.published = self.engine.first_does(lambda: self._publish(step, state, canaries))
+        train, model = self.job.train, self.policy.causal_lm
+        beside = step > 0 and publisher.in_background(train, model)
+        wanted = partial(publisher.is_published, train)
+        state = self.engine.consolidated(model, wanted, apart=beside) if step else {}
+        gathered = publisher.Gathered(step, model, state, canaries, announced=not self.references.nominee)
+        self.engine.first_does(lambda: self._publish(gathered, beside=beside))
         return time.monotonic() - began
+
+    def _publish(self, gathered: publisher.Gathered, *, beside: bool) -> None:
+        assert self.rank_zero is not None
+        work = partial(publisher.write, self.job, gathered)
+        if beside:
+            self.rank_zero.publications.begin(gathered.step, work)
+        else:
+            self._note(work())
+
+    def settle(self) -> None:
+        """Wait for the publication that is under way, if one is. Collective. Raises PublishingFailed."""
+        self.engine.first_does(lambda: self._take_note(wait=True))
+
+    def _take_note(self, *, wait: bool) -> None:
+        """Record the publication that the thread has come to the end of. Raises PublishingFailed."""
+        assert self.rank_zero is not None
+        published = self.rank_zero.publications.taken(wait=wait)
+        if published is not None:
+            self._note(published)
+
+    def _note(self, published: published_weights.Published) -> None:
+        assert self.rank_zero is not None
+        self.published = published
+        if published.step == 0:
+            return
+        row = publisher.policy_row(self.job, published, self.policy.causal_lm)
+        batch = f"policy/{self.job.run_id}/{published.step:08d}/{published.policy_id}"
+        self.rank_zero.warehouse.append(batch, {"policies": [row]}, run_id=self.job.run_id)
 
     def hand_over(self) -> None:
         """Give the workers weights where they find none: at the start, or after shared memory was emptied. Collective.
@@ -120,47 +158,12 @@ class Session:
         nominee = published_weights.folder_of(self.job.kept, self.references.nominee)
         self.engine.first_does(lambda: published_weights.keep(published_weights.read(nominee), self.job.weights))
 
-    def _publish(
-        self, step: int, state: dict[str, Tensor], canaries: list[published_weights.Canary]
-    ) -> published_weights.Published:
-        job, train = self.job, self.job.train
-        if step == 0:
-            linked = train.lora is not None
-            published = published_weights.publish_reference(job.weights, job.reference, canaries, linked=linked)
-        else:
-            published = self._written(step, state, canaries)
-            row = self._policy_row(published)
-            assert self.rank_zero is not None
-            batch = f"policy/{job.run_id}/{step:08d}/{published.policy_id}"
-            self.rank_zero.warehouse.append(batch, {"policies": [row]}, run_id=job.run_id)
-        if job.weights != job.kept and step > 0 and kept(step, train):
-            published = published_weights.keep(published, job.kept)
-        lasting = {s for s in range(step + 1) if kept(s, train)}
-        published_weights.prune(job.weights, lasting if job.weights == job.kept else set())
-        return published
-
-    def _written(
-        self, step: int, state: dict[str, Tensor], canaries: list[published_weights.Canary]
-    ) -> published_weights.Published:
-        """The weights of `step` in a folder: the adapters where those alone are trained, else the whole model."""
-        job, model, config = self.job, self.policy.causal_lm, self.job.train.lora
-        if config is None:
-            announced = not self.references.nominee
-            return published_weights.publish(
-                job.weights, step, model, state, like=job.reference, canaries=canaries, announced=announced
-            )
-        base = job.reference.resolve()
-
-        def write(folder: Path) -> None:
-            lora.save_adapter(model, state, config, base, folder)
-
-        return published_weights.publish_adapter(job.weights, step, write, base=job.counts.reference, canaries=canaries)
-
     def save(self, *, drawing: bool = False) -> None:
-        """Write a checkpoint of the present step. Collective.
+        """Write a checkpoint of the present step, once what is being published is whole. Collective.
 
         `drawing`: the next batch was being drawn, so that some of its sources are ahead; resumed, it is drawn whole.
         """
+        self.settle()
         state = MixState()
         if self.rank_zero is not None:
             self.rank_zero.recorder.flush()
@@ -170,6 +173,7 @@ class Session:
     def checkpoint_before_abort(self, error: GuardTripped) -> GuardTripped:
         """The error that ends the run, after a checkpoint where nothing is spoilt; it says how to go on. Collective."""
         if self.engine.updates == self.updates:
+            self.settle()
             if self.rank_zero is not None:
                 self.rank_zero.recorder.flush()
             checkpoint.save(self.job, self.engine, self.step, self.before, self.references)
@@ -199,31 +203,6 @@ class Session:
             published_weights.Canary(e.prompt_ids, e.response_ids, tuple(p.tolist()))
             for e, p in zip(few, self.scored(few), strict=True)
         ]
-
-    def _policy_row(self, published: published_weights.Published) -> dict[str, Any]:
-        return {
-            "policy_id": published.policy_id,
-            "kind": "final" if published.step == self.job.train.steps else "snapshot",
-            "path": str(self.job.kept / published.folder.name),
-            "parent_policy_id": self.job.counts.reference,
-            "step": published.step,
-            "tokenizer_hash": tokenizer_hash(self.job.reference),
-            "parameters": sum(
-                p.numel() for n, p in self.policy.causal_lm.named_parameters() if not lora.is_adapters(n)
-            ),
-        }
-
-
-def kept(step: int, train: TrainConfig) -> bool:
-    """Whether the weights of `step` outlast their use by the workers: every adapter does, and what others need."""
-    if train.lora is not None:
-        return True
-    intervals = [n for n in (train.snapshot_interval, train.reference_refresh_interval) if n]
-    return step == train.steps or (step > 0 and any(step % interval == 0 for interval in intervals))
-
-
-def _everything(_name: str) -> bool:
-    return True
 
 
 def algorithm_of(job: TrainJob) -> Algorithm:
@@ -284,14 +263,15 @@ def _rank_zero(
         examples = Examples(warehouse, job, frozen_values(warehouse, job))
         last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
         store = open_store(warehouse, job, job.reference, device, first=last == 0)
-        recorder = Recorder(warehouse, job, after=step)
+        recorder, publications = Recorder(warehouse, job, after=step), publisher.Publications()
         try:
             if (lost := first_lost(warehouse, job, step)) is not None:
                 recorder.give_up(lost)
                 last = lost - 1
             mix = BatchMix(examples, state, after=step)
-            yield RankZeroState(warehouse, mix, store, recorder, _canaries(warehouse, job), last)
+            yield RankZeroState(warehouse, mix, store, recorder, _canaries(warehouse, job), last, publications)
         finally:
+            publications.close()
             recorder.close()
 
 

@@ -194,6 +194,11 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
     ("no rollout workers", {"train": {"sources": OFFLINE_ONLY, "hand_over": "memory"}}),
     ("needs rollout_workers > 0", {"train": {"rollout_workers": 0}}),
     ("set hand_over to 'disk'", {"train": {"worker_launcher": ["srun"], "hand_over": "memory"}}),
+    ("publish 'background' would leave workers", {"train": PPO | {"publish": "background"}}),
+    (
+        "publish 'background' would leave workers",
+        {"train": {"publish": "background", "max_batches_ahead": 0, "model_update_interval": 1, "batch_size": 64}},
+    ),
     ("do not fit into a rollout_batch", {"train": {"rollout_batch": 2, "responses_per_prompt": 4}}),
     ("remote_shell would be ignored", {"train": {"remote_shell": ["rsh"]}}),
     ("rendezvous_port would be ignored", {"train": {"rendezvous_port": 1234}}),

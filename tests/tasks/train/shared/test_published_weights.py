@@ -17,6 +17,7 @@ from tasks.engines.checkpoint import compute_policy_id, load_weights, policy_id
 from tasks.scoring import lora
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import TrainerError
+from tasks.train.trainer.publisher import Publications
 from tests.tasks.train.conftest import save_reference, tiny_model
 
 KILLED = 9
@@ -47,6 +48,16 @@ def publish_adapter(root: Path, step: int, seed: int, reference: Path) -> publis
         lora.save_adapter(model, model.state_dict(), config, reference, folder)
 
     return published_weights.publish_adapter(root, step, write, base=policy_id(reference))
+
+
+def publish_beside(root: Path, step: int, seed: int, reference: Path) -> published_weights.Published:
+    """Whole weights, by the thread that publishes beside training."""
+    publications = Publications()
+    publications.begin(step, lambda: publish(root, step, seed, reference))
+    found = publications.taken(wait=True)
+    publications.close()
+    assert found is not None
+    return found
 
 
 def killed_at(point: int, work: Any) -> bool:
@@ -81,7 +92,7 @@ def assert_whole(published: published_weights.Published | None) -> published_wei
     return published
 
 
-@pytest.mark.parametrize("put", [publish, publish_adapter], ids=["whole", "adapter"])
+@pytest.mark.parametrize("put", [publish, publish_adapter, publish_beside], ids=["whole", "adapter", "beside_training"])
 @pytest.mark.parametrize("again", [False, True], ids=["a_new_step", "the_same_step_with_other_weights"])
 def test_a_publisher_killed_at_any_point_leaves_the_old_weights_or_the_new(
     again: bool, put: Put, tmp_path: Path, reference: Path

@@ -22,6 +22,7 @@ from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.trainer.reference_refresh import values_under
 from tests.tasks.train.conftest import PROBLEMS, RUN, config, fill, make_job, trajectory
+from tests.tasks.train.trainer.test_publisher import in_a_process, instead_of_publishing, train
 from tests.tasks.train.trainer.test_runs import outcome, run
 from tests.tasks.train.trainer_process import start
 from warehouse import Warehouse
@@ -85,6 +86,22 @@ def finished(reference: Path, tmp_path_factory: pytest.TempPathFactory) -> Train
     return job
 
 
+def _writes_the_nominee_slowly(job_file: str) -> None:
+    instead_of_publishing(4, lambda: time.sleep(2.0))
+    train(job_file)
+
+
+def test_the_nominee_is_waited_for_where_weights_are_published_beside_training(reference: Path, tmp_path: Path) -> None:
+    fill(tmp_path / "warehouse", reference, online=0)
+    job = make_job(tmp_path, reference, config(**SETTINGS, publish="background"))
+    job.write(tmp_path / "job.json")
+    with worker(job):
+        assert in_a_process(_writes_the_nominee_slowly, job) == 0
+    step, chosen = refreshes(job)[0]
+    assert step > 4
+    assert chosen == policy_id(published_weights.folder_of(job.kept, 4))
+
+
 def refreshes(job: TrainJob) -> list[tuple[int, str]]:
     """(step, new reference) of every refresh."""
     with Warehouse.open(job.warehouse) as warehouse:
@@ -121,12 +138,13 @@ def test_reference_logprobs_are_kept_under_the_fingerprint_of_the_reference_they
         assert warehouse.value("SELECT count(*) FROM reference_logprobs WHERE fingerprint = ?", (new,)) > 0
 
 
+@pytest.mark.parametrize("publish", ["waiting", "background"])
 def test_a_run_repeated_from_its_records_changes_its_reference_at_the_same_step(
-    finished: TrainJob, reference: Path, tmp_path: Path
+    publish: str, finished: TrainJob, reference: Path, tmp_path: Path
 ) -> None:
     """Also when it is killed on the way: no worker runs, every batch and every change comes from the records."""
     shutil.copytree(finished.run_dir.parent / "warehouse", tmp_path / "warehouse")
-    job = make_job(tmp_path, reference, config(**SETTINGS))
+    job = make_job(tmp_path, reference, config(**SETTINGS, publish=publish))
     job.write(tmp_path / "job.json")
     process = start(job)
     assert process.stdout is not None
@@ -140,6 +158,7 @@ def test_a_run_repeated_from_its_records_changes_its_reference_at_the_same_step(
     left, right = load_file(finished.weights / last), load_file(job.weights / last)
     assert all((left[name] == right[name]).all() for name in left)
     assert outcome(job)["batches"] == outcome(finished)["batches"]
+    assert published_weights.latest(job.weights) == published_weights.read(job.weights / f"step-{job.train.steps:08d}")
 
 
 @pytest.mark.parametrize(
