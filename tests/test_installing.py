@@ -1,9 +1,11 @@
-"""scripts/install.sh against a stand-in for pip and PyTorch: which build is kept, and which is put in its place."""
+"""scripts/install.sh against a stand-in for pip and PyTorch: which build is kept, and which is put in its place; and
+whether what is installed is what scripts/resolve.sh resolved."""
 
 from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +48,28 @@ def test_the_build_of_pytorch_that_is_asked_for_takes_the_place_of_the_other(
     assert told[: len(done)] == done
     assert told[len(done)] == "install -r requirements.lock"
     assert (tmp_path / ".installed").read_text().strip().endswith(f"/{asked or there}")
+
+
+@pytest.mark.parametrize(
+    ("file", "added", "refused"),
+    [
+        ("pyproject.toml", "\n[tool.another]\nsetting = 1\n", False),
+        ("requirements.lock", "another==1.0\n", True),
+        ("requirements-vllm.lock", "another==1.0\n", True),
+        ("Dockerfile", "RUN true\n", True),
+        ("scripts/install_vllm.sh", "# changed\n", True),
+        ("pyproject.toml", '\n[project.urls]\nhome = "https://example.org"\n', True),
+    ],
+)
+def test_what_is_installed_but_was_not_resolved_anew_is_refused(
+    file: str, added: str, refused: bool, tmp_path: Path
+) -> None:
+    shutil.copytree(PROJECT / "scripts", tmp_path / "scripts")
+    for name in ("pyproject.toml", "requirements.lock", "requirements-vllm.lock", "requirements.resolved", "Dockerfile"):
+        shutil.copyfile(PROJECT / name, tmp_path / name)
+    check = ["bash", "scripts/resolve.sh", "--check", sys.prefix]
+    subprocess.run(check, cwd=tmp_path, check=True)
+    with (tmp_path / file).open("a") as changed:
+        changed.write(added)
+    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, "run scripts/resolve.sh" in done.stderr) == ((1, True) if refused else (0, False))
