@@ -13,7 +13,7 @@ import pytest
 from sandbox import Judge, Judgement, Submission
 from tasks import config
 from tasks.run import runs
-from tasks.run.stage import Context, StageProgress, StageResult, run_stage, silent
+from tasks.run.stage import Context, Executor, StageProgress, StageResult, run_locally, run_stage, silent
 from tasks.run.stage_names import STAGE_NAMES, StageName
 from tasks.stages import STAGES
 from tests.shared_folder import made_once
@@ -46,12 +46,13 @@ class Lab:
         force: bool = False,
         pin: int | None = None,
         progress: StageProgress = silent,
+        executor: Executor = run_locally,
     ) -> dict[str, StageResult[Any]]:
         """Results of these stages, all when none is named."""
         results: dict[str, StageResult[Any]] = {}
         with self.store() as store:
             for name in stages or STAGE_NAMES:
-                context = Context(run_id, runs.load_config(store, run_id), store, self.home, progress, pin=pin)
+                context = Context(run_id, runs.load_config(store, run_id), store, self.home, progress, pin, executor)
                 results[name] = run_stage(STAGES[name], context, force=force)
         return results
 
