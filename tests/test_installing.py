@@ -65,7 +65,8 @@ def test_what_is_installed_but_was_not_resolved_anew_is_refused(
     file: str, added: str, refused: bool, tmp_path: Path
 ) -> None:
     shutil.copytree(PROJECT / "scripts", tmp_path / "scripts")
-    for name in ("pyproject.toml", "requirements.lock", "requirements-vllm.lock", "requirements.resolved", "Dockerfile"):
+    whole = ("pyproject.toml", "requirements.lock", "requirements-vllm.lock", "requirements.resolved", "Dockerfile")
+    for name in whole:
         shutil.copyfile(PROJECT / name, tmp_path / name)
     check = ["bash", "scripts/resolve.sh", "--check", sys.prefix]
     subprocess.run(check, cwd=tmp_path, check=True)
