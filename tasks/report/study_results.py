@@ -83,7 +83,7 @@ def append(path: Path, arms: Mapping[str, ArmResult], settings: Mapping[str, str
         common = {"arm": name, "label": arm.label, "settings": settings[name]}
         rows = zip(arm.seeds, arm.curves, arm.measures, arm.spent, strict=True)
         ended = [
-            {"seed": seed, "curve": curve, "measures": measures, "spent": {s: asdict(at) for s, at in spent.items()}}
+            {"seed": seed, "curve": curve, "measures": measures, "spent": _evaluated(curve, spent)}
             for seed, curve, measures, spent in rows
         ]
         ended += [{"seed": seed, "stopped": True} for seed in arm.stopped]
@@ -107,6 +107,12 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if missing:
             raise BadResults(f"{path}, line {number} is no result of a study: it has no {', '.join(sorted(missing))}")
         yield number, line
+
+
+def _evaluated(curve: Mapping[str, Mapping[int, float]], spent: Mapping[int, Spent]) -> dict[int, Any]:
+    """What had been spent by the steps of the curve; nothing asks for the others."""
+    steps = {step for values in curve.values() for step in values}
+    return {step: asdict(at) for step, at in spent.items() if step in steps}
 
 
 def _by_step(values: Mapping[str, Any]) -> dict[int, Any]:

@@ -10,7 +10,9 @@ import pytest
 from flows.progress import NestedProgress, ProgressTable
 from flows.study_config import STUDIES, load, origin
 from tasks.config import InvalidConfig, UnknownRecipe
+from tasks.report import study_results
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "data"
 SMALL = """
 title = "Two rates"
 seeds = 2
@@ -40,6 +42,11 @@ def test_every_study_that_ships_is_valid(name: str) -> None:
     study = load(name)
     grouped = {arm for group in study.groups for arm in group.arms}
     assert grouped == set(study.arms)
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_results_that_ship_are_of_the_studys_settings(path: Path) -> None:
+    assert study_results.read(path, load(path.stem).settings()).arms
 
 
 def test_an_arms_overrides_win_over_the_studys_and_both_over_the_recipe(tmp_path: Path) -> None:
