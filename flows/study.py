@@ -81,7 +81,7 @@ def study(
                 failed.append(f"{line} (run {run_id}: {_why(error)})")
             found[arm] |= ended
             stopped[arm] += guarded
-            if file is not None:  # run by run: what is interrupted keeps what it has
+            if file is not None and (ended or guarded):  # run by run: what is interrupted keeps what it has
                 study_results.append(file, _collected(definition, {arm: ended}, {arm: guarded}), settings)
         _compare(definition, study, _collected(definition, found, stopped), known, board)
     if failed:

@@ -180,3 +180,11 @@ def trajectory(number: int | str, **changes: Any) -> dict[str, Any]:
 
 def trajectories(count: int, prefix: str = "", **changes: Any) -> list[dict[str, Any]]:
     return [trajectory(f"{prefix}{number}", **changes) for number in range(count)]
+
+
+def fill(store: Warehouse, batches: int, rows: int = 4) -> list[int]:
+    """Append batches `b0`, `b1` ... of trajectories; their snapshots."""
+    return [
+        store.append(f"b{number}", {"trajectories": trajectories(rows, f"{number}-")}, run_id="run")
+        for number in range(batches)
+    ]

@@ -1,0 +1,99 @@
+"""Batches that were refused, and a ledger that was lost: what is named, what comes back, what is stored once."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.warehouse.conftest import fill, trajectories
+from warehouse import StorageLost, Warehouse
+from warehouse.maintenance import compact
+from warehouse.verification import verify
+
+NOW = timedelta(0)
+
+
+def test_verify_rebuilds_a_lost_ledger(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 3)
+        store.ledger._database.execute("DELETE FROM batches")  # type: ignore[attr-defined]
+    broken = verify(folder)
+    assert not broken.clean
+    assert "3 batches are not in the ledger, first 'b0'" in broken.findings[0].message
+    repaired = verify(folder, repair=True)
+    assert {finding.level for finding in repaired.findings} == {"repaired"}
+    assert verify(folder).findings == ()
+    with Warehouse.open(folder) as store:
+        assert store.committed(["b0", "b1", "b2"]) == {"b0", "b1", "b2"}
+
+
+def test_what_is_repeated_after_the_ledger_was_lost_is_not_stored_twice(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 3)
+        before = store.ledger.snapshots(["b0", "b1", "b2"])
+    assert compact(folder, keep_snapshots=NOW).snapshots_expired > 0
+    for path in Path(folder).glob("ledger.sqlite*"):
+        path.unlink()
+    with Warehouse.open(folder) as store:
+        rows = store.value("SELECT count(*) FROM trajectories")
+        fill(store, 3)
+        assert store.value("SELECT count(*) FROM trajectories") == rows
+        assert store.ledger.snapshots(["b0", "b1", "b2"]) == before
+    assert verify(folder).clean
+
+
+def test_an_intent_whose_data_are_gone_is_refused_without_blocking_others(folder: str) -> None:
+    with Warehouse.open(folder) as one, Warehouse.open(folder) as two:
+        one.stage("lost", {"trajectories": trajectories(1)}, run_id="run")
+        shutil.rmtree(Path(one.location.data) / "stored" / "trajectories")
+        two.stage("whole", {"run_events": [{"kind": "note"}]}, run_id="run")
+        two.commit()
+        assert two.committed(["whole", "lost"]) == {"whole"}
+        with pytest.raises(StorageLost, match=r"batch 'lost' cannot be committed: .* is missing"):
+            one.commit()
+
+
+def test_an_intent_whose_file_was_damaged_at_its_size_is_refused_without_blocking_others(folder: str) -> None:
+    with Warehouse.open(folder) as one, Warehouse.open(folder) as two:
+        one.stage("damaged", {"trajectories": trajectories(1)}, run_id="run")
+        (path,) = (Path(one.location.data) / "stored" / "trajectories").rglob("*.parquet")
+        path.write_bytes(path.read_bytes()[:-4] + b"NOPE")
+        two.stage("whole", {"run_events": [{"kind": "note"}]}, run_id="run")
+        two.commit()
+        assert two.committed(["whole", "damaged"]) == {"whole"}
+        with pytest.raises(StorageLost, match=r"batch 'damaged' cannot be committed: .* has not the content"):
+            one.commit()
+
+
+def test_refused_batches_are_named_until_another_attempt_is_stored(location: str) -> None:
+    with Warehouse.open(location) as store, Warehouse.open(location) as another:
+        store.stage("refused", {"trajectories": trajectories(1)}, run_id="run")
+        (intent,) = store.ledger.intents()
+        store.ledger.refuse_intent(intent, "batch 'refused' cannot be committed")
+        (found,) = verify(location).findings
+        assert found.level == "note"
+        assert found.message.startswith("1 staged batches were refused and are not stored, first 'refused': batch")
+        another.append("refused", {"trajectories": trajectories(1)}, run_id="run")
+        assert verify(location).findings == ()
+
+
+def test_a_refused_batch_whose_data_are_back_is_committed_by_a_repair(location: str) -> None:
+    with Warehouse.open(location) as one, Warehouse.open(location) as store:
+        one.stage("refused", {"trajectories": trajectories(2)}, run_id="run")
+        (intent,) = one.ledger.intents()
+        (file,) = intent.files
+        content = one.files.read(file.path)
+        one.files.delete(file.path)
+        store.append("other", {"run_events": [{"kind": "note"}]}, run_id="run")
+        (note,) = verify(location, repair=True).findings
+        assert note.message.startswith("1 staged batches were refused and are not stored, first 'refused': batch")
+        assert note.message.endswith(
+            "files are whole again, `spo verify --repair`; else run again what was to append them"
+        )
+        one.files.write(file.path, content)
+        assert [found.level for found in verify(location, repair=True).findings] == ["repaired"]
+        assert store.value("SELECT count(*) FROM trajectories") == 2
+        assert verify(location).findings == ()
