@@ -71,7 +71,7 @@ def do_remotely(remote: RemoteTask, work: dict[str, int], number: int, count: in
     node = ray.get_runtime_context().get_node_id()
     get_run_logger().info("shards %d of %d, %d units on node %s", number, count, len(work), node)
     with Warehouse.open(remote.warehouse) as store:
-        config = runs.load_config(store, remote.run_id)
+        config = runs.load_config(store, remote.run_id).model_copy(update={"shards": ShardsConfig()})
         context = Context(remote.run_id, config, store, Path(remote.home), pin=remote.pin)
         with remote.worker(context) as draw:
             return draw(work, 0)

@@ -160,7 +160,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise InvalidConfig(f"{path}: its base {under.stem!r} is no study that ships")
     whole = tomllib.loads(under.read_text(encoding="utf-8"))
     grid = tree.pop("grid", whole.pop("grid", {}))
+    # A grid's dotted names are names, not sections to be merged.
+    grids = {name: arm.pop("grid") for name, arm in tree.get("arms", {}).items() if "grid" in arm}
     configuration.merge(whole, tree)
+    for name, of_arm in grids.items():
+        whole.setdefault("arms", {}).setdefault(name, {})["grid"] = of_arm
     return whole | {"grid": grid}
 
 

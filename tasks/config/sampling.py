@@ -201,17 +201,19 @@ class ShardsConfig(Section):
     """Which machines the stages sample on; the samples are the same wherever they are drawn."""
 
     runner: Literal["here", "ray"] = "here"
-    """`here`: the stage's own process. `ray`: Q0's shards are tasks on a Ray cluster (`pip install .[ray]`), each with
-    an engine and a sandbox of its own; the warehouse and SPO_HOME must be reachable from every node
-    (docs/scaling.md)."""
+    """`here`: the stage's own process. `ray`: on a Ray cluster (`pip install .[ray]`). Q0's shards are tasks there,
+    each with an engine and a sandbox of its own, so the warehouse and SPO_HOME must be reachable from every node;
+    corpus, pivotal search and last evaluation start engines there and judge where the stage is (docs/scaling.md)."""
     address: str | None = None
-    """Address of the Ray cluster, e.g. `auto` or `ray://head:10001`; None starts Ray on this machine."""
+    """Address of the Ray cluster, e.g. `auto` or `ray://head:10001`; None starts Ray on this machine for Q0, and the
+    other stages sample in processes of their own (`engine.processes`)."""
     tasks: Parallel = 8
-    """Most tasks the shards are divided into; about the number of engines the cluster has room for."""
+    """Most tasks that Q0's shards are divided into, and engines of the other stages: as many as the cluster has room
+    for."""
     cpus: Annotated[float, Field(ge=0, le=4096)] = 1.0
-    """CPUs that a task reserves on its node; too few let Ray put more engines on a node than it can feed."""
+    """CPUs that a task or engine reserves on its node; too few let Ray put more engines on a node than it can feed."""
     gpus: Annotated[float, Field(ge=0, le=4096)] = 0.0
-    """GPUs that a task reserves on its node: 1 for one vLLM engine per GPU, 0 on nodes without one."""
+    """GPUs that a task or engine reserves on its node: 1 for one vLLM engine per GPU, 0 on nodes without one."""
     launcher: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
     """Command before that of each engine process of Q0, corpus, pivotal search and last evaluation, which starts it
     elsewhere, `{index}` standing for its number, e.g. ("srun", "--ntasks=1", "--gpus=1") or ("ssh", "gpu-{index}"). It

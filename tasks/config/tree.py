@@ -72,7 +72,7 @@ class RunConfig(Section):
     q0: Q0Config = Q0Config()
     """Read by the stage `q0`."""
     shards: ShardsConfig = ShardsConfig()
-    """For the stages that sample responses; what is of Ray is for `q0` alone."""
+    """For the stages that sample responses."""
     corpus: CorpusConfig = CorpusConfig()
     """Read by the stage `corpus`."""
     pivotal: PivotalConfig = PivotalConfig()

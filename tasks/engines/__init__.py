@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,21 +44,29 @@ def open_engine(
 ) -> SamplingEngine:
     """The engine `config.kind`, with the weights of the folder `checkpoint` in `dtype`, where `config` says.
 
-    That is in this process or in processes of its own (`tasks.engines.devices.engine_processes`), which
-    `shards.launcher` starts if there is one. On a CPU each
-    computes with `config.threads` threads. `adapter_rank` is the largest rank of adapters that it will be refreshed
-    with; vLLM has to know beforehand. Raises EngineError (MissingModel, UnsupportedArchitecture, EngineDied).
+    That is in this process or in processes of its own (`tasks.engines.devices.engine_processes`), elsewhere where
+    `shards` says so: behind its launcher, or on its Ray cluster. On a CPU each computes with `config.threads` threads.
+    `adapter_rank` is the largest rank of adapters that it will be refreshed with; vLLM has to know beforehand. Raises
+    EngineError (MissingModel, UnsupportedArchitecture, EngineDied).
     """
     from tasks.engines.devices import engine_processes, visible_gpus
 
-    launcher = shards.launcher if shards else ()
-    elsewhere: list[tuple[str, ...]] = [()] * (shards.engines if shards else 0)
+    launcher, number = _elsewhere(shards) if shards else ((), 0)
+    elsewhere: list[tuple[str, ...]] = [()] * number
     if places := elsewhere or engine_processes(config, visible_gpus(of_torch=config.python is None)):
         from tasks.engines.process_engine import ProcessEngine
 
         weights: dict[str, Any] = {"dtype": dtype, "adapter_rank": adapter_rank}
         return ProcessEngine(config, checkpoint, **weights, places=places, launcher=launcher)
     return open_here(config, checkpoint, dtype=dtype, adapter_rank=adapter_rank)
+
+
+def _elsewhere(shards: ShardsConfig) -> tuple[tuple[str, ...], int]:
+    """The command that starts engines elsewhere, and how many; nothing and 0: they are here."""
+    if shards.runner == "ray" and shards.address is not None:
+        reserved = (str(shards.cpus), str(shards.gpus))
+        return (sys.executable, "-m", "tasks.engines.ray_launcher", shards.address, *reserved), shards.tasks
+    return shards.launcher, shards.engines
 
 
 def open_here(config: EngineConfig, checkpoint: Path, *, dtype: str, adapter_rank: int | None = None) -> SamplingEngine:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import httpx
 import pytest
 
@@ -12,6 +9,7 @@ from flows.ray_shards import divided, executor_of
 from tasks.config import ShardsConfig
 from tasks.run.stage import run_locally
 from tests.flows.conftest import Server
+from tests.ray_cluster import cluster  # noqa: F401  (a fixture)
 from tests.tasks.conftest import MICRO, Lab, finished  # noqa: F401  (a fixture)
 
 
@@ -28,22 +26,13 @@ def test_the_recipe_chooses_who_does_the_shards() -> None:
     assert executor_of(ShardsConfig()) is run_locally
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of two Ray nodes with one CPU each."""
-    pytest.importorskip("ray", reason="ray is not installed (the extra `ray`)")
-    from ray.cluster_utils import Cluster
-
-    nodes: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    nodes.add_node(num_cpus=1)
-    nodes.wait_for_nodes()
-    yield str(nodes.address)
-    nodes.shutdown()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_q0_on_two_ray_nodes_draws_the_same_samples_as_one_process(server: Server, cluster: str, finished: Lab) -> None:  # noqa: F811
+def test_q0_on_two_ray_nodes_draws_the_same_samples_as_one_process(
+    server: Server,
+    cluster: str,  # noqa: F811
+    finished: Lab,  # noqa: F811
+) -> None:
     shards = {"runner": "ray", "address": cluster, "tasks": 2}
     flow_run = server.submit("q0", recipe=MICRO, overrides={"shards": shards})
     assert server.wait(flow_run, timeout_s=400) == "COMPLETED"

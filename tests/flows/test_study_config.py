@@ -99,8 +99,10 @@ def test_a_grid_makes_an_arm_of_every_combination(tmp_path: Path) -> None:
 
 def test_a_search_takes_the_arms_of_the_comparison_it_is_for(tmp_path: Path) -> None:
     search, methods = load("methods-search"), load("methods")
-    assert len(search.arms) == 3 * len(methods.arms)
-    assert {search.config(arm, 0).train.optimizer.learning_rate for arm in search.arms} == {3e-5, 1e-4, 3e-4}
+    assert len(search.arms) == 4 * len(methods.arms) + 1
+    rates = {search.config(arm, 0).train.optimizer.learning_rate for arm in search.arms if arm != "rloo-kl-1e-3"}
+    assert rates == {1e-5, 3e-5, 1e-4, 3e-4}
+    assert search.config("rloo-kl-1e-3", 0).train.optimizer.learning_rate == 1e-3, "an arm's own grid"
     assert search.config("ppo-3e-5", 1).train.ppo == methods.config("ppo", 1).train.ppo
     assert not set(search.seed_numbers(None)) & set(methods.seed_numbers(None))
     with pytest.raises(InvalidConfig, match="its base 'nothing' is no study that ships"):
