@@ -2,16 +2,17 @@
 
     python -m benchmarks.divergence methods --samples 4
 
-Of every run of the study in this warehouse the last policy answers the evaluation problems at temperature 1 and top-p
-1. Along each response the divergence of the two distributions over the whole vocabulary is summed; the mean of these
-sums is an unbiased estimate of the divergence over responses, with less noise than the log-ratio of what was drawn.
+Of every run of the study in this warehouse, or those of `--warehouse`, the last policy answers the evaluation
+problems at temperature 1 and top-p 1. Along each response the divergence of the two distributions over the whole
+vocabulary is summed; the mean of these sums is an unbiased estimate of the divergence over responses, with less noise
+than the log-ratio of what was drawn.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import fmean
@@ -60,24 +61,32 @@ def drawn(folder: Path, prompts: Sequence[Sequence[int]], samples: int, most: in
     return [(prompts[done.request], done.token_ids) for done in engine.sample(requests)]
 
 
-def main() -> None:
-    """Print a row for each arm: mean over seeds with its 95% interval."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("study")
-    parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--max-tokens", type=int, default=96)
-    asked = parser.parse_args()
-    found: dict[str, list[float]] = defaultdict(list)
-    with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
-        for run in store.rows(RUNS, [asked.study]):
+def divergences(location: str, study: str, samples: int, most: int) -> Iterator[tuple[str, float]]:
+    """Arm and divergence of each run of the study in a warehouse."""
+    with closing(Warehouse.open(location, read_only=True)) as store:
+        for run in store.rows(RUNS, [study]):
             paths = store.rows(POLICIES, {"run": run["run_id"]})[0]
             prompts = [row["token_ids"] for row in store.rows(PROMPTS, [run["run_id"]])]
             if not (paths["last"] and paths["reference"] and prompts):
                 print(f"{run['run_id']}: not trained or not evaluated")
                 continue
             policy, reference = (load_weights(Path(paths[name]), "float32") for name in ("last", "reference"))
-            sequences = drawn(Path(paths["last"]), prompts, asked.samples, asked.max_tokens)
-            found[run["arm"]].append(fmean(divergence(policy, reference, sequence) for sequence in sequences))
+            sequences = drawn(Path(paths["last"]), prompts, samples, most)
+            yield run["arm"], fmean(divergence(policy, reference, sequence) for sequence in sequences)
+
+
+def main() -> None:
+    """Print a row for each arm: mean over seeds with its 95% interval."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("study")
+    parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--max-tokens", type=int, default=96)
+    parser.add_argument("--warehouse", action="append", help="may be given several times")
+    asked = parser.parse_args()
+    found: dict[str, list[float]] = defaultdict(list)
+    for location in asked.warehouse or [warehouse_location()]:
+        for arm, value in divergences(location, asked.study, asked.samples, asked.max_tokens):
+            found[arm].append(value)
     print("| arm | seeds | KL to pi_0, nats a response |\n|---|---|---|")
     for arm, values in found.items():
         mean, low, high = mean_interval(values)
