@@ -13,13 +13,16 @@ Ratio = Annotated[float, Field(gt=1, le=1_000_000)]
 
 
 class OptimizerConfig(Section):
-    """AdamW with warm-up, then a constant rate (5)."""
+    """AdamW with warm-up, then a constant rate (5), which may decay at the end."""
 
     learning_rate: PositiveFraction = 6e-8
     """Rate after warm-up (paper: 6e-8, for 8 B parameters). Small models need a larger one; one that is too large shows
     as a rising gradient norm and pass@k that falls."""
     warmup_steps: Count = 200
     """Steps over which the rate rises linearly from its first fraction (paper: 200)."""
+    decay_steps: Annotated[int, Field(ge=0, le=1_000_000_000, exclude_if=lambda given: given == 0)] = 0
+    """Last steps of training (`train.steps`) over which the rate falls linearly to zero; 0: it stays constant, as in
+    the paper."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
     """AdamW's decay rates of the gradient's mean and of its square; the paper gives none."""
     weight_decay: Fraction = 0.0

@@ -222,6 +222,8 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _batch_is_shared_out(self) -> TrainConfig:
+        if self.optimizer.decay_steps > self.steps:
+            raise ValueError(f"optimizer.decay_steps {self.optimizer.decay_steps} are more than steps, {self.steps}")
         total = sum(source.share for source in self.sources.values())
         if not math.isclose(total, 1.0, abs_tol=1e-9):
             raise ValueError(f"the sources' shares must add up to 1, they add up to {total:g}")

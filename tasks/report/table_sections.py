@@ -225,7 +225,8 @@ def _main_settings(config: RunConfig) -> dict[str, str]:
         "batches": f"{train.batch_size} sequences; " + "; ".join(sources),
         "beta": f"{train.beta:.4g} (1/beta = {1 / train.beta:.4g})",
         "optimizer steps": f"{train.steps:,}",
-        "learning rate": f"{train.optimizer.learning_rate:g} after {train.optimizer.warmup_steps} steps of warm-up",
+        "learning rate": f"{train.optimizer.learning_rate:g} after {train.optimizer.warmup_steps} steps of warm-up"
+        + (f", falling over the last {decay}" if (decay := train.optimizer.decay_steps) else ""),
         "online sampling": f"{behaviour.weights} weights, T {low:g} to {high:g}, top-p {behaviour.top_p:g}",
         "weights handed over every": f"{train.model_update_interval} steps",
         "Q0 samples per prompt": f"{config.q0.samples}",

@@ -24,7 +24,7 @@ from tasks.scoring.packing import Pack
 from tasks.train.shared import time_limits
 from tasks.train.shared.errors import NonFinite, ResumeImpossible, TrainerError
 from tasks.train.trainer.first_process import FirstProcess
-from tasks.train.trainer.schedule import warmup_factor
+from tasks.train.trainer.schedule import rate_factor
 
 Found = TypeVar("Found")
 
@@ -78,8 +78,7 @@ class DeepSpeedEngine:
         self._clips_itself = self.stage == 0
         if self._clips_itself:
             self.optimizer.register_step_pre_hook(self._clip)
-        warmup = config.optimizer.warmup_steps
-        schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: warmup_factor(step, warmup))
+        schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda done: rate_factor(done, config))
         self._engine: Any = self._deepspeed.initialize(
             model=module,
             model_parameters=trained,

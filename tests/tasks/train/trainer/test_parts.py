@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.config import validate
+from tasks.config import InvalidConfig, PPOConfig, validate
 from tasks.run.epoch_order import EpochOrder
 from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.packing import lay_out
@@ -24,7 +24,7 @@ from tasks.train.shared.soft_values import prompt_values
 from tasks.train.trainer import checkpoint, guards
 from tasks.train.trainer.batch_mix import BatchMix
 from tasks.train.trainer.examples import Examples, reward_of
-from tasks.train.trainer.schedule import warmup_factor
+from tasks.train.trainer.schedule import rate_factor, warmup_factor
 from tasks.train.trainer.spo_step import not_finite, spo_pack_loss
 from tasks.train.trainer.state import MixState
 from tests.tasks.train.conftest import config, examples, fill, make_job, tiny_model, trajectory
@@ -34,6 +34,16 @@ from warehouse import Warehouse
 def test_the_rate_rises_to_its_full_value_and_stays() -> None:
     assert [warmup_factor(step, 4) for step in range(6)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
     assert warmup_factor(0, 0) == 1.0
+
+
+def test_the_rate_decays_over_the_last_steps_where_asked_for() -> None:
+    spo = config(steps=5, optimizer={"warmup_steps": 2, "decay_steps": 4}).train
+    assert [rate_factor(step, spo) for step in range(6)] == [0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
+    ppo = spo.model_copy(update={"algorithm": "ppo", "ppo": PPOConfig(epochs=1, minibatches=2)})
+    assert [rate_factor(update, ppo) for update in (1, 2, 8, 9)] == [1.0, 1.0, 0.25, 0.125], "two updates a step"
+    assert {rate_factor(step, config(steps=5, optimizer={"warmup_steps": 1}).train) for step in range(9)} == {1.0}
+    with pytest.raises(InvalidConfig, match="decay_steps 6 are more than steps, 5"):
+        config(steps=5, optimizer={"decay_steps": 6})
 
 
 def test_an_order_gives_every_id_once_per_epoch_and_continues_where_it_was() -> None:
