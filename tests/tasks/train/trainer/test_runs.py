@@ -302,6 +302,17 @@ def test_a_killed_ppo_run_continues_exactly_with_its_value_model(
     assert_identical(outcome(run(job)), uninterrupted_ppo)
 
 
+def test_a_rate_that_decays_goes_on_where_it_was(stocked: Path, reference: Path, tmp_path: Path) -> None:
+    optimizer = {"learning_rate": 1e-3, "warmup_steps": 2, "decay_steps": 4}
+    job = job_in(stocked, reference, tmp_path, optimizer=optimizer)
+    kill_at(job, 4)
+    run(job)
+    with Warehouse.open(job.warehouse) as warehouse:
+        figures = "SELECT value FROM train_steps WHERE run_id = ? AND name = 'learning_rate' ORDER BY step"
+        rates = [row["value"] for row in warehouse.rows(figures, (RUN,))]
+    assert rates == pytest.approx([0.5e-3, 1e-3, 1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("stage", "processes"), [(1, 1), (2, 1), (3, 1), (0, 2), (3, 2)])
 def test_zero_stage_and_processes_change_no_result_of_ppo(
