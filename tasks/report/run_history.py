@@ -189,9 +189,12 @@ def _kept(context: Context) -> list[KeptPolicy]:
 
 def _trainer(context: Context, kept: Sequence[KeptPolicy]) -> str:
     """The run that trained the kept weights: this one, or one whose training it took over."""
-    if not kept:
-        return context.run_id
-    return str(context.warehouse.value(TRAINED_BY, [kept[-1].policy_id]))
+    return trained_by(context.warehouse, kept[-1].policy_id, context.run_id) if kept else context.run_id
+
+
+def trained_by(store: Warehouse, policy_id: str, run_id: str) -> str:
+    """The run whose training made a policy of the run: itself, or the one whose training it took over."""
+    return str(store.value(TRAINED_BY, [policy_id]) or run_id)
 
 
 def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPolicy], trainer: str) -> list[Point]:

@@ -78,13 +78,15 @@ def collect(
         for point in evaluation.curve:
             curve.setdefault(f"pass@{point.k}", {})[point.step] = point.value
         curves.append(curve)
-        measures.append(_measures(store, run_history.points(store, home, run_id), run_id, curve))
-        spent.append(reached.read(store, run_id))
+        points = run_history.points(store, home, run_id)
+        trainer = run_history.trained_by(store, points[-1].policy_id, run_id)
+        measures.append(_measures(store, points, trainer, curve))
+        spent.append(reached.read(store, trainer))
     return ArmResult(label, list(run_ids), curves, measures, spent, stopped)
 
 
 def _measures(
-    store: Warehouse, points: Sequence[Point], run_id: str, curve: Mapping[str, Mapping[int, float]]
+    store: Warehouse, points: Sequence[Point], trainer: str, curve: Mapping[str, Mapping[int, float]]
 ) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, values in curve.items():
@@ -92,7 +94,7 @@ def _measures(
         found[f"{name}{BEFORE}"] = values[min(values)]
     found |= _diversity(points[-1])
     found |= {f"{name}{BEFORE}": value for name, value in _diversity(points[0]).items()}
-    return found | _numbers(store.rows(COST, {"run": run_id})[0])
+    return found | _numbers(store.rows(COST, {"run": trainer})[0])
 
 
 def _diversity(point: Point) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from tasks.estimators import mean_interval
 from tasks.report.reached import Spent, first_at
-from tasks.report.study import ArmResult, describe, group_tables, markdown, write
+from tasks.report.study import ArmResult, collect, describe, group_tables, markdown, write
+from tests.tasks.conftest import Lab
 
 
 def arm(label: str, *finals: float) -> ArmResult:
@@ -171,3 +173,17 @@ def test_bars_in_names_break_no_row_and_notes_are_written() -> None:
     assert "| a\\|b | 2 |" in text
     assert "\n\nMean over seeds, 95% interval in brackets.\n" in text
     assert "**Against a|b**" in text
+
+
+def test_an_arm_that_took_over_a_training_has_its_cost(copied: Callable[[], Lab]) -> None:
+    lab, alone = copied(), {"corpus": {"sources": ["reference", "human"]}, "q0": {"count_rollouts": False}}
+    again = lab.start("again", alone)
+    assert not lab.run(again)["train"].skipped
+    third = lab.start("third", alone)
+    assert lab.run(third)["train"].skipped
+    with lab.store() as store:
+        own, taken_over = (collect(store, lab.home, "arm", {0: run_id}) for run_id in (again, third))
+    assert taken_over.measures == own.measures
+    assert taken_over.spent == own.spent
+    assert own.measures[0]["online trajectories"] > 0
+    assert max(own.spent[0]) == 4
