@@ -25,21 +25,17 @@ from tasks.engines.checkpoint import load_weights
 from tasks.engines.protocol import Request, ScoredSequence
 from tasks.engines.transformers_engine import TransformersEngine
 from tasks.estimators import mean_interval
+from tasks.run.manifests import PrepareManifest, TrainManifest
+from tasks.run.stage import finished
 from warehouse import Warehouse
 
 RUNS = """
 SELECT run_id, split_part(message, '/', 3) AS arm
 FROM run_events WHERE kind = 'created' AND starts_with(message, 'study/' || ? || '/') ORDER BY ALL
 """
-POLICIES = """
-SELECT arg_max(path, step) AS last,
-       (SELECT any_value(path) FROM policies AS first WHERE kind = 'reference' AND first.policy_id IN
-           (SELECT parent_policy_id FROM policies WHERE run_id = $run)) AS reference
-FROM policies WHERE run_id = $run AND kind <> 'reference'
-"""
 PROMPTS = """
-SELECT DISTINCT prompts.token_ids FROM eval_samples JOIN prompts USING (prompt_id)
-WHERE eval_samples.run_id = ? ORDER BY token_ids
+SELECT DISTINCT prompts.token_ids FROM prompts JOIN problems USING (problem_id)
+WHERE prompts.batch_id = ? AND problems.split = 'evaluation' ORDER BY token_ids
 """
 
 
@@ -65,13 +61,15 @@ def divergences(location: str, study: str, samples: int, most: int) -> Iterator[
     """Arm and divergence of each run of the study in a warehouse."""
     with closing(Warehouse.open(location, read_only=True)) as store:
         for run in store.rows(RUNS, [study]):
-            paths = store.rows(POLICIES, {"run": run["run_id"]})[0]
-            prompts = [row["token_ids"] for row in store.rows(PROMPTS, [run["run_id"]])]
-            if not (paths["last"] and paths["reference"] and prompts):
-                print(f"{run['run_id']}: not trained or not evaluated")
+            prepared = finished(store, PrepareManifest, run_id=run["run_id"])
+            trained = finished(store, TrainManifest, run_id=run["run_id"])
+            if prepared is None or trained is None:
+                print(f"{run['run_id']}: not trained")
                 continue
-            policy, reference = (load_weights(Path(paths[name]), "float32") for name in ("last", "reference"))
-            sequences = drawn(Path(paths["last"]), prompts, samples, most)
+            last = trained.policies[-1].path
+            prompts = [row["token_ids"] for row in store.rows(PROMPTS, [prepared.prompts_batch])]
+            policy, reference = (load_weights(folder, "float32") for folder in (last, prepared.reference))
+            sequences = drawn(last, prompts, samples, most)
             yield run["arm"], fmean(divergence(policy, reference, sequence) for sequence in sequences)
 
 

@@ -126,6 +126,8 @@ def _collected(
     from warehouse import Warehouse
 
     labels = {arm: definition.arms[arm].label for arm in found}
+    if not any(found.values()):  # nothing ended here, and there may be no warehouse yet
+        return {arm: study_report.ArmResult(labels[arm], [], [], [], [], stopped[arm]) for arm in found}
     with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
         return {
             arm: study_report.collect(store, home(), labels[arm], runs, stopped[arm]) for arm, runs in found.items()

@@ -138,6 +138,29 @@ def test_what_a_file_of_results_knows_is_not_run_and_what_is_run_joins_it(
     assert len(made) == 3
 
 
+def test_results_that_are_all_in_the_file_are_compared_without_a_warehouse(
+    made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compared: list[dict[str, ArmResult]] = []
+    monkeypatch.setattr(study, "warehouse_location", lambda: str(tmp_path / "nowhere"))
+    monkeypatch.setattr(study, "_compare", lambda _definition, _name, here, *_: compared.append(here))
+    settings, curve = load("two.toml").settings(), {"pass@1": {"0": 0.1, "4": 0.5}}
+    measures = {"pass@1": 0.5, "pass@1 of pi_0": 0.1}
+    lines = [
+        {"arm": arm, "seed": seed, "settings": settings[arm], "label": arm, "curve": curve, "measures": measures}
+        for arm in ("first", "second")
+        for seed in (0, 1)
+    ]
+    Path("results.jsonl").write_text("".join(json.dumps(line | {"spent": {}}) + "\n" for line in lines))
+    study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
+    assert made == []
+    assert [(name, list(arm.seeds)) for arms in compared for name, arm in arms.items()] == [
+        ("first", []),
+        ("second", []),
+    ]
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_settings_are_the_same_whatever_the_seed_and_a_new_default() -> None:
     shipped = load("replay")
     again = shipped.model_copy(update={"first_seed": 7})
