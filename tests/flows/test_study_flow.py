@@ -20,6 +20,7 @@ from tasks.q0.stage import NoUsablePrompt
 from tasks.report.study import ArmResult
 from tasks.run.errors import StageInputMissing
 
+COLLECTED = vars(study)["_collected"]
 STUDY = """
 title = "Two"
 seeds = 2
@@ -144,6 +145,7 @@ def test_results_that_are_all_in_the_file_are_compared_without_a_warehouse(
     compared: list[dict[str, ArmResult]] = []
     monkeypatch.setattr(study, "warehouse_location", lambda: str(tmp_path / "nowhere"))
     monkeypatch.setattr(study, "_compare", lambda _definition, _name, here, *_: compared.append(here))
+    monkeypatch.setattr(study, "_collected", COLLECTED)
     settings, curve = load("two.toml").settings(), {"pass@1": {"0": 0.1, "4": 0.5}}
     measures = {"pass@1": 0.5, "pass@1 of pi_0": 0.1}
     lines = [
