@@ -45,7 +45,7 @@ from tasks.train.shared.soft_values import prompt_values
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.guards import CollapseWatch
 from tasks.train.trainer.metrics import Figures, summarize
-from tasks.train.trainer.schedule import warmup_factor
+from tasks.train.trainer.schedule import rate_factor
 from tasks.train.trainer.spo_step import spo_pack_loss
 from warehouse import Warehouse
 
@@ -156,7 +156,7 @@ class Trial:
     def _step(self, step: int) -> float:
         optimizer = self.job.train.optimizer
         for group in self.optimizer.param_groups:
-            group["lr"] = optimizer.learning_rate * warmup_factor(step - 1, optimizer.warmup_steps)
+            group["lr"] = optimizer.learning_rate * rate_factor(step - 1, self.job.train)
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), optimizer.max_grad_norm)
         self.optimizer.step()
         return float(norm)

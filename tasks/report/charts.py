@@ -102,9 +102,8 @@ def comparison(name: str, title: str, metrics: Mapping[str, Sequence[Measure]]) 
             axes.set_ylim(len(measures) - 0.5, -0.6)
             axes.set_title(metric)
             axes.grid(True, axis="x")
-            axes.xaxis.set_major_locator(
-                MaxNLocator(nbins=6, steps=[1, 2, 5, 10])
-            )  # at whole numbers, as they are written
+            # At whole numbers, as they are written.
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
             axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
     rows = max((len(measures) for measures in metrics.values()), default=1)

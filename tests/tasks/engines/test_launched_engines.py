@@ -85,6 +85,16 @@ def test_engines_elsewhere_give_the_bits_of_engines_here(folder: Path) -> None:
     until(lambda: all(gone(each) for each in processes))
 
 
+def serving() -> list[psutil.Process]:
+    """Engines that frames reach through their standard input; not their launchers, whose command theirs is part of."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter(["cmdline"]):
+        command: list[str] = process.info["cmdline"] or []
+        if command[-2:] == ["tasks.engines.serve", "-"] and command[1:2] == ["-P"]:
+            found.append(process)
+    return found
+
+
 @pytest.fixture
 def ssh(tmp_path: Path) -> Iterator[tuple[str, ...]]:
     """A command that reaches an SSH server of its own on this machine, with a key of its own."""
@@ -121,16 +131,11 @@ def test_engines_behind_ssh_give_the_bits_of_engines_here_and_end_with_it(folder
     found, wanted = (sorted(e.sample(REQUESTS), key=lambda c: (c.request, c.index)) for e in (away, here))
     assert found == wanted
     here.close()
-    serving = [p for p in psutil.process_iter(["cmdline"]) if _served(p.info["cmdline"])]
-    assert len(serving) == 2
+    engines = serving()
+    assert len(engines) == 2
     os.killpg(away.pids[0], signal.SIGKILL)
     away.close()
-    until(lambda: all(gone(each) for each in serving))
-
-
-def _served(command: list[str] | None) -> bool:
-    """Whether it is an engine that frames reach through its standard input: not the shell or ssh that started it."""
-    return bool(command) and command[0].endswith("python") and command[-2:] == ["tasks.engines.serve", "-"]
+    until(lambda: all(gone(each) for each in engines))
 
 
 def test_an_engine_ends_when_the_connection_to_it_does(folder: Path) -> None:

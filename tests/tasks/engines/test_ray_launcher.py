@@ -20,7 +20,14 @@ from tasks.engines.process_engine import ProcessEngine
 from tasks.engines.protocol import EngineDied
 from tests.ray_cluster import cluster  # noqa: F401  (a fixture)
 from tests.tasks.conftest import Lab
-from tests.tasks.engines.test_launched_engines import REQUESTS, SETTINGS, folder, gone, until  # noqa: F401  (a fixture)
+from tests.tasks.engines.test_launched_engines import (
+    REQUESTS,
+    SETTINGS,
+    folder,  # noqa: F401  (a fixture)
+    gone,
+    serving,
+    until,
+)
 
 LAUNCHER = (sys.executable, "-m", "tasks.engines.ray_launcher")
 
@@ -47,16 +54,6 @@ def test_without_room_it_says_what_is_asked_for(
     finally:
         ray.shutdown()
     assert "no node with room for 1 CPUs and 4 GPUs (shards.cpus, shards.gpus) in 2 s" in capfd.readouterr().err
-
-
-def serving() -> list[psutil.Process]:
-    """Engines that frames reach through their standard input; not their launchers, whose command theirs is part of."""
-    found: list[psutil.Process] = []
-    for process in psutil.process_iter(["cmdline"]):
-        command: list[str] = process.info["cmdline"] or []
-        if command[-2:] == ["tasks.engines.serve", "-"] and command[1:2] == ["-P"]:
-            found.append(process)
-    return found
 
 
 @pytest.mark.slow
