@@ -28,6 +28,8 @@ CANCEL_ON_TERM = "SPO_CANCEL_ON_TERM"
 """Environment variable: 1 lets SIGTERM cancel the run that is watched."""
 POLL_S = 1.0
 PATIENCE_S = 60.0
+LINE_EVERY_S = 60.0
+"""Where there is no terminal, a stage that gets on says so at least so often."""
 FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
 MARKS = {"waiting": "·", "running": "▶", "retrying": "↻", "done": "✓", "skipped": "=", "failed": "✗", "cancelled": "■"}
 
@@ -100,7 +102,7 @@ def watch(flow_run_id: UUID, console: Console) -> Look:
     """
     from prefect.client.orchestration import get_client
 
-    shown: dict[str, str] = {}
+    shown: dict[str, tuple[str, int, float]] = {}
     asked = _asked_to_stop()
     try:
         with get_client(sync_client=True) as client, Live(console=console, refresh_per_second=2) as live:
@@ -210,18 +212,23 @@ def _noted(line: StageRow) -> str:
     return escape(f"tried again in {duration(max(0.0, line.retry_at - time.time()))}; {line.note}")
 
 
-def _print_changes(console: Console, lines: list[StageRow], shown: dict[str, str]) -> None:
-    """For pipes and logs: one line whenever a stage changes state, and every tenth of its way."""
+def _print_changes(console: Console, lines: list[StageRow], shown: dict[str, tuple[str, int, float]]) -> None:
+    """For pipes and logs: one line whenever a stage changes state, every tenth of its way, and every minute of it."""
     for line in lines:
         tenth = 10 * line.done // line.total if line.total else 0
-        mark = f"{line.state}/{tenth}/{line.retry_at or ''}"
-        if line.state == "waiting" or shown.get(line.stage) == mark:
+        mark, now = f"{line.state}/{tenth}/{line.retry_at or ''}", time.monotonic()
+        before, done, then = shown.get(line.stage, ("", 0, now))
+        moved = line.state == "running" and line.done != done and now - then >= LINE_EVERY_S
+        if line.state == "waiting" or (before == mark and not moved):
             continue
-        shown[line.stage] = mark
-        if line.state == "running":
-            text = describe(line) if line.total else f"{line.stage}: started {line.note}".rstrip()
-        elif line.state == "retrying":
-            text = f"{line.stage}: {_noted(line)}"
-        else:
-            text = f"{line.stage}: {line.state} in {duration(line.seconds)}; {line.note}"
-        console.print(text, highlight=False, soft_wrap=True)
+        shown[line.stage] = (mark, line.done, now)
+        console.print(_told(line), highlight=False, soft_wrap=True)
+
+
+def _told(line: StageRow) -> str:
+    """A stage as one line of a log."""
+    if line.state == "running":
+        return describe(line) if line.total else f"{line.stage}: started {line.note}".rstrip()
+    if line.state == "retrying":
+        return f"{line.stage}: {_noted(line)}"
+    return f"{line.stage}: {line.state} in {duration(line.seconds)}; {line.note}"

@@ -85,6 +85,23 @@ def test_a_run_taken_for_dead_is_watched_until_it_is_put_back_or_the_grace_is_ov
     assert clock[0] - begun == pytest.approx(liveness.GRACE_S, abs=3)
 
 
+def test_a_log_hears_of_a_long_stage_every_tenth_and_every_minute_of_its_way(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    def look(*_: object) -> watch.Look:
+        now = int(clock[0])
+        state = "COMPLETED" if now >= 700 else "RUNNING"
+        stage = StageRow("train", "running", done=now // 10 if now < 400 else 40, total=400, unit="steps")
+        return watch.Look(state, "smollm-1", "", [stage])
+
+    monkeypatch.setattr(watch, "_look", look)
+    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: contextlib.nullcontext())
+    written = io.StringIO()
+    watch.watch(uuid4(), Console(file=written))
+    done = [int(line.split()[1].split("/")[0]) for line in written.getvalue().splitlines()]
+    assert done == [0, 6, 12, 18, 24, 30, 36, 40]
+
+
 class Client:
     """A client of a server that has one deployment and refuses parameters; it keeps the states that are asked for."""
 
