@@ -59,7 +59,7 @@ class DeepSpeedEngine:
         self._norm = float("nan")
         self._deepspeed = _import_deepspeed()
         timeout = timedelta(seconds=timeout_s)
-        _join(self._deepspeed, device, timeout)
+        self._meeting = _join(self._deepspeed, device, timeout)
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         apart = self.world > 1 and device.type == "cuda"
         self._objects: Any = dist.new_group(backend="gloo", timeout=timeout) if apart else None
@@ -222,6 +222,8 @@ class DeepSpeedEngine:
         """Leave the process group."""
         if dist.is_initialized():
             dist.destroy_process_group()
+        if self._meeting is not None:
+            self._meeting.cleanup()
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -283,21 +285,25 @@ def _import_deepspeed() -> Any:
     return deepspeed
 
 
-def _join(deepspeed: Any, device: torch.device, timeout: timedelta) -> None:
-    """Join the process group that torchrun set up, or make one of a single process without opening a port."""
+def _join(deepspeed: Any, device: torch.device, timeout: timedelta) -> tempfile.TemporaryDirectory[str] | None:
+    """Join the process group that torchrun set up, or make one of a single process without opening a port.
+
+    The folder is where such a process meets itself; it is needed as long as the group is.
+    """
     if dist.is_initialized():
-        return
+        return None
     backend = "nccl" if device.type == "cuda" else "gloo"
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         deepspeed.init_distributed(dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=timeout)
-        return
+        return None
     os.environ.update(RANK="0", LOCAL_RANK=os.environ.get("LOCAL_RANK", "0"), WORLD_SIZE="1")
-    meeting = Path(tempfile.mkdtemp(prefix="spo-trainer-")) / "store"
+    meeting = tempfile.TemporaryDirectory(prefix="spo-trainer-", ignore_cleanup_errors=True)
     deepspeed.init_distributed(
         dist_backend=backend,
         auto_mpi_discovery=False,
         verbose=False,
-        init_method=f"file://{meeting}",
+        init_method=f"file://{meeting.name}/store",
         rank=0,
         world_size=1,
     )
+    return meeting

@@ -1,8 +1,9 @@
-"""The trainer's process before it trains."""
+"""The trainer's process before it trains, and what it leaves behind."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,3 +26,20 @@ def test_the_trainer_computes_with_as_many_threads_as_the_recipe_says(tmp_path: 
         job.write(path)
         done = subprocess.run([sys.executable, "-c", PROCESS, str(path)], capture_output=True, text=True, check=True)
         assert json.loads(done.stdout) == {"threads": threads}
+
+
+ENGINE = """
+import torch
+from tasks.config import TrainConfig
+from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
+engine = DeepSpeedEngine(torch.nn.Linear(2, 1), TrainConfig(), dtype="float32", device=torch.device("cpu"))
+engine.barrier()
+engine.close()
+"""
+
+
+def test_a_process_alone_leaves_nothing_in_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", ENGINE], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("spo-*"))
