@@ -33,12 +33,12 @@ class Q0Config(Section):
     """`adaptive`: a prompt is left alone once the 95% interval of its soft value is this narrow, in nats."""
     zero_top_up: Count = 0
     """Prompts without one success get further samples, up to this many in all; 0: none."""
-    zero_successes: Literal["keep", "drop"] = "drop"
-    """Prompts that stay without one success: `drop` them from training, or `keep` them with `prior`. The paper does not
-    say."""
+    zero_successes: Literal["keep", "corpus", "drop"] = "drop"
+    """Prompts that stay without one success: `drop` them from training, `keep` them with `prior`, or keep them with the
+    probability that pi_0 gives the correct programs of the `corpus` (docs/corpus.md). The paper does not say."""
     prior: Annotated[float, Field(gt=0, le=10)] = 0.5
     """Pseudo-successes added to kept prompts without a success (Jeffreys); half a success in n + 1 samples. The smaller
-    it is, the lower the soft value that such a prompt starts from."""
+    it is, the lower the soft value that such a prompt starts from. With `corpus`, for prompts without a program."""
     count_rollouts: bool = True
     """Use what other runs' rollout workers drew from pi_0 in Q0's way, too. Off where runs are compared: a later run's
     samples would change what an earlier one is trained on when it is resumed."""
@@ -53,7 +53,7 @@ class Q0Config(Section):
                     f"give it more than that, or 0"
                 )
         if self.zero_successes == "drop":
-            reason = "prompts without a success are dropped; set zero_successes to 'keep'"
+            reason = "prompts without a success are dropped; set zero_successes to 'keep' or 'corpus'"
             self.refuse_ignored("prior", reason=reason)
         return self
 

@@ -119,6 +119,23 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _known_programs_are_scored(self) -> RunConfig:
+        """What q0.zero_successes 'corpus' reads is there, and is read."""
+        if self.q0.zero_successes != "corpus":
+            return self
+        if not (self.corpus.sources and self.corpus.reference_logprobs):
+            raise ValueError(
+                "q0.zero_successes 'corpus' reads what pi_0 thinks of the corpus: corpus.sources must name one, and "
+                "corpus.reference_logprobs be true"
+            )
+        if self.train.reward == "fractional":
+            raise ValueError(
+                "q0.zero_successes 'corpus' would be ignored: with train.reward 'fractional' soft values come from "
+                "shares of tests; set it to 'keep'"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _engine_holds_a_sequence(self) -> RunConfig:
         room = self.engine.vllm.get("max_model_len")
         longest = self.problems.max_prompt_tokens + self.engine.max_response_tokens

@@ -1,11 +1,13 @@
 """log pi_0 of the corpus's responses, computed once and stored under the fingerprint of what computed it.
 
-The same code as the trainer's, so the trainer finds them and computes only what is new: its online trajectories.
+The same code as the trainer's, so the trainer finds them and computes only what is new: its online trajectories. Of
+prompts that pi_0 never solves they also say how likely it would be to (`known_shares`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import math
+from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,16 +17,18 @@ from tasks.run.stage import Context
 from warehouse.queries import query
 
 STORED = query(__name__, "stored")
+CORRECT = query(__name__, "correct")
 RESPONSES = query(__name__, "responses")
 SEQUENCES_PER_BATCH = 512
 
 
 def identity(context: Context, prompts: PromptSet) -> list[Any] | None:
     """What decides which log-probabilities are stored; None when none are."""
-    count, train = _offline_sequences(context), context.config.train
-    if not count:
+    count, train, unsolved = _offline_sequences(context), context.config.train, _unsolved(context, prompts)
+    if not count and not unsolved:
         return None
-    return [prompts.policy_id, context.config.reference.dtype, train.packing, count * train.steps, context.config.seed]
+    drawn = [prompts.policy_id, context.config.reference.dtype, train.packing, count * train.steps, context.config.seed]
+    return [*drawn, sorted(unsolved)] if unsolved else drawn
 
 
 def store(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any]]) -> int:
@@ -51,6 +55,30 @@ def store(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any]
     return len(missing)
 
 
+def known_shares(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """For problems that pi_0 never solved: the probability that it gives the members' correct responses, in all.
+
+    A lower bound of its chance of success S, since the responses are different ones. Empty unless
+    `q0.zero_successes` is 'corpus'.
+    """
+    ids = _of(members, _unsolved(context, prompts))
+    shares: dict[str, list[float]] = {}
+    for row in context.warehouse.rows(CORRECT, [_fingerprint(context, prompts), ids]) if ids else ():
+        shares.setdefault(row["problem_id"], []).append(math.exp(math.fsum(row["logprobs"])))
+    return {problem: min(1.0, math.fsum(parts)) for problem, parts in shares.items()}
+
+
+def _unsolved(context: Context, prompts: PromptSet) -> set[str]:
+    """Problems of which the corpus has to say how likely pi_0 solves them: none of its samples does."""
+    if context.config.q0.zero_successes != "corpus":
+        return set()
+    return {problem for problem, (n, k) in counts(context, prompts).items() if n and not k}
+
+
+def _of(members: Sequence[dict[str, Any]], problems: Container[str]) -> list[str]:
+    return sorted(row["trajectory_id"] for row in members if row["problem_id"] in problems)
+
+
 def _offline_sequences(context: Context) -> int:
     """Offline sequences in a training batch."""
     offline = context.config.train.sources.get("offline")
@@ -60,14 +88,17 @@ def _offline_sequences(context: Context) -> int:
 
 
 def _drawn(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any]]) -> list[str]:
-    """The members that training will draw: those of problems with a soft value, as many as its batches need."""
+    """The members that training will draw, as many as its batches need of problems with a soft value, and those that
+    say what the soft value is.
+    """
     from tasks.run.epoch_order import EpochOrder
 
-    keep = context.config.q0.zero_successes == "keep"
+    keep = context.config.q0.zero_successes != "drop"
     known = counts(context, prompts)
     ids = [row["trajectory_id"] for row in members if known[row["problem_id"]][0 if keep else 1] > 0]
     count = min(_offline_sequences(context) * context.config.train.steps, len(ids))
-    return sorted(EpochOrder(ids, seed=context.config.seed, source="offline").take(count)) if count else []
+    drawn = EpochOrder(ids, seed=context.config.seed, source="offline").take(count) if count else []
+    return sorted({*drawn, *_of(members, _unsolved(context, prompts))})
 
 
 def _fingerprint(context: Context, prompts: PromptSet) -> str:

@@ -97,6 +97,7 @@ def body(context: Context) -> CorpusManifest:
         flow=flow,
         left_out=left_out,
         scored=scored,
+        known_shares=reference_logprobs.known_shares(context, prompts, rows),
         reused="" if any(added.values()) else "every sample and verdict of earlier runs",
         summary=f"{len(members)} trajectories of {covered} problems ({mix or 'none'})",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.config import InvalidConfig, RunConfig, validate
-from tasks.estimators import soft_value
+from tasks.estimators import soft_value, soft_value_of_share
 from tasks.explorer import response_rows
 from tasks.explorer.address import NotFound
 from tasks.explorer.computing import Computations
@@ -35,6 +35,7 @@ from warehouse.queries import query
 
 CONTEXT = query(__name__, "context")
 COUNTS = query(__name__, "counts")
+CORPUS = query(__name__, "corpus")
 ESTIMATES = query(__name__, "estimates")
 REFERENCE_LOGPROBS = query(__name__, "reference_logprobs")
 FOLDERS = query(__name__, "folders")
@@ -132,7 +133,15 @@ class _Settings:
 
     beta: float
     prior: float
+    known_shares: dict[str, float]
+    """Problem that pi_0 never solved -> the S that the run took from the corpus's programs."""
     text: str
+
+    def start(self, problem_id: str, n: int, k: int) -> float:
+        """The prompt's own value y_0, nats; 0 where nothing is known of it."""
+        if n and not k and problem_id in self.known_shares:
+            return soft_value_of_share(self.known_shares[problem_id], self.beta)
+        return soft_value(n, k, self.beta, prior=self.prior) if n else 0.0
 
     def config(self) -> RunConfig:
         """The whole configuration. Raises InvalidConfig when another version of this project wrote it."""
@@ -142,10 +151,11 @@ class _Settings:
 def _settings(look: Look, run_id: str) -> _Settings:
     row = look.row(CONFIGURATIONS, runs=[run_id])
     stored = json.loads(row["config_json"]) if row else {}
-    own = RunConfig()
+    own, corpus = RunConfig(), look.row(CORPUS, run=run_id)
     return _Settings(
         float(stored.get("train", {}).get("beta", own.train.beta)),
         float(stored.get("q0", {}).get("prior", own.q0.prior)),
+        json.loads(corpus["manifest"]).get("known_shares", {}) if corpus else {},
         row["config_json"] if row else "{}",
     )
 
@@ -167,7 +177,7 @@ def _along(look: Look, row: dict[str, Any], context: dict[str, Any], settings: _
     entropies: list[float] = []
     label = "the sampling policy's own value"
     if texts:
-        start = soft_value(n, k, settings.beta, prior=settings.prior) if n else 0.0
+        start = settings.start(row["problem_id"], n, k)
         values = values_along(start, found)
         if chosen:
             own = _computed(folders, chosen, str(reference), context, row, settings, start)

@@ -21,6 +21,10 @@ SELECT CAST(coalesce(sum(n), 0) AS BIGINT) AS n, CAST(coalesce(sum(k), 0) AS BIG
 WHERE problem_id = $problem AND suite_hash = $suite AND reference = $reference
   AND ($prompt IS NULL OR prompt_id IS NULL OR prompt_id = $prompt);
 
+-- name: corpus
+-- What did the run's newest corpus stage return?
+SELECT manifest_json AS manifest FROM stages WHERE stage = 'corpus' AND run_id = $run ORDER BY arrival DESC LIMIT 1;
+
 -- name: estimates
 -- What did the newest search of this trajectory find at each position?
 SELECT position, n, k, coalesce(pivotal, false) AS pivotal FROM token_values

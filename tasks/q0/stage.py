@@ -85,7 +85,7 @@ def _refuse_if_unusable(context: Context, manifest: Q0Manifest, prompts: int) ->
         raise NoUsablePrompt(
             f"none of the {prompts} training prompts was solved in {config.q0.samples} samples each, so there is "
             f"nothing to train on (q0.zero_successes is 'drop'); take easier problems or a better reference policy, "
-            f"draw more (q0.samples), or set q0.zero_successes to 'keep'. The samples are kept."
+            f"draw more (q0.samples), or set q0.zero_successes to 'keep' or 'corpus'. The samples are kept."
         )
 
 
@@ -192,7 +192,12 @@ def _topped_up(most: int) -> str:
 
 def _flag(context: Context, unsolved: list[str], after: dict[str, Counts]) -> None:
     config = context.config.q0
-    fate = f"kept with a prior of {config.prior:g} successes" if config.zero_successes == "keep" else "not trained on"
+    fates = {
+        "keep": f"kept with a prior of {config.prior:g} successes",
+        "corpus": "kept with what pi_0 thinks of the corpus's programs",
+        "drop": "not trained on",
+    }
+    fate = fates[config.zero_successes]
     listed = ", ".join(f"{name} (n = {after[name][0]})" for name in unsolved[:20])
     message = f"{len(unsolved)} prompts without a success are {fate}: {listed}{', ...' if len(unsolved) > 20 else ''}"
     runs.note(context.warehouse, context.run_id, stage="q0", kind="without_success", message=message)

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from tasks.estimators import Counts, beta_interval, soft_value, soft_value_interval
+from tasks.estimators import Counts, beta_interval, soft_value, soft_value_interval, soft_value_of_share
 from tasks.problems.programs import program_hash
 from tasks.report.chart_rendering import HATCHES, Axes, Chart, Theme
 from tasks.report.report_page import ReportSection, ReportTable
@@ -37,7 +37,8 @@ def sections(context: Context) -> list[ReportSection]:
 def training_prompts(context: Context, prompts: PromptSet) -> ReportSection:
     """Every training prompt's counts with the intervals of S and of the soft value, hardest first."""
     known, beta = counts(context, prompts), context.config.train.beta
-    rows = [_prompt_row(context, problem_id, counts, beta) for problem_id, counts in known.items() if counts[0]]
+    shares = context.manifest(CorpusManifest).known_shares
+    rows = [_prompt_row(context, name, counts, shares.get(name), beta) for name, counts in known.items() if counts[0]]
     rows.sort(key=lambda row: (row["share"], row["problem"]))
     columns = ("problem", "n", "k", "share", "95% interval of S", "y_0, nats", "95% interval of y_0", "flag")
     unsolved = sum(k == 0 for _, k in known.values())
@@ -50,20 +51,24 @@ def training_prompts(context: Context, prompts: PromptSet) -> ReportSection:
     )
 
 
-def _prompt_row(context: Context, problem_id: str, counts: Counts, beta: float) -> dict[str, Any]:
+def _prompt_row(context: Context, problem_id: str, counts: Counts, known: float | None, beta: float) -> dict[str, Any]:
+    """`known`: the probability that pi_0 gives the corpus's programs, where that is the prompt's S."""
     n, k = counts
     config = context.config.q0
     low, high = beta_interval(n, k)
     y_low, y_high = soft_value_interval(n, k, beta)
-    fate = "kept with a prior" if config.zero_successes == "keep" else "not trained on"
-    prior = config.prior if config.zero_successes == "keep" else 0.0
+    fate, y0 = "kept with a prior", soft_value(n, k, beta, prior=config.prior)
+    if config.zero_successes == "drop":
+        fate, y0 = "not trained on", soft_value(n, k, beta)
+    elif k == 0 and known is not None:
+        fate, y0 = f"kept with S = {known:.1g} of known programs", soft_value_of_share(known, beta)
     return {
         "problem": problem_id,
         "n": n,
         "k": k,
         "share": round(k / n, 4),
         "95% interval of S": f"{low:.4f} to {high:.4f}",
-        "y_0, nats": round(soft_value(n, k, beta, prior=prior), 2),
+        "y_0, nats": round(y0, 2),
         "95% interval of y_0": f"{y_low:.2f} to {y_high:.2f}",
         "flag": f"no success: {fate}" if k == 0 else "",
     }

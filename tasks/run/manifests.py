@@ -90,6 +90,9 @@ class CorpusManifest(Manifest):
     """Reason -> responses that could not be taken in."""
     scored: int = 0
     """Responses whose reference log-probabilities were computed."""
+    known_shares: dict[str, float] = {}
+    """Problem that pi_0 never solved -> the probability that it gives the corpus's correct programs, all together;
+    empty unless `q0.zero_successes` is 'corpus'."""
 
 
 class PivotalManifest(Manifest):

@@ -36,11 +36,13 @@ def inputs(context: Context) -> dict[str, Any]:
     """Corpus, annotations, soft values and the reference policy: everything training reads."""
     prompts = prompt_set.load(context, "train")
     values, searched = sorted(counts(context, prompts).items()), context.manifest(PivotalManifest)
+    corpus = context.manifest(CorpusManifest)
     drawn_from = "pivotal_rollouts" in context.config.train.sources
     of_others = "earlier" in context.config.train.learnt_from
     paired = "pairs" in context.config.train.learnt_from
     return {
-        "corpus_id": context.manifest(CorpusManifest).corpus_id,
+        "corpus_id": corpus.corpus_id,
+        **({"known_shares": corpus.known_shares} if corpus.known_shares else {}),
         "search_id": searched.search_id,
         **({"rollouts_until": searched.snapshot} if drawn_from else {}),
         **({"earlier": _earlier(context).digest()} if of_others else {}),
@@ -126,6 +128,7 @@ def _relay(context: Context) -> Callable[[dict[str, Any]], None]:
 def make_job(context: Context) -> TrainJob:
     """Everything the training processes need to know."""
     prepared, searched = context.manifest(PrepareManifest), context.manifest(PivotalManifest)
+    corpus = context.manifest(CorpusManifest)
     return TrainJob(
         run_id=context.run_id,
         warehouse=str(context.warehouse.location),
@@ -133,7 +136,8 @@ def make_job(context: Context) -> TrainJob:
         reference=prepared.reference,
         config=context.config,
         counts=counts_filter(context, prompt_set.load(context, "train")),
-        corpus_id=context.manifest(CorpusManifest).corpus_id,
+        corpus_id=corpus.corpus_id,
+        known_shares=corpus.known_shares,
         search_id=searched.search_id,
         rollouts_until=searched.snapshot,
         earlier_until=_until(context),

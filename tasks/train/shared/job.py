@@ -31,6 +31,8 @@ class TrainJob(BaseModel):
     """Warehouse batch of the run's prompts."""
     corpus_id: str | None = None
     """Offline corpus; needed by the source 'offline'."""
+    known_shares: dict[str, float] = {}
+    """Problem that pi_0 never solved -> the probability that it gives the corpus's correct programs."""
     search_id: str | None = None
     """Pivotal search whose token values to use; None: every one made with this reference."""
     rollouts_until: int | None = None

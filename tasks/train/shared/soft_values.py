@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from tasks.estimators import soft_value, soft_value_of_rewards
+from tasks.estimators import soft_value, soft_value_of_rewards, soft_value_of_share
 from tasks.sampling.reference_counts import counted
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import MissingReferenceValues
@@ -49,15 +49,22 @@ def success_rates(values: Mapping[str, float], beta: float) -> dict[str, float]:
     return {name: min(1.0, max(0.0, (math.exp(value) - least) / (1 - least))) for name, value in values.items()}
 
 
-def smoothed_value(n: int, k: int, job: TrainJob) -> float | None:
-    """y_0 of `k` successes in `n` samples; None when the prompt is to be dropped."""
-    if k == 0 and job.config.q0.zero_successes == "drop":
+def smoothed_value(n: int, k: int, job: TrainJob, known: float | None = None) -> float | None:
+    """y_0 of `k` successes in `n` samples; None when the prompt is to be dropped.
+
+    `known`: the probability that pi_0 gives the correct programs that are known.
+    """
+    fate = job.config.q0.zero_successes
+    if k == 0 and fate == "drop":
         return None
+    if k == 0 and fate == "corpus" and known is not None:
+        return soft_value_of_share(known, job.train.beta)
     return soft_value(n, k, job.train.beta, prior=job.config.q0.prior)
 
 
 def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
-    values = {problem: smoothed_value(n, k, job) for problem, (n, k) in counted(warehouse, job.counts).items() if n > 0}
+    counts, known = counted(warehouse, job.counts), job.known_shares
+    values = {problem: smoothed_value(n, k, job, known.get(problem)) for problem, (n, k) in counts.items() if n > 0}
     return {problem: value for problem, value in values.items() if value is not None}
 
 

@@ -125,6 +125,14 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
     ("narrow_nats would be ignored", {"q0": {"narrow_nats": 0.1}}),
     ("zero_top_up 100 would be ignored", {"q0": {"samples": 200, "zero_top_up": 100}}),
     ("prior would be ignored", {"q0": {"prior": 1.0}}),
+    (
+        "reads what pi_0 thinks of the corpus",
+        {"q0": {"zero_successes": "corpus"}, "corpus": {"reference_logprobs": False}},
+    ),
+    (
+        "'corpus' would be ignored: with train.reward 'fractional'",
+        {"q0": {"zero_successes": "corpus"}, "train": {"reward": "fractional"}},
+    ),
     ("requests would be ignored", {"corpus": {"other_models": [{"name": "a", "model": "m", "requests": 2}]}}),
     ("starts with http", {"corpus": {"other_models": [{"name": "a", "model": "m", "endpoint": "localhost:1"}]}}),
     ("have one name", {"corpus": {"other_models": [{"name": "a", "model": "m"}, {"name": "a", "model": "n"}]}}),

@@ -213,6 +213,48 @@ def test_log_probabilities_of_what_training_drew_from_the_corpus_were_computed_o
     assert finished.value("SELECT count(*) - count(DISTINCT (trajectory_id, fingerprint)) FROM reference_logprobs") == 0
 
 
+def probabilities(lab: Lab, corpus_id: str) -> dict[str, float]:
+    """The probability that pi_0 gives all members of each problem, by transformers alone."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with lab.store() as store:
+        rows = store.rows(
+            "SELECT problem_id, prompts.token_ids AS prompt, trajectories.token_ids AS response FROM corpus "
+            "JOIN trajectories USING (trajectory_id, problem_id) JOIN prompts USING (problem_id) WHERE corpus_id = ?",
+            [corpus_id],
+        )
+        folder = store.value("SELECT path FROM policies WHERE kind = 'reference' LIMIT 1")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    found: dict[str, float] = {}
+    for row in rows:
+        ids = torch.tensor([*row["prompt"], *row["response"]])
+        with torch.no_grad():
+            logp = model(ids[None]).logits[0, :-1].log_softmax(dim=-1).gather(1, ids[1:, None])[:, 0]
+        found[row["problem_id"]] = found.get(row["problem_id"], 0.0) + float(logp[len(row["prompt"]) - 1 :].sum().exp())
+    return found
+
+
+def test_a_problem_never_solved_is_kept_with_what_pi_0_thinks_of_its_known_programs(with_models: Lab) -> None:
+    lab = with_models
+    few = {"q0.samples": 2, "corpus.sources": ["human"], "corpus.reference_samples": 0, "train.steps": 1}
+    run_id = prepared(lab, few | {"q0.zero_successes": "corpus"})
+    never = set(lab.run(run_id, "q0")["q0"].manifest.without_success)
+    solved = min(never)
+    with lab.store() as store:  # as if another run had seen pi_0 solve it
+        columns = "problem_id, reference, sampling, template_id, suite_hash, prompt_id"
+        row = store.rows(f"SELECT {columns} FROM reference_counts WHERE problem_id = ? LIMIT 1", [solved])[0]
+        store.append("seen", {"reference_counts": [row | {"n": 1, "k": 1}]}, run_id="other")
+    corpus = lab.run(run_id, "corpus")["corpus"].manifest
+    expected = probabilities(lab, corpus.corpus_id)
+    del expected[solved]
+    assert set(expected) == never - {solved}
+    assert corpus.known_shares == pytest.approx(expected, rel=1e-3)
+    kept = lab.run(prepared(lab, few | {"q0.zero_successes": "keep"}), "q0", "corpus")["corpus"]
+    assert not kept.skipped
+    assert kept.manifest.known_shares == {}
+
+
 def test_adaptive_q0_broken_in_the_middle_repeats_no_sample_and_keeps_the_total(with_models: Lab) -> None:
     lab = with_models
     run_id = prepared(lab, {"q0.adaptive": True, "q0.narrow_nats": 1e-6})

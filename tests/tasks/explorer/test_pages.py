@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tasks.estimators import soft_value
+from tasks.estimators import soft_value, soft_value_of_share
 from tasks.explorer.pages import PAGES
 from tasks.explorer.policy_along import policy_along
+from tasks.explorer.trajectory import _Settings
 from tasks.run import runs
 from tests.tasks.explorer.conftest import Pages, structure
 
@@ -276,3 +277,11 @@ def test_values_of_a_chosen_policy_are_computed_and_begin_at_the_prompts(pages: 
     shown = [float(one) for one in re.findall(r"value (-?[\d.]+) nats", page)]
     assert shown == pytest.approx(own_values(pages, identity, policy), abs=6e-3)
     assert f"policy {policy[:8]}: its own value" in page
+
+
+def test_a_prompt_never_solved_starts_from_the_share_that_its_run_took() -> None:
+    settings = _Settings(beta=0.1, prior=0.5, known_shares={"a": 0.001}, text="{}")
+    assert settings.start("a", 10, 0) == soft_value_of_share(0.001, 0.1)
+    assert settings.start("b", 10, 0) == soft_value(10, 0, 0.1, prior=0.5)
+    assert settings.start("a", 10, 2) == soft_value(10, 2, 0.1)
+    assert settings.start("a", 0, 0) == 0

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
-from tasks.config import PAPER_BETA
+import pytest
+
+from tasks.config import PAPER_BETA, validate
+from tasks.estimators import soft_value, soft_value_of_share
 from tasks.report.chart_rendering import svg
-from tasks.report.corpus_sections import FATES, VERDICTS, soft_values, source_flow
+from tasks.report.corpus_sections import FATES, VERDICTS, _prompt_row, soft_values, source_flow
 from warehouse import Warehouse
 
 FLOW = {
@@ -31,6 +35,24 @@ def test_soft_values_are_drawn_with_their_intervals_and_without_samples_left_out
     chart = soft_values([(100, 0), (100, 50), (0, 0), (400, 400)], PAPER_BETA)
     assert "3 prompts" in chart.alt
     assert "<svg" in svg(chart)
+
+
+@pytest.mark.parametrize(
+    ("fate", "known", "flag", "y0"),
+    [
+        ("drop", None, "no success: not trained on", -1 / PAPER_BETA),
+        ("keep", None, "no success: kept with a prior", soft_value(100, 0, PAPER_BETA, prior=0.5)),
+        ("corpus", None, "no success: kept with a prior", soft_value(100, 0, PAPER_BETA, prior=0.5)),
+        ("corpus", 2e-4, "S = 0.0002 of known programs", soft_value_of_share(2e-4, PAPER_BETA)),
+    ],
+)
+def test_a_prompt_never_solved_says_what_becomes_of_it_and_from_which_value_it_starts(
+    fate: str, known: float | None, flag: str, y0: float
+) -> None:
+    context = SimpleNamespace(config=validate({"q0": {"zero_successes": fate}}))
+    row = _prompt_row(context, "p", (100, 0), known, PAPER_BETA)  # type: ignore[arg-type]
+    assert flag in row["flag"]
+    assert row["y_0, nats"] == round(y0, 2)
 
 
 def test_a_corpus_of_nothing_can_be_drawn() -> None:

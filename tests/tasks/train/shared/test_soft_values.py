@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.engines.checkpoint import policy_id
+from tasks.estimators import soft_value, soft_value_of_share
 from tasks.train.shared.soft_values import prompt_values
 from tests.tasks.train.conftest import config, fill, make_job
 from warehouse import Warehouse
@@ -83,3 +84,23 @@ def test_a_prompt_whose_samples_pass_no_test_keeps_its_floor_however_small_beta_
     with Warehouse.open(tmp_path / "warehouse") as store:
         store.append("a", {"trajectories": [sample(store, reference, "a", 0)]}, run_id="earlier")
         assert prompt_values(store, job) == {"p0": pytest.approx(-1000)}
+
+
+@pytest.mark.parametrize("fate", ["drop", "keep", "corpus"])
+def test_what_is_never_solved_is_dropped_or_kept_with_a_prior_or_by_its_known_programs(
+    fate: str, reference: Path, tmp_path: Path
+) -> None:
+    fill(tmp_path / "warehouse", reference, online=0, successes=(0, 0, 7, 8, 9, 10))
+    run = config()
+    run = run.model_copy(update={"q0": run.q0.model_copy(update={"zero_successes": fate})})
+    job = make_job(tmp_path, reference, run).model_copy(update={"known_shares": {"p1": 0.001, "p2": 0.9}})
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        found = prompt_values(store, job)
+    beta = run.train.beta
+    kept = soft_value(100, 0, beta, prior=0.5)
+    unsolved = {
+        "drop": {},
+        "keep": {"p0": kept, "p1": kept},
+        "corpus": {"p0": kept, "p1": soft_value_of_share(0.001, beta)},  # nothing is known of p0
+    }[fate]
+    assert found == unsolved | {f"p{i}": soft_value(100, k, beta) for i, k in ((2, 7), (3, 8), (4, 9), (5, 10))}
