@@ -127,6 +127,6 @@ def trainers_of(look: Look, runs: Sequence[str]) -> dict[str, str]:
         for run, manifest in evaluations(look, runs).items()
         if manifest["curve"]
     }
-    rows = look.rows(TRAINED_BY, policies=sorted(set(last.values())))
-    trainer = {row["policy_id"]: row["run_id"] for row in rows}
-    return {run: trainer.get(last.get(run, ""), run) for run in runs}
+    rows = look.rows(TRAINED_BY, runs=list(last), policies=list(last.values()))
+    trainer = {row["run"]: row["trainer"] for row in rows}
+    return {run: trainer.get(run, run) for run in runs}

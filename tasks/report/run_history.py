@@ -194,7 +194,7 @@ def _trainer(context: Context, kept: Sequence[KeptPolicy]) -> str:
 
 def trained_by(store: Warehouse, policy_id: str, run_id: str) -> str:
     """The run whose training made a policy of the run: itself, or the one whose training it took over."""
-    return str(store.value(TRAINED_BY, [policy_id]) or run_id)
+    return str(store.value(TRAINED_BY, {"policy": policy_id, "run": run_id}) or run_id)
 
 
 def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPolicy], trainer: str) -> list[Point]:

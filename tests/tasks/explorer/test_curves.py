@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.explorer.address import Address
-from tasks.explorer.curves import learning_curves
+from tasks.explorer.curves import learning_curves, trainers_of
 from tasks.explorer.look import Look
 from tasks.explorer.pages import Explorer
 from tests.tasks.explorer.conftest import Pages
@@ -73,3 +73,20 @@ def test_runs_show_every_k_and_no_difference_where_there_is_none(tmp_path: Path)
     assert "20.0% → <b>40.0%</b>" in compared
     assert "<dt>pass@1</dt><dd>20.0%</dd></div>" in alone
     assert '20.0% → 40.0%</dd><dd class="quiet">+20.0 points [unknown]</dd>' in both
+
+
+def test_a_run_is_shown_its_own_training_although_a_longer_one_passed_the_same_weights_before(tmp_path: Path) -> None:
+    trained = {"stage": "train", "status": "completed", "manifest_json": "{}"}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for run, kind, key in (("long", "snapshot", "long"), ("own", "final", "short"), ("took-over", "", "short")):
+            evaluated(store, run, 2, 1)
+            policies = [{"policy_id": "own/1", "kind": kind, "step": 1}] if kind else []
+            store.append(run + "/p", {"policies": policies, "stages": [trained | {"key": key}]}, run_id=run)
+        manifest = store.value("SELECT manifest_json FROM stages WHERE run_id = 'own' AND stage = 'evaluate'")
+        later = {"stage": "evaluate", "key": "again", "status": "completed", "manifest_json": manifest}
+        store.append("again", {"stages": [later]}, run_id="took-over")
+        with Readers.open(tmp_path / "warehouse") as readers:
+            readers.fill()
+            with readers.session() as session:
+                found = trainers_of(Look(session, Address("/run"), tmp_path), ["own", "took-over"])
+    assert found == {"own": "own", "took-over": "own"}

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tasks.estimators import mean_interval
+from tasks.report import run_history
 from tasks.report.reached import Spent, first_at
 from tasks.report.study import ArmResult, collect, describe, group_tables, markdown, write
 from tests.tasks.conftest import Lab
+from warehouse import Warehouse
 
 
 def arm(label: str, *finals: float) -> ArmResult:
@@ -187,3 +189,12 @@ def test_an_arm_that_took_over_a_training_has_its_cost(copied: Callable[[], Lab]
     assert taken_over.spent == own.spent
     assert own.measures[0]["online trajectories"] > 0
     assert max(own.spent[0]) == 4
+
+
+def test_a_run_trained_its_own_policy_although_a_longer_one_passed_the_same_weights_before(tmp_path: Path) -> None:
+    trained = {"stage": "train", "status": "completed", "manifest_json": "{}"}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for run, kind, key in (("long", "snapshot", "long"), ("own", "final", "short"), ("took-over", "", "short")):
+            policies = [{"policy_id": "p", "kind": kind, "step": 4}] if kind else []
+            store.append(run, {"policies": policies, "stages": [trained | {"key": key}]}, run_id=run)
+        assert [run_history.trained_by(store, "p", run) for run in ("own", "took-over")] == ["own", "own"]
