@@ -111,7 +111,7 @@ def gather(context: Context, step: int | None = None) -> Publishable:
 
 def trainer_of(context: Context, policy: KeptPolicy) -> str:
     """The run that trained the policy: this one, or one whose training it took over."""
-    return str(context.warehouse.value(run_history.TRAINED_BY, [policy.policy_id]) or context.run_id)
+    return run_history.trained_by(context.warehouse, policy.policy_id, context.run_id)
 
 
 def without_paths(tree: Any) -> Any:
