@@ -66,12 +66,13 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return (subsets - math.comb(n - c, k)) / subsets
 
 
-def soft_value(n: int, k: int, beta: float, *, prior: float = 0.0) -> float:
+def soft_value(n: int, k: int, beta: float, *, prior: float = 0.0, known: float | None = None) -> float:
     """Soft value Q/beta in nats: y = ln(S + (1 - S) exp(-1/beta)), for rewards 0 (pass) and -1 (fail).
 
     S = k/n; without a success and with `prior` > 0, S = prior / (n + 2 prior), the posterior mean under
     Beta(prior, prior) (0.5: Jeffreys). `prior` = 0 keeps S = 0, hence y = -1/beta, the lowest possible value:
     unbiased as a target of the cross-entropy loss, far too low as Q0 of a prompt that is merely hard.
+    `known`, the probability of the correct programs that are known, is S in place of the prior.
     Paper: section 3.1.3.
     """
     _check_counts(n, k)
@@ -79,6 +80,8 @@ def soft_value(n: int, k: int, beta: float, *, prior: float = 0.0) -> float:
         raise ValueError(f"prior must not be negative, got {prior}")
     if n + prior == 0:
         raise ValueError("a soft value needs at least one sample, or a prior")
+    if k == 0 and known is not None:
+        return soft_value_of_share(known, beta)
     share = prior / (n + 2 * prior) if k == 0 and prior > 0 else k / n
     return soft_value_of_share(share, beta)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.config import InvalidConfig, RunConfig, validate
-from tasks.estimators import soft_value, soft_value_of_share
+from tasks.estimators import soft_value
 from tasks.explorer import response_rows
 from tasks.explorer.address import NotFound
 from tasks.explorer.computing import Computations
@@ -139,9 +139,8 @@ class _Settings:
 
     def start(self, problem_id: str, n: int, k: int) -> float:
         """The prompt's own value y_0, nats; 0 where nothing is known of it."""
-        if n and not k and problem_id in self.known_shares:
-            return soft_value_of_share(self.known_shares[problem_id], self.beta)
-        return soft_value(n, k, self.beta, prior=self.prior) if n else 0.0
+        known = self.known_shares.get(problem_id)
+        return soft_value(n, k, self.beta, prior=self.prior, known=known) if n else 0.0
 
     def config(self) -> RunConfig:
         """The whole configuration. Raises InvalidConfig when another version of this project wrote it."""

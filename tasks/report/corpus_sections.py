@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from tasks.estimators import Counts, beta_interval, soft_value, soft_value_interval, soft_value_of_share
+from tasks.estimators import Counts, beta_interval, soft_value, soft_value_interval
 from tasks.problems.programs import program_hash
 from tasks.report.chart_rendering import HATCHES, Axes, Chart, Theme
 from tasks.report.report_page import ReportSection, ReportTable
@@ -57,18 +57,18 @@ def _prompt_row(context: Context, problem_id: str, counts: Counts, known: float 
     config = context.config.q0
     low, high = beta_interval(n, k)
     y_low, y_high = soft_value_interval(n, k, beta)
-    fate, y0 = "kept with a prior", soft_value(n, k, beta, prior=config.prior)
+    fate, prior = "kept with a prior", config.prior
     if config.zero_successes == "drop":
-        fate, y0 = "not trained on", soft_value(n, k, beta)
-    elif k == 0 and known is not None:
-        fate, y0 = f"kept with S = {known:.1g} of known programs", soft_value_of_share(known, beta)
+        fate, prior = "not trained on", 0.0
+    elif known is not None:
+        fate = f"kept with S = {known:.1g} of known programs"
     return {
         "problem": problem_id,
         "n": n,
         "k": k,
         "share": round(k / n, 4),
         "95% interval of S": f"{low:.4f} to {high:.4f}",
-        "y_0, nats": round(y0, 2),
+        "y_0, nats": round(soft_value(n, k, beta, prior=prior, known=known), 2),
         "95% interval of y_0": f"{y_low:.2f} to {y_high:.2f}",
         "flag": f"no success: {fate}" if k == 0 else "",
     }

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from tasks.estimators import soft_value, soft_value_of_rewards, soft_value_of_share
+from tasks.estimators import soft_value, soft_value_of_rewards
 from tasks.sampling.reference_counts import counted
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import MissingReferenceValues
@@ -57,9 +57,7 @@ def smoothed_value(n: int, k: int, job: TrainJob, known: float | None = None) ->
     fate = job.config.q0.zero_successes
     if k == 0 and fate == "drop":
         return None
-    if k == 0 and fate == "corpus" and known is not None:
-        return soft_value_of_share(known, job.train.beta)
-    return soft_value(n, k, job.train.beta, prior=job.config.q0.prior)
+    return soft_value(n, k, job.train.beta, prior=job.config.q0.prior, known=known if fate == "corpus" else None)
 
 
 def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
