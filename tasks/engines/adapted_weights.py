@@ -1,13 +1,16 @@
-"""A base model's weights with an adapter's change in them: W + scale * B A, layer by layer, in float32.
+"""A base model's weights with an adapter's change in them: W + scale * B A, layer by layer, summed in float32.
 
 Merged weights cost nothing while sampling. Each layer's own weights are kept when it is first changed, so that the
-next adapter starts from them and no rounding adds up.
+next adapter starts from them and no rounding adds up. In bfloat16 the sum is rounded at random, up or down with
+chances that keep its mean: rounded to the nearest, a change of less than half the distance to the next number is
+lost, which is most of a young adapter (docs/decisions/0019-small-changes-in-bfloat16.md).
 Legend: R rank, I inputs, O outputs of a layer.
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +94,7 @@ class AdaptedWeights:
             self._model.get_submodule(name).weight.copy_(self._own[name])
         for name, layer in layers.items():
             own = self._own.setdefault(name, layer.weight.detach().clone())
-            layer.weight.copy_(_changed(layer, own, adapter.scale, *adapter.factors[name]))
+            layer.weight.copy_(_changed(layer, own, adapter, name))
         present, self._present = self._present, adapter
         return present
 
@@ -104,12 +107,29 @@ def merge(model: Any, adapter: Adapter) -> None:
     """
     layers = {name: _layer(model, name, *factors) for name, factors in adapter.factors.items()}
     for name, layer in layers.items():
-        layer.weight.copy_(_changed(layer, layer.weight, adapter.scale, *adapter.factors[name]))
+        layer.weight.copy_(_changed(layer, layer.weight, adapter, name))
 
 
-def _changed(layer: Any, own: Tensor, scale: float, down_RI: Tensor, up_OR: Tensor) -> Tensor:
-    change_OI = (up_OR.to(own.device).float() @ down_RI.to(own.device).float()) * scale
-    return own.float() + (change_OI.T if _transposed(layer) else change_OI)
+def _changed(layer: Any, own: Tensor, adapter: Adapter, name: str) -> Tensor:
+    """The layer's `own` weights changed by the adapter, in their dtype."""
+    down_RI, up_OR = (factor.to(own.device).float() for factor in adapter.factors[name])
+    change_OI = (up_OR @ down_RI) * adapter.scale
+    changed = own.float() + (change_OI.T if _transposed(layer) else change_OI)
+    if own.dtype != torch.bfloat16:
+        return changed.to(own.dtype)
+    return rounded_at_random(changed, seed=zlib.crc32(name.encode()))
+
+
+def rounded_at_random(values: Tensor, seed: int) -> Tensor:
+    """The float32 `values` in bfloat16: of a value's two neighbours the nearer one more often, so that means are kept.
+
+    What bfloat16 holds stays as it is. The same seed and shape draw the same on every CPU, whatever the values, so
+    that values that grow are never rounded further down than before.
+    """
+    generator = torch.Generator(values.device).manual_seed(seed)
+    draws = torch.randint(1 << 16, values.shape, generator=generator, dtype=torch.int32, device=values.device)
+    bits = values.contiguous().view(torch.int32)  # its upper half is the bfloat16 number below in magnitude
+    return draws.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).to(torch.bfloat16)
 
 
 def _layer(model: Any, name: str, down_RI: Tensor, up_OR: Tensor) -> Any:

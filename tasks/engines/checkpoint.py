@@ -248,7 +248,7 @@ def resolve(reference: ReferenceConfig, cache: Path) -> Path:
     """
     if reference.model == "miniature":
         raise MissingModel("the miniature reference is trained by the prepare stage; run `spo run prepare` first")
-    folder = _ordinary(_model_folder(reference, cache), cache)
+    folder = _ordinary(_model_folder(reference, cache), cache, reference.dtype)
     if reference.temperature == 1:
         return folder
     from tasks.engines.tempered import tempered
@@ -272,11 +272,11 @@ def _model_folder(reference: ReferenceConfig, cache: Path) -> Path:
     return converted(folder, reference.gguf_file, cache)
 
 
-def _ordinary(folder: Path, cache: Path) -> Path:
+def _ordinary(folder: Path, cache: Path, dtype: str) -> Path:
     """The folder, or a copy of an adapter's base with the adapter merged in; it keeps the adapter's policy id.
 
-    It is merged in float32, whatever the base is kept in: what is read of it in another type is rounded once, as it is
-    where an engine merges the adapter.
+    It is merged in the `dtype` that it will be read in, so that it has the weights that an engine has which merges the
+    adapter (`adapted_weights`).
     """
     if not adapter.is_adapter(folder):
         return folder
@@ -284,10 +284,10 @@ def _ordinary(folder: Path, cache: Path) -> Path:
     identity = policy_id(folder)
 
     def write(unfinished: Path) -> None:
-        write_merged(folder, "float32", unfinished)
+        write_merged(folder, dtype, unfinished)
         record_policy_id(unfinished, identity)
 
-    return make_once(cache / f"merged-float32-{identity}-{companions_hash(adapter.base_of(folder))}", write)
+    return make_once(cache / f"merged-{dtype}-{identity}-{companions_hash(adapter.base_of(folder))}", write)
 
 
 def companions_hash(folder: Path) -> str:

@@ -6,14 +6,14 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from tasks.config import ReferenceConfig
-from tasks.engines import checkpoint, transformers_engine
+from tasks.engines import adapted_weights, checkpoint, transformers_engine
 from tasks.engines.adapter import WEIGHTS
 from tasks.engines.protocol import MissingModel, Request, UnsupportedArchitecture
 from tasks.engines.transformers_engine import TransformersEngine
@@ -53,6 +53,44 @@ def test_merged_weights_compute_what_peft_computes_beside_the_base(kind: str, tm
         alone = checkpoint.load_weights(base, "float32")(ids).logits.log_softmax(-1)
     assert torch.allclose(found, wanted, atol=1e-4)
     assert (found - alone).abs().max() > 0.05
+
+
+def together(these: list[torch.Tensor], those: list[torch.Tensor]) -> float:
+    return sum(float((a * b).sum()) for a, b in zip(these, those, strict=True))
+
+
+def test_a_change_smaller_than_bfloat16_tells_apart_is_kept_on_average(tmp_path: Path) -> None:
+    base = save(build("llama"), tmp_path / "base")
+    folder = write_adapter(tmp_path / "adapter", base, seed=1)
+    tensors = load_file(folder / WEIGHTS)
+    save_file({name: tensor * (0.003 if "lora_B" in name else 1) for name, tensor in tensors.items()}, folder / WEIGHTS)
+    own = checkpoint.load_weights(base, "bfloat16").state_dict()
+    changed = checkpoint.load_weights(folder, "bfloat16").state_dict()
+    again = checkpoint.load_weights(folder, "bfloat16").state_dict()
+    adapter = adapted_weights.read(folder)
+    wanted, found, nearest = [], [], []
+    for name, (down, up) in adapter.factors.items():
+        weight = own[f"{name}.weight"].float()
+        wanted.append(adapter.scale * up @ down)
+        found.append(changed[f"{name}.weight"].float() - weight)
+        nearest.append((weight + wanted[-1]).bfloat16().float() - weight)
+    there = together(wanted, wanted)
+    assert together(nearest, wanted) < 0.5 * there, "rounded to the nearest, most of it would be lost"
+    assert together(found, wanted) == pytest.approx(there, rel=0.1)
+    assert all(torch.equal(changed[name], again[name]) for name in changed)
+    assert all(torch.equal(changed[name], own[name]) for name in own.keys() - {f"{n}.weight" for n in adapter.factors})
+
+
+def test_rounding_at_random_takes_either_neighbour_and_keeps_the_mean() -> None:
+    values = torch.tensor([1.0, -1.0, 0.0, 1 + 2**-9, -1 - 2**-9, 1e-30]).repeat(4096, 1)
+    found = adapted_weights.rounded_at_random(values, seed=3)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found[:, :3].float(), values[:, :3]), "what bfloat16 holds stays"
+    assert set(found[:, 3].tolist()) == {1.0, 1 + 2**-7}
+    assert set(found[:, 4].tolist()) == {-1.0, -1 - 2**-7}
+    assert found.float().mean(0) == pytest.approx(values.mean(0), rel=3e-3)
+    above = adapted_weights.rounded_at_random(values * 1.001, seed=3)
+    assert ((above - found) * values >= 0).all(), "nothing that grows shrinks"
 
 
 def test_an_engine_takes_one_adapter_after_the_other_and_the_base_again(
@@ -162,8 +200,9 @@ def test_an_adapter_whose_start_leaves_its_base_alone_is_taken(base: Path, tmp_p
     assert all(torch.equal(found[name], value) for name, value in wanted.items())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_an_adapter_of_a_bfloat16_base_as_a_model_of_its_own_computes_what_a_worker_does_with_it(
-    tmp_path: Path,
+    dtype: Literal["float32", "bfloat16"], tmp_path: Path
 ) -> None:
     base = tmp_path / "base"
     build("llama_wide").to(torch.bfloat16).save_pretrained(base)
@@ -172,9 +211,8 @@ def test_an_adapter_of_a_bfloat16_base_as_a_model_of_its_own_computes_what_a_wor
     tensors = load_file(folder / WEIGHTS)
     small = {name: value * 3e-3 if "lora_B" in name else value for name, value in tensors.items()}
     save_file(small, folder / WEIGHTS)
-    merged = checkpoint.resolve(ReferenceConfig(model=str(folder)), tmp_path / "cache")
+    reference = ReferenceConfig(model=str(folder), dtype=dtype)
+    merged = checkpoint.resolve(reference, tmp_path / "cache")
     assert checkpoint.policy_id(merged) == checkpoint.policy_id(folder)
-    assert expected(merged) == pytest.approx(expected(folder), abs=1e-5)
-    for dtype in ("float32", "bfloat16"):
-        wanted, found = (checkpoint.load_weights(one, dtype).state_dict() for one in (folder, merged))
-        assert all(torch.equal(found[name], value) for name, value in wanted.items()), dtype
+    wanted, found = (checkpoint.load_weights(one, dtype).state_dict() for one in (folder, merged))
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
