@@ -10,6 +10,7 @@ from typing import Any
 from tasks.estimators import average_pass_at_k
 from tasks.explorer.drawing import Dot, Line, Plot
 from tasks.explorer.look import Look
+from tasks.run.runs import TRAINED_BY
 from warehouse.queries import query
 
 KS = (1, 5, 10)
@@ -28,7 +29,6 @@ MOST_POINTS = 120
 EVALUATIONS = query(__name__, "evaluations")
 SAMPLES = query(__name__, "samples")
 FIGURES_OF = query(__name__, "figures")
-TRAINED_BY = query(__name__, "trained_by")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,3 @@ WITH found AS MATERIALIZED (
 SELECT run_id, name, max(step) AS step, avg(value) AS value FROM found
 GROUP BY run_id, name, (step - 1) // (SELECT greatest(1, ceil(max(step) / $points)) FROM found)
 ORDER BY run_id, name, step;
-
--- name: trained_by
--- Which runs trained the policies that these runs ended with: themselves, or those whose stages they took over (of the
--- same key)? Others may have come by the same weights: a longer run on its way, one with settings that change nothing.
-WITH ended AS (SELECT unnest($runs) AS run, unnest($policies) AS policy_id)
-SELECT run, run_id AS trainer FROM ended JOIN policies USING (policy_id) WHERE kind IN ('snapshot', 'final')
-QUALIFY row_number() OVER (PARTITION BY run ORDER BY run_id = run DESC, EXISTS (
-    FROM stages theirs JOIN stages own USING (stage, key)
-    WHERE stage = 'train' AND theirs.run_id = policies.run_id AND own.run_id = run
-) DESC, arrival) = 1;

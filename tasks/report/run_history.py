@@ -32,7 +32,6 @@ MOST_POINTS = 300
 """Of a curve; longer training is shown as means over stretches."""
 
 PUBLISHED = query(__name__, "published")
-TRAINED_BY = query(__name__, "trained_by")
 PROGRESS = query(__name__, "progress")
 DIVERSITY = query(__name__, "diversity")
 TRAINING_FIGURES = query(__name__, "training_figures")
@@ -194,7 +193,8 @@ def _trainer(context: Context, kept: Sequence[KeptPolicy]) -> str:
 
 def trained_by(store: Warehouse, policy_id: str, run_id: str) -> str:
     """The run whose training made a policy of the run: itself, or the one whose training it took over."""
-    return str(store.value(TRAINED_BY, {"policy": policy_id, "run": run_id}) or run_id)
+    found = store.rows(runs.TRAINED_BY, {"runs": [run_id], "policies": [policy_id]})
+    return str(found[0]["trainer"]) if found else run_id
 
 
 def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPolicy], trainer: str) -> list[Point]:

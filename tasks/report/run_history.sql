@@ -3,15 +3,6 @@
 SELECT DISTINCT ON (step) policy_id, step, path FROM policies
 WHERE run_id = ? AND kind IN ('snapshot', 'final') AND step > 0 ORDER BY step, arrival DESC;
 
--- name: trained_by
--- Which run trained this policy, with which $run ended: itself, or the one whose stage it took over (of the same key)? Others
--- may have come by the same weights, bit for bit: a longer run on its way, one with settings that change nothing.
-SELECT run_id FROM policies WHERE policy_id = $policy AND kind IN ('snapshot', 'final')
-ORDER BY run_id = $run DESC, EXISTS (
-    FROM stages theirs JOIN stages own USING (stage, key)
-    WHERE stage = 'train' AND theirs.run_id = policies.run_id AND own.run_id = $run
-) DESC, arrival LIMIT 1;
-
 -- name: progress
 -- How many trajectories was the run trained on, and how long did it train (waiting included), until each step?
 SELECT step, sum(sequences) OVER (ORDER BY step) AS trajectories, sum(seconds) OVER (ORDER BY step) AS seconds

@@ -20,6 +20,8 @@ from warehouse.queries import query
 
 PROJECT = "spo-pipeline"
 
+TRAINED_BY = query(__name__, "trained_by")
+
 
 class UnknownRun(Exception):
     """No run of that name in the warehouse."""

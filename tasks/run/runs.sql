@@ -9,3 +9,13 @@ FROM runs r ORDER BY r.arrival DESC LIMIT ?;
 -- name: latest
 -- Which run is the newest of those made here, those of a certain recipe left out? Imported ones come after them.
 SELECT run_id FROM runs WHERE recipe <> ? ORDER BY starts_with(batch_id, 'warehouse/'), arrival DESC LIMIT 1;
+
+-- name: trained_by
+-- Which runs trained the policies that these runs ended with: themselves, or those whose stages they took over (of the
+-- same key)? Others may have come by the same weights: a longer run on its way, one with settings that change nothing.
+WITH ended AS (SELECT unnest($runs) AS run, unnest($policies) AS policy_id)
+SELECT run, run_id AS trainer FROM ended JOIN policies USING (policy_id) WHERE kind IN ('snapshot', 'final')
+QUALIFY row_number() OVER (PARTITION BY run ORDER BY run_id = run DESC, EXISTS (
+    FROM stages theirs JOIN stages own USING (stage, key)
+    WHERE stage = 'train' AND theirs.run_id = policies.run_id AND own.run_id = run
+) DESC, arrival) = 1;
