@@ -44,6 +44,10 @@ class StageRow:
     note: str = ""
     retry_at: float | None = None
     """When it is tried again after a failure, in seconds since 1970; the note says why."""
+    run: str = ""
+    """Of a line that stands for a whole run of a study: that run."""
+    run_stage: str = ""
+    """The stage of `run` that is under way."""
 
 
 class ProgressTable:
@@ -130,22 +134,24 @@ def _row(line: StageRow) -> dict[str, Any]:
 
 
 class NestedProgress:
-    """The board of a whole run as a single line of another board: shows the stage that is under way."""
+    """The board of a whole run as a single line of another board: shows the run and its stage that is under way."""
 
-    def __init__(self, board: ProgressTable, line: str) -> None:
-        self._board, self._line = board, line
+    def __init__(self, board: ProgressTable, line: str, run_id: str) -> None:
+        self._board, self._line, self._run_id = board, line, run_id
+        board.lines[line].run = run_id
 
     def start(self, stage: str) -> None:
         """`stage` begins."""
-        self._board.progress(self._line, 0, 0, "", stage)
+        self.progress(stage, 0, 0, "", "")
 
     def progress(self, stage: str, done: int, total: int, unit: str, note: str) -> None:
         """`stage` has done `done` of `total` units."""
-        self._board.progress(self._line, done, total, unit, f"{stage} {note}".strip())
+        self._board.lines[self._line].run_stage = stage
+        self._board.progress(self._line, done, total, unit, f"{self._run_id}, {stage} {note}".strip())
 
     def retry(self, stage: str, wait_s: float, cause: str) -> None:
         """`stage` failed, and is tried again after `wait_s`."""
-        self._board.retry(self._line, wait_s, f"{stage}: {cause}")
+        self._board.retry(self._line, wait_s, f"{self._run_id}, {stage}: {cause}")
 
     def end(self, stage: str, state: str, note: str) -> None:
         """`stage` ended; only the log hears of it."""

@@ -106,7 +106,8 @@ def _one(board: ProgressTable, line: str, run_id: str) -> Exception | None:
 
     board.start(line)
     try:
-        execute_stages([name for name in STAGE_NAMES if name != "report"], run_id, NestedProgress(board, line))
+        nested = NestedProgress(board, line, run_id)
+        execute_stages([name for name in STAGE_NAMES if name != "report"], run_id, nested)
     except (TrainerError, *permanent()) as error:
         board.end(line, "failed", f"{run_id}: {_why(error)}")
         return error

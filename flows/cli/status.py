@@ -69,7 +69,14 @@ def _show_server(console: Console) -> dict[str, dict[str, watch.StageRow]]:
         console.print(watch.render(run.lines, f"{run.run_id or run.name}: {run.state.lower()}, flow run {run.name}"))
     if not going:
         console.print("Under way  nothing", highlight=False)
-    return {run.run_id: {line.stage: line for line in run.lines} for run in going if run.run_id}
+    return by_run(going)
+
+
+def by_run(going: list[under_way.Active]) -> dict[str, dict[str, watch.StageRow]]:
+    """The lines of every run under way by run and stage; of a study those of the run that it is at."""
+    found = {run.run_id: {line.stage: line for line in run.lines} for run in going if run.run_id}
+    of_studies = (line for run in going for line in run.lines if line.run and line.state in {"running", "retrying"})
+    return found | {line.run: {line.run_stage: line} for line in of_studies}
 
 
 def _not_usable() -> str:

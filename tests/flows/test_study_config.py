@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from flows.cli.status import by_run
+from flows.cli.under_way import Active
 from flows.progress import NestedProgress, ProgressTable
 from flows.study_config import STUDIES, load, origin
 from tasks.config import InvalidConfig, UnknownRecipe
@@ -123,12 +125,17 @@ def test_a_run_is_one_line_of_a_studys_table() -> None:
     logged: list[str] = []
     board = ProgressTable(["slow 0", "compare"], published.append, logged.append)  # type: ignore[arg-type]
     board.start("slow 0")
-    line = NestedProgress(board, "slow 0")
+    line = NestedProgress(board, "slow 0", "tiny-1")
+    line.start("prepare")
     line.start("q0")
     line.progress("q0", 3, 10, "samples", "")
-    assert (board.lines["slow 0"].done, board.lines["slow 0"].note) == (3, "q0")
+    shown = board.lines["slow 0"]
+    assert (shown.done, shown.note) == (3, "tiny-1, q0")
+    flow = Active("study quick", "a-flow-run", "Running", list(board.lines.values()))
+    assert by_run([flow])["tiny-1"] == {"q0": shown}, "`spo status` shows the run as under way"
     line.end("q0", "done", "10 samples")
     board.end("slow 0", "done", "tiny-1")
+    assert "tiny-1" not in by_run([flow])
     assert "slow 0, q0: done; 10 samples" in logged
     assert [each["state"] for each in published[-1]] == ["done", "waiting"]
 
