@@ -28,7 +28,7 @@ FIGURES = [
     *("replay/loss", "replay/log_ratio"),
 ]
 """The trainer's figures that a report shows or watches."""
-MOST_POINTS = 300
+MOST_POINTS = 120
 """Of a curve; longer training is shown as means over stretches."""
 
 PUBLISHED = query(__name__, "published")
