@@ -138,7 +138,6 @@ class NestedProgress:
 
     def __init__(self, board: ProgressTable, line: str, run_id: str) -> None:
         self._board, self._line, self._run_id = board, line, run_id
-        board.lines[line].run = run_id
 
     def start(self, stage: str) -> None:
         """`stage` begins."""
@@ -146,7 +145,8 @@ class NestedProgress:
 
     def progress(self, stage: str, done: int, total: int, unit: str, note: str) -> None:
         """`stage` has done `done` of `total` units."""
-        self._board.lines[self._line].run_stage = stage
+        shown = self._board.lines[self._line]
+        shown.run, shown.run_stage = self._run_id, stage
         self._board.progress(self._line, done, total, unit, f"{self._run_id}, {stage} {note}".strip())
 
     def retry(self, stage: str, wait_s: float, cause: str) -> None:
