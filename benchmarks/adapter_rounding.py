@@ -10,7 +10,7 @@ the base's bfloat16 weights and the adapter, both computed with in float32.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,14 @@ from tasks.engines import adapted_weights, adapter, checkpoint
 from tasks.train.shared.published_weights import Canary, read_canaries
 
 
-def changed_base(folder: Path, rounded: Callable[[Tensor, int], Tensor]) -> tuple[Any, float]:
-    """The base with the adapter in `folder` merged and `rounded`, in float32; and the part of the change left."""
-    base = checkpoint.load_weights(adapter.base_of(folder), "bfloat16").float()
-    exact = checkpoint.load_weights(adapter.base_of(folder), "bfloat16").float()
-    change = adapted_weights.read(folder)
-    adapted_weights.merge(exact, change)
-    left = whole = 0.0
-    for name in change.factors:
-        own, wanted = (model.get_submodule(name).weight.data for model in (base, exact))
-        found = rounded(wanted, len(name)).float()
-        left += float(((found - own) * (wanted - own)).sum())
+def left(found: Any, base: Any, exact: Any, layers: list[str]) -> float:
+    """The part of the exact change that the model `found` has, along the change."""
+    whole = had = 0.0
+    for name in layers:
+        own, wanted, got = (model.get_submodule(name).weight.data.float() for model in (base, exact, found))
+        had += float(((got - own) * (wanted - own)).sum())
         whole += float((wanted - own).pow(2).sum())
-        own.copy_(found)
-    return base, left / whole
+    return had / whole
 
 
 @torch.no_grad()
@@ -48,30 +42,36 @@ def logprobs(model: Any, canaries: list[Canary]) -> Tensor:
     return torch.cat(found)
 
 
-def _row(label: str, left: float, found: Tensor, of_trainer: Tensor, exact: Tensor) -> str:
-    trainer, truth = (float((found - other).abs().mean()) for other in (of_trainer, exact))
-    return f"  {label:22} {left:6.3f} {trainer:10.4f} {truth:10.4f}"
+@torch.no_grad()
+def show(folder: Path) -> None:
+    """Print the table of the published weights in `folder`."""
+    canaries = read_canaries(folder)
+    of_trainer = torch.tensor([value for canary in canaries for value in canary.logprobs])
+    change = adapted_weights.read(folder)
+    base = checkpoint.load_weights(adapter.base_of(folder), "bfloat16")
+    exact = copy.deepcopy(base).float()
+    adapted_weights.merge(exact, change)
+    models = {
+        "not (float32)": exact,
+        "nearest": copy.deepcopy(exact).bfloat16(),
+        "at random": checkpoint.load_weights(folder, "bfloat16"),  # as engines do
+    }
+    truth = logprobs(exact, canaries)
+    print(f"{folder}: nats a token over {len(truth)} tokens of {len(canaries)} canaries")
+    print(f"  {'rounded':22} {'left':>6} {'to trainer':>10} {'to exact':>10}")
+    for label, model in models.items():
+        found = logprobs(model, canaries)
+        to_trainer, to_exact = (float((found - other).abs().mean()) for other in (of_trainer, truth))
+        part = left(model, base, exact, list(change.factors))
+        print(f"  {label:22} {part:6.3f} {to_trainer:10.4f} {to_exact:10.4f}", flush=True)
 
 
 def main() -> None:
     """Print a table for each folder of published weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="+", type=Path)
-    ways: dict[str, Callable[[Tensor, int], Tensor]] = {
-        "nearest": lambda values, _: values.bfloat16(),
-        "at random": adapted_weights.rounded_at_random,
-    }
     for folder in parser.parse_args().folder:
-        canaries = read_canaries(folder)
-        of_trainer = torch.tensor([value for canary in canaries for value in canary.logprobs])
-        whole, _ = changed_base(folder, lambda values, _: values)
-        exact = logprobs(whole, canaries)
-        print(f"{folder}: nats a token over {len(exact)} tokens of {len(canaries)} canaries")
-        print(f"  {'rounded':22} {'left':>6} {'to trainer':>10} {'to exact':>10}")
-        print(_row("not (float32)", 1.0, exact, of_trainer, exact))
-        for label, way in ways.items():
-            model, left = changed_base(folder, way)
-            print(_row(label, left, logprobs(model.bfloat16(), canaries), of_trainer, exact), flush=True)
+        show(folder)
 
 
 if __name__ == "__main__":

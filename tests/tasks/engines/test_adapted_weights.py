@@ -36,8 +36,8 @@ def engine(base: Path) -> Iterator[TransformersEngine]:
     opened.close()
 
 
-def expected(folder: Path) -> list[float]:
-    return TransformersEngine(folder, dtype="float32", max_batch=8, device="cpu").score([SEQUENCE])[0]
+def expected(folder: Path, dtype: str = "float32") -> list[float]:
+    return TransformersEngine(folder, dtype=dtype, max_batch=8, device="cpu").score([SEQUENCE])[0]
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt2"])
@@ -214,5 +214,6 @@ def test_an_adapter_of_a_bfloat16_base_as_a_model_of_its_own_computes_what_a_wor
     reference = ReferenceConfig(model=str(folder), dtype=dtype)
     merged = checkpoint.resolve(reference, tmp_path / "cache")
     assert checkpoint.policy_id(merged) == checkpoint.policy_id(folder)
+    assert expected(merged, dtype) == pytest.approx(expected(folder, dtype), abs=1e-5)
     wanted, found = (checkpoint.load_weights(one, dtype).state_dict() for one in (folder, merged))
     assert all(torch.equal(found[name], value) for name, value in wanted.items())
