@@ -1,10 +1,11 @@
-"""What is left of an adapter when it is merged into bfloat16 weights: rounded to the nearest, and at random.
+"""What is left of an adapter in bfloat16: merged into the weights, and beside them.
 
     python -m benchmarks.adapter_rounding RUN/train/weights/step-00000050 [...]
 
 For weights that a run with `train.lora` has published, and whose canaries hold the trainer's log-probabilities.
-"Left" is the part of the change that the rounded weights have, along the change: 1 where nothing is lost. "Exact" are
-the base's bfloat16 weights and the adapter, both computed with in float32.
+"Weights" is the part of the change that the rounded weights have, along the change: 1 where nothing is lost.
+"Says" is the same of what the canaries' log-probabilities change by. "Exact" are the base's bfloat16 weights and the
+adapter, both computed with in float32.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tasks.config import AdapterConfig
 from tasks.engines import adapted_weights, adapter, checkpoint
+from tasks.scoring import lora
 from tasks.train.shared.published_weights import Canary, read_canaries
 
 
@@ -42,6 +45,26 @@ def logprobs(model: Any, canaries: list[Canary]) -> Tensor:
     return torch.cat(found)
 
 
+def beside(base: Any, change: adapted_weights.Adapter, *, once: bool) -> Any:
+    """The base with the adapter beside its layers, as the trainer has it; `once`: or as peft does it."""
+    import peft
+
+    model = copy.deepcopy(base)
+    rank = next(iter(change.factors.values()))[0].shape[0]
+    names = sorted({name.rpartition(".")[2] for name in change.factors})
+    given = AdapterConfig(rank=rank, alpha=round(change.scale * rank), modules=tuple(names))
+    if once:
+        lora.add_adapters(model, given)
+    else:
+        settings = peft.LoraConfig(r=rank, lora_alpha=given.alpha, target_modules=names, task_type="CAUSAL_LM")
+        peft.inject_adapter_in_model(settings, model)
+    for name, (down_RI, up_OR) in change.factors.items():
+        layer = model.get_submodule(name)
+        layer.lora_A.default.weight.data.copy_(down_RI)
+        layer.lora_B.default.weight.data.copy_(up_OR)
+    return model
+
+
 @torch.no_grad()
 def show(folder: Path) -> None:
     """Print the table of the published weights in `folder`."""
@@ -49,21 +72,28 @@ def show(folder: Path) -> None:
     of_trainer = torch.tensor([value for canary in canaries for value in canary.logprobs])
     change = adapted_weights.read(folder)
     base = checkpoint.load_weights(adapter.base_of(folder), "bfloat16")
+    before = logprobs(base, canaries)
     exact = copy.deepcopy(base).float()
+    wanted = -logprobs(exact, canaries)
     adapted_weights.merge(exact, change)
-    models = {
-        "not (float32)": exact,
-        "nearest": copy.deepcopy(exact).bfloat16(),
-        "at random": checkpoint.load_weights(folder, "bfloat16"),  # as engines do
-    }
     truth = logprobs(exact, canaries)
+    wanted += truth
+    merged = {
+        "merged, to the nearest": copy.deepcopy(exact).bfloat16(),
+        "merged, at random": checkpoint.load_weights(folder, "bfloat16"),  # as engines do
+    }
+    apart = {
+        "beside, rounded twice": beside(base, change, once=False),
+        "beside, rounded once": beside(base, change, once=True),  # as the trainer does
+    }
     print(f"{folder}: nats a token over {len(truth)} tokens of {len(canaries)} canaries")
-    print(f"  {'rounded':22} {'left':>6} {'to trainer':>10} {'to exact':>10}")
-    for label, model in models.items():
+    print(f"  {'adapter':24} {'weights':>8} {'says':>6} {'to trainer':>10} {'to exact':>10}")
+    for label, model in (merged | apart).items():
         found = logprobs(model, canaries)
         to_trainer, to_exact = (float((found - other).abs().mean()) for other in (of_trainer, truth))
-        part = left(model, base, exact, list(change.factors))
-        print(f"  {label:22} {part:6.3f} {to_trainer:10.4f} {to_exact:10.4f}", flush=True)
+        part = f"{left(model, base, exact, list(change.factors)):.3f}" if label in merged else ""
+        says = float(((found - before) * wanted).sum() / wanted.pow(2).sum())
+        print(f"  {label:24} {part:>8} {says:6.3f} {to_trainer:10.4f} {to_exact:10.4f}", flush=True)
 
 
 def main() -> None:

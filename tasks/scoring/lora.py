@@ -27,6 +27,8 @@ def add_adapters(causal_lm: Any, config: AdapterConfig) -> None:
     """Put the recipe's adapters into the model; everything else is frozen. Raises AdaptersImpossible."""
     try:
         import peft
+
+        from tasks.scoring.lora_layer import round_once
     except ImportError as error:
         raise AdaptersImpossible(
             f"train.lora needs the package peft ({error}); `pip install peft`, or take train.lora out of the recipe"
@@ -36,6 +38,8 @@ def add_adapters(causal_lm: Any, config: AdapterConfig) -> None:
         peft.inject_adapter_in_model(settings, causal_lm)
     except ValueError as error:
         raise AdaptersImpossible(f"train.lora.modules {list(config.modules)} do not fit this model: {error}") from error
+    for layer in adapted(causal_lm):
+        round_once(layer)
 
 
 def adapted(module: nn.Module) -> list[Any]:
