@@ -27,7 +27,7 @@ class SummedLinear(nn.Linear):
             change = rows.new_zeros(len(rows), self.out_features)  # the same kernel, so the same bits
         summed = torch.addmm(change.reshape(-1, self.out_features), rows, self.weight.t())
         output = summed.view(*input.shape[:-1], self.out_features)
-        bias: Tensor | None = self.bias
+        bias: Any = self.bias
         return output if bias is None else output + bias
 
 
