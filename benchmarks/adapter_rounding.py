@@ -47,17 +47,11 @@ def logprobs(model: Any, canaries: list[Canary]) -> Tensor:
 
 def beside(base: Any, change: adapted_weights.Adapter, *, once: bool) -> Any:
     """The base with the adapter beside its layers, as the trainer has it; `once`: or as peft does it."""
-    import peft
-
-    model = copy.deepcopy(base)
+    model = copy.deepcopy(base) if once else copy.deepcopy(base).float()  # of a float32 model the layers stay peft's
     rank = next(iter(change.factors.values()))[0].shape[0]
     names = sorted({name.rpartition(".")[2] for name in change.factors})
-    given = AdapterConfig(rank=rank, alpha=round(change.scale * rank), modules=tuple(names))
-    if once:
-        lora.add_adapters(model, given)
-    else:
-        settings = peft.LoraConfig(r=rank, lora_alpha=given.alpha, target_modules=names, task_type="CAUSAL_LM")
-        peft.inject_adapter_in_model(settings, model)
+    lora.add_adapters(model, AdapterConfig(rank=rank, alpha=round(change.scale * rank), modules=tuple(names)))
+    model.bfloat16()
     for name, (down_RI, up_OR) in change.factors.items():
         layer = model.get_submodule(name)
         layer.lora_A.default.weight.data.copy_(down_RI)
@@ -74,10 +68,10 @@ def show(folder: Path) -> None:
     base = checkpoint.load_weights(adapter.base_of(folder), "bfloat16")
     before = logprobs(base, canaries)
     exact = copy.deepcopy(base).float()
-    wanted = -logprobs(exact, canaries)
+    unchanged = logprobs(exact, canaries)
     adapted_weights.merge(exact, change)
     truth = logprobs(exact, canaries)
-    wanted += truth
+    wanted = truth - unchanged
     merged = {
         "merged, to the nearest": copy.deepcopy(exact).bfloat16(),
         "merged, at random": checkpoint.load_weights(folder, "bfloat16"),  # as engines do

@@ -14,7 +14,7 @@ import torch
 from peft.tuners.lora import Linear as PeftLinear
 from torch import Tensor, nn
 
-NARROW = (torch.bfloat16, torch.float16)
+from tasks.scoring.logprobs import WIDE
 
 
 class SummedLinear(nn.Linear):
@@ -44,6 +44,7 @@ class SummedAdapter(PeftLinear):
 
 def round_once(layer: Any) -> None:
     """Let an adapted layer of peft's sum before it rounds, if its numbers are narrow and it is an ordinary one."""
-    if type(layer) is PeftLinear and type(layer.base_layer) is nn.Linear and layer.base_layer.weight.dtype in NARROW:
+    ordinary = type(layer) is PeftLinear and type(layer.base_layer) is nn.Linear
+    if ordinary and layer.base_layer.weight.dtype not in WIDE:
         layer.__class__ = SummedAdapter
         layer.base_layer.__class__ = SummedLinear

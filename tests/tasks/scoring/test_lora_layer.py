@@ -8,6 +8,7 @@ import peft
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from tasks.config import AdapterConfig
 from tasks.scoring import lora
@@ -86,6 +87,9 @@ def test_adapters_in_float32_and_of_other_layers_are_pefts_own() -> None:
     policy = tiny_model()
     lora.add_adapters(policy, AdapterConfig())
     assert {type(layer) for layer in lora.adapted(policy)} == {peft.tuners.lora.Linear}
+    other: Any = nn.ModuleDict({"layer": Conv1D(WIDTH, WIDTH)}).bfloat16()
+    lora.add_adapters(other, AdapterConfig(modules=("layer",)))
+    assert {type(layer) for layer in lora.adapted(other)} == {peft.tuners.lora.Linear}
     policy = tiny_model().bfloat16()
     lora.add_adapters(policy, AdapterConfig())
     assert {type(layer) for layer in lora.adapted(policy)} == {SummedAdapter}
