@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
@@ -11,8 +13,9 @@ from warehouse import Warehouse
 from warehouse.queries import query
 
 PACE = query(__name__, "pace")
-OLDEST_S = 5.0
-"""Counts are read again after so long even if the run appended nothing: its batches may have been quarantined."""
+OLDEST_S = 30.0
+"""Everything is counted again after so long, whatever arrived: batches of the run may have been quarantined."""
+SCORED = "run_id = ? AND source = 'online' AND reward IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,10 @@ class Backpressure:
     published: int | None
 
     @classmethod
-    def read(cls, warehouse: Warehouse, job: TrainJob) -> Backpressure:
-        """Where the job's run is now."""
-        newest = published_weights.latest(job.weights)
-        (row,) = warehouse.rows(PACE, {"run": job.run_id, "group": job.train.group_size})
-        published = None if newest is None else newest.step
+    def read(cls, warehouse: Warehouse, job: TrainJob, *, snapshot: int | None = None) -> Backpressure:
+        """Where the job's run is now, or was at a snapshot of the warehouse."""
+        published = newest_step(job)
+        (row,) = warehouse.rows(PACE, {"run": job.run_id, "group": job.train.group_size}, snapshot=snapshot)
         return cls(int(row["steps"]), int(row["trained"]), int(row["scored"]), published)
 
     def has_room(self, job: TrainJob, under_way: int = 0) -> bool:
@@ -61,21 +63,59 @@ class Backpressure:
 
 @dataclass(slots=True)
 class BackpressureReader:
-    """Reads where a run is as often as it is asked to; counts anew only when the run has appended something since.
+    """Reads where a run is as often as it is asked to, at a cost that does not grow with the run.
 
-    Counting asks the lake, which takes a waiting worker more than all its sampling where the policy is small.
+    What the run has is counted once and then every `OLDEST_S`; in between, what it appends is added. Counting at
+    every question takes more than all sampling where the policy is small.
     """
 
     warehouse: Warehouse
     job: TrainJob
     _found: Backpressure | None = None
-    _known: tuple[int, published_weights.Published | None] = (0, None)
-    _read_at: float = 0.0
+    _counted_at: float = 0.0
+    _newest: int = 0
+    """Snapshot of the run's newest batch at the last question."""
+    _followed: dict[str, int] = field(default_factory=dict[str, int])
+    """Snapshot by table up to which its rows are in `_found`."""
 
     def read(self) -> Backpressure:
         """Where the run is now."""
-        known = (self.warehouse.newest_of(self.job.run_id), published_weights.latest(self.job.weights))
-        now = time.monotonic()
-        if self._found is None or known != self._known or now - self._read_at > OLDEST_S:
-            self._found, self._known, self._read_at = Backpressure.read(self.warehouse, self.job), known, now
+        published, newest = newest_step(self.job), self.warehouse.newest_of(self.job.run_id)
+        if self._found is None or time.monotonic() - self._counted_at > OLDEST_S:
+            found = self._count()
+        elif newest != self._newest:
+            found = self._add(self._found) or self._count()
+        else:
+            found = self._found
+        self._newest, self._found = newest, replace(found, published=published)
         return self._found
+
+    def _count(self) -> Backpressure:
+        snapshot = self.warehouse.snapshot()
+        self._followed, self._counted_at = dict.fromkeys(("trajectories", "train_batches"), snapshot), time.monotonic()
+        return Backpressure.read(self.warehouse, self.job, snapshot=snapshot)
+
+    def _add(self, found: Backpressure) -> Backpressure | None:
+        """`found` and what the run appended since; None when it trained a step anew: counts no longer add up."""
+        sampled, steps = self._arrived("trajectories", SCORED), self._arrived("train_batches", "run_id = ?")
+        if any(row["step"] <= found.steps for row in steps):
+            return None
+        size = self.job.train.group_size
+        groups = Counter((row["batch_id"], row["problem_id"]) for row in sampled)  # a batch is appended whole
+        return replace(
+            found,
+            steps=max((row["step"] for row in steps), default=found.steps),
+            trained=found.trained + sum(row["sources"].count("online") for row in steps),
+            scored=found.scored + sum(n // size * size for n in groups.values()),
+        )
+
+    def _arrived(self, table: str, where: str) -> list[dict[str, Any]]:
+        since = self._followed[table]
+        rows, self._followed[table] = self.warehouse.follow(table, since, where=where, parameters=(self.job.run_id,))
+        return rows
+
+
+def newest_step(job: TrainJob) -> int | None:
+    """Optimizer step of the newest published weights; None before the first."""
+    newest = published_weights.latest(job.weights)
+    return None if newest is None else newest.step

@@ -115,26 +115,72 @@ def test_only_scored_online_trajectories_of_the_run_count(tmp_path: Path) -> Non
         assert Backpressure.read(store, job) == Backpressure(1, 1, 16, None)
 
 
-def test_a_waiting_worker_counts_again_only_when_its_run_appended_something(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_counts_its_run_once_and_adds_what_it_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reference = save_reference(tmp_path / "reference")
     fill(tmp_path / "warehouse", reference, online=16)
     job = make_job(tmp_path, reference, config())
-    counted: list[str] = []
-    rows = Warehouse.rows
-    monkeypatch.setattr(Warehouse, "rows", lambda *asked, **named: (counted.append(""), rows(*asked, **named))[1])
+    counted = counting(monkeypatch)
     with Warehouse.open(job.warehouse) as store:
         reader = BackpressureReader(store, job)
         assert [reader.read() for _ in range(3)] == [Backpressure(0, 0, 16, None)] * 3
-        assert len(counted) == 1
         row = {"problem_id": "p0", "source": "online", "token_ids": [1], "reward": 0.0}
         store.append("other", {"trajectories": [row | {"trajectory_id": "o"}]}, run_id="another")
-        reader.read()
-        assert len(counted) == 1
-        store.append("more", {"trajectories": [row | {"trajectory_id": "m"}]}, run_id=RUN)
+        assert reader.read().scored == 16
+        more = [row | {"trajectory_id": "m"}, row | {"trajectory_id": "n", "reward": None}]
+        store.append("more", {"trajectories": more}, run_id=RUN)
         assert [reader.read().scored for _ in range(3)] == [17] * 3
-        assert len(counted) == 2
+        trained = {"step": 1, "trajectory_ids": ["m", "reference-0000"], "sources": ["online", "offline"]}
+        store.append("step", {"train_batches": [trained]}, run_id=RUN)
+        assert (
+            [reader.read() for _ in range(2)]
+            == [Backpressure(1, 1, 17, None)] * 2
+            == [Backpressure.read(store, job)] * 2
+        )
+        assert len(counted) == 2, "the reader's own count, and the one beside it"
         store.append("bad", {"quarantine": [{"bad_batch_id": "more", "reason": ""}]}, run_id="quarantine")
         monkeypatch.setattr(backpressure, "OLDEST_S", 0.0)
         assert reader.read().scored == 16
+
+
+def test_a_step_trained_anew_makes_a_worker_count_again(tmp_path: Path) -> None:
+    reference = save_reference(tmp_path / "reference")
+    fill(tmp_path / "warehouse", reference, online=16)
+    job = make_job(tmp_path, reference, config())
+    step = {"step": 1, "trajectory_ids": ["online-0000"], "sources": ["online"]}
+    with Warehouse.open(job.warehouse) as store:
+        reader = BackpressureReader(store, job)
+        for number, name in ((1, "first"), (2, "second")):
+            store.append(name, {"train_batches": [step | {"step": number}]}, run_id=RUN)
+        assert reader.read() == Backpressure(2, 2, 16, None)
+        bad = [{"bad_batch_id": name, "reason": ""} for name in ("first", "second")]
+        store.append("bad", {"quarantine": bad}, run_id="quarantine")
+        store.append("again", {"train_batches": [step]}, run_id=RUN)
+        assert reader.read() == Backpressure(1, 1, 16, None)
+
+
+def test_groups_that_arrive_are_counted_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = save_reference(tmp_path / "reference")
+    fill(tmp_path / "warehouse", reference, online=16)
+    sources = {"online": {"share": 1.0, "objectives": [{"kind": "max_rl"}]}}
+    behaviour = {"temperature": [1.0, 1.0], "top_p": 1.0}
+    job = make_job(tmp_path, reference, config(sources=sources, behaviour=behaviour, responses_per_prompt=4))
+    row = {"source": "online", "token_ids": [1], "reward": 0.0}
+    rows = [
+        row | {"trajectory_id": f"{problem}-{n}", "problem_id": problem} for problem in ("p0", "p1") for n in range(4)
+    ]
+    with Warehouse.open(job.warehouse) as store:
+        reader = BackpressureReader(store, job)
+        before = reader.read()
+        store.append("groups", {"trajectories": rows[:-1]}, run_id=RUN)
+        counted = counting(monkeypatch)
+        assert reader.read().scored == before.scored + 4
+        assert not counted
+        assert Backpressure.read(store, job).scored == before.scored + 4
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows by one whenever a warehouse is asked a query."""
+    asked: list[str] = []
+    rows = Warehouse.rows
+    monkeypatch.setattr(Warehouse, "rows", lambda *these, **named: (asked.append(""), rows(*these, **named))[1])
+    return asked
