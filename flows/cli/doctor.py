@@ -51,8 +51,13 @@ def _versions() -> Finding:
 def _gpu() -> Finding:
     import torch
 
+    from tasks.engines.processor import computes_bfloat16
+
     if not torch.cuda.is_available():
-        return True, f"none seen by torch {torch.__version__}; training and sampling use the CPU"
+        faster = (
+            " (faster in bfloat16: -s reference.dtype=bfloat16 for pretrained models)" if computes_bfloat16() else ""
+        )
+        return True, f"none seen by torch {torch.__version__}; training and sampling use the CPU{faster}"
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return True, f"{len(names)} x {names[0]}"
 

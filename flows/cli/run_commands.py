@@ -50,6 +50,7 @@ def run(
         )
     config, tree = submitted(recipe or DEFAULT_RECIPE, set_, like)
     check(config)
+    _tell_faster(config)
     _check_pin(pin)
     _check_warehouse()
     _start_server()
@@ -138,7 +139,22 @@ def plan(
         return
     shown.show_plan(console, recipe, tree, of)
     if config is not None:
+        _tell_faster(config)
         _tell_faults(config)
+
+
+def _tell_faster(config: RunConfig) -> None:
+    """Say when a pretrained model would be computed in float32 on a processor that is faster in bfloat16."""
+    from tasks.engines.processor import computes_bfloat16
+
+    chosen = config.reference
+    if chosen.dtype == "float32" and chosen.model != "miniature" and not server_elsewhere() and computes_bfloat16():
+        console.print(
+            "[yellow]faster:[/] this processor computes in bfloat16, and this run would in float32, which takes "
+            "about twice as long: -s reference.dtype=bfloat16",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _tell_faults(config: RunConfig) -> None:

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from flows import settings
+from flows.cli import run_commands
 from flows.settings import RECIPES, recipe_names
 from tasks import config
+from tasks.engines import processor
 from tasks.run import provenance, runs
 from tests.tasks.conftest import MICRO
 from warehouse import Warehouse
@@ -228,6 +230,25 @@ def test_a_plan_before_the_first_run_lists_every_stage_and_no_time(tmp_path: Pat
     result = spo(tmp_path / "none", "plan", "tiny", "--set", "q0.samples=10", "--set", "problems.train=7")
     assert re.search(r"q0\s+70 samples\s+\?", result.stdout)
     assert "known after the first run" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("recipe", "dtype", "able", "told"),
+    [
+        ("smollm", "float32", True, True),
+        ("smollm", "float32", False, False),
+        ("smollm", "bfloat16", True, False),
+        ("tiny", "float32", True, False),
+    ],
+)
+def test_a_pretrained_model_in_float32_is_told_of_a_faster_type(
+    recipe: str, dtype: str, able: bool, told: bool, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(processor, "computes_bfloat16", lambda: able)
+    run_commands.plan(recipe, [f"reference.dtype={dtype}"])
+    assert ("-s reference.dtype=bfloat16" in capsys.readouterr().out) is told
 
 
 @pytest.mark.parametrize(
