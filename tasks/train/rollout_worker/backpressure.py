@@ -16,6 +16,7 @@ PACE = query(__name__, "pace")
 OLDEST_S = 30.0
 """Everything is counted again after so long, whatever arrived: batches of the run may have been quarantined."""
 SCORED = "run_id = ? AND source = 'online' AND reward IS NOT NULL"
+"""What the query `pace` counts as scored."""
 
 
 @dataclass(frozen=True, slots=True)
