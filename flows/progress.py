@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from tasks.run.durations import duration
+from tasks.run.durations import duration, pace
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -239,7 +239,7 @@ def shard(note: str) -> str | None:
 
 def describe(line: StageRow) -> str:
     """One log line: `q0: 800/6400 samples, 53.1/s, 1 min 45 s left`."""
-    rate = f", {line.rate:.1f}/s" if line.rate else ""
+    rate = f", {pace(line.rate)}" if line.rate else ""
     left = "" if line.remaining_s is None else f", {duration(line.remaining_s)} left"
     note = f" ({line.note})" if line.note else ""
     return f"{line.stage}: {line.done}/{line.total} {line.unit}{rate}{left}{note}"

@@ -21,7 +21,7 @@ from flows.progress import ARTIFACT_KEY, StageRow, describe
 from flows.server.embedded import use_server
 from flows.server.liveness import GRACE_S, taken_for_dead
 from flows.settings import api_url
-from tasks.run.durations import duration
+from tasks.run.durations import duration, pace
 
 T = TypeVar("T")
 CANCEL_ON_TERM = "SPO_CANCEL_ON_TERM"
@@ -197,7 +197,7 @@ def render(lines: list[StageRow], title: str) -> Table:
             MARKS[line.state],
             line.stage,
             f"{line.done}/{line.total} {line.unit}" if line.total else "",
-            f"{line.rate:.1f}/s" if line.rate and line.state == "running" else "",
+            pace(line.rate) if line.rate and line.state == "running" else "",
             "" if line.remaining_s is None else duration(line.remaining_s),
             duration(line.seconds) if line.seconds else "",
             _noted(line),

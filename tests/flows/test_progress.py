@@ -105,5 +105,10 @@ def test_a_line_describes_itself() -> None:
     assert progress.describe(line) == "q0: 800/6400 samples, 53.1/s, 1 min 45 s left"
 
 
+def test_a_line_of_a_slow_stage_says_what_each_unit_takes() -> None:
+    line = StageRow("train", done=5, total=30, unit="steps", rate=1 / 40.2, remaining_s=1005)
+    assert progress.describe(line) == "train: 5/30 steps, 40 s each, 16 min 45 s left"
+
+
 def test_a_board_stays_behind_when_prefect_sends_a_tasks_arguments_to_another_machine() -> None:
     assert pickle.loads(pickle.dumps({"board": make([], []), "stage": "q0"})) == {"board": None, "stage": "q0"}
