@@ -4,8 +4,9 @@ SELECT DISTINCT trajectory_id FROM reference_logprobs
 WHERE fingerprint = ? AND trajectory_id IN (SELECT unnest(?::VARCHAR[]));
 
 -- name: correct
--- What has pi_0 given the correct ones of these trajectories, by problem?
-SELECT t.problem_id, any_value(l.logprobs) AS logprobs FROM trajectories t JOIN reference_logprobs l USING (trajectory_id)
+-- What has pi_0 given the correct ones of these trajectories, by problem? The first to arrive, as in training.
+SELECT t.problem_id, arg_min(l.logprobs, l.arrival) AS logprobs
+FROM trajectories t JOIN reference_logprobs l USING (trajectory_id)
 WHERE l.fingerprint = ? AND t.reward = 0 AND t.trajectory_id IN (SELECT unnest(?::VARCHAR[]))
 GROUP BY t.problem_id, t.trajectory_id ORDER BY t.problem_id, t.trajectory_id;
 

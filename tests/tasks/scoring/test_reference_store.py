@@ -104,3 +104,15 @@ def test_what_was_forgotten_is_read_from_a_real_warehouse_bit_for_bit(tmp_path: 
         found = store.lookup([example("0"), example("999")])
     assert [list(found["0"]), list(found["999"])] == [logprobs_of("0"), logprobs_of("999")]
     assert torch.equal(torch.tensor(found["0"]), torch.tensor(logprobs_of("0")))
+
+
+def test_of_two_runs_that_scored_the_same_the_first_to_arrive_holds(tmp_path: Path) -> None:
+    ids = [str(number) for number in range(500)]
+    with Warehouse.open(tmp_path / "warehouse") as warehouse:
+        for run, asked in (("b", ids[::2]), ("a", ids), ("c", ids)):
+            rows = [{"trajectory_id": one, "fingerprint": "f", "logprobs": logprobs_of(run + one)} for one in asked]
+            warehouse.append(f"scores-{run}", {"reference_logprobs": rows}, run_id=run)
+        found = ReferenceStore(warehouse, "f").lookup([example(one) for one in ids])
+    assert {one: list(found[one]) for one in ids} == {
+        one: logprobs_of(("a" if number % 2 else "b") + one) for number, one in enumerate(ids)
+    }
