@@ -13,6 +13,7 @@ from tasks.explorer.address import NotFound
 from tasks.explorer.curves import MOST_POINTS, curve_plots, evaluations, figure_plots, learning_curves, trainers_of
 from tasks.explorer.drawing import Dot, Line, Plot, areas, plot
 from tasks.explorer.look import Look, Page
+from tasks.explorer.studies import arms_of
 from warehouse.queries import query
 
 RUN = query(__name__, "run")
@@ -42,6 +43,7 @@ def run_page(look: Look) -> Page:
         "/",
         {
             "run": row,
+            "arm": arms_of(look, [name]).get(name),
             "trainer": trainer,
             "stages": stages,
             "events": look.rows(EVENTS, run=name),

@@ -1,6 +1,8 @@
 -- name: run
 -- What is this run: its recipe, settings and beginning?
-SELECT run_id, recipe, config_json, project_version, snapshot, created_at FROM runs
+SELECT run_id, recipe, json_extract_string(config_json, '$.seed') AS seed, config_json, project_version, snapshot,
+       created_at
+FROM runs
 WHERE run_id = $run ORDER BY arrival DESC LIMIT 1;
 
 -- name: stages

@@ -11,11 +11,13 @@ from tasks.explorer.address import BadAddress, NotFound
 from tasks.explorer.curves import curve_plots, figure_plots, learning_curves
 from tasks.explorer.drawing import plot
 from tasks.explorer.look import Look, Page
+from tasks.explorer.studies import arms_of
 from tasks.run.stage_names import STAGE_NAMES
 from warehouse import StillReading
 from warehouse.queries import query
 
 RUNS = query(__name__, "runs")
+REACHED = query(__name__, "reached")
 RECIPES = query(__name__, "recipes")
 TOTALS = query(__name__, "totals")
 CONFIGURATIONS = query(__name__, "configurations")
@@ -28,14 +30,18 @@ def runs_page(look: Look) -> Page:
     number = look.address.page()
     filters = {"recipe": look.address.text("recipe"), "text": look.address.text("q")}
     rows = look.rows(RUNS, **filters, limit=RUNS_A_PAGE + 1, offset=RUNS_A_PAGE * (number - 1))
-    shown = [_described(row) for row in rows[:RUNS_A_PAGE]]
+    rows, more = rows[:RUNS_A_PAGE], len(rows) > RUNS_A_PAGE
+    arms = arms_of(look, [row["run_id"] for row in rows])
+    training = [row["run_id"] for row in rows if row["state"] == "running" and row["at_stage"] == "train"]
+    reached = {row["run_id"]: row["step"] for row in (look.rows(REACHED, runs=training) if training else ())}
+    shown = [{**_described(row), "arm": arms.get(row["run_id"]), "reached": reached.get(row["run_id"])} for row in rows]
     return Page(
         "runs.html",
         "Runs",
         "/",
         {
             "runs": shown,
-            "more": len(rows) > RUNS_A_PAGE,
+            "more": more,
             "number": number,
             "recipes": look.rows(RECIPES),
             "filters": filters,
@@ -82,7 +88,14 @@ def compare_page(look: Look) -> Page:
         "compare.html",
         " and ".join(names),
         "/",
-        {"names": names, "charts": charts, "settings": differences(rows), "ends": changes, "ks": ks},
+        {
+            "names": names,
+            "arms": arms_of(look, names),
+            "charts": charts,
+            "settings": differences(rows),
+            "ends": changes,
+            "ks": ks,
+        },
     )
 
 

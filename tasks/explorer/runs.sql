@@ -2,7 +2,7 @@
 -- Which runs are there, newest first, and what do their stages and their evaluation say?
 WITH chosen AS (
     SELECT run_id, recipe, created_at, arrival, project_version,
-           json_extract_string(config_json, '$.seed') AS seed, json_extract_string(config_json, '$.train.beta') AS beta
+           json_extract_string(config_json, '$.seed') AS seed, json_extract_string(config_json, '$.train.steps') AS steps
     FROM runs
     WHERE ($recipe = '' OR recipe = $recipe) AND ($text = '' OR contains(lower(run_id), lower($text)))
 ),
@@ -27,6 +27,10 @@ SELECT chosen.* EXCLUDE (arrival), coalesce(stages, 0) AS stages, seconds, names
 FROM chosen LEFT JOIN ended USING (run_id) LEFT JOIN events USING (run_id)
 ORDER BY arrival DESC
 LIMIT $limit OFFSET $offset;
+
+-- name: reached
+-- Which optimizer step did each of these runs record last?
+SELECT run_id, max(step) AS step FROM train_batches WHERE list_contains($runs, run_id) GROUP BY run_id;
 
 -- name: recipes
 -- Which recipes were run, and how often?

@@ -14,8 +14,14 @@ from tasks.explorer.look import Look, Page
 from warehouse.queries import query
 
 MEMBERS = query(__name__, "members")
+ARMS = query(__name__, "arms")
 Values = dict[int, float]
 """A measure by seed."""
+
+
+def arms_of(look: Look, runs: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """`study` and `arm` of those of the runs that a study started."""
+    return {row["run_id"]: row for row in look.rows(ARMS, runs=list(runs))}
 
 
 def studies_page(look: Look) -> Page:

@@ -77,8 +77,12 @@ def created_by(store: Warehouse, origin: str) -> str | None:
 
 
 def listing(store: Warehouse, *, limit: int = 20) -> list[dict[str, Any]]:
-    """Newest runs first: run_id, recipe, created_at, and each one's stages in the order they ended."""
-    return store.rows(query(__name__, "listing"), [limit])
+    """Newest runs first: run_id, recipe, created_at, and each one's stages in the order they ended; where a study
+    started one of them, also `study`: its name, the arm and the seed, by slashes.
+    """
+    rows = store.rows(query(__name__, "listing"), [limit])
+    studied = any(row["study"] for row in rows)
+    return rows if studied else [{name: row[name] for name in row if name != "study"} for row in rows]
 
 
 def note(

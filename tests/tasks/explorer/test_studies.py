@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.explorer.pages import Explorer
+from tasks.run import runs
 from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
 from warehouse.reading import Readers
@@ -30,10 +31,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     with Warehouse.open(folder / "warehouse") as store:
         for (arm, seed), after in FINALS.items():
             events = [{"stage": "", "kind": "created", "message": f"study/hand/{arm}/{seed}/0123"}]
-            rows = {"runs": [{"recipe": arm, "config_json": "{}"}], "run_events": events}
+            settings = json.dumps({"seed": seed, "train": {"steps": 30}})
+            rows = {"runs": [{"recipe": arm, "config_json": settings}], "run_events": events}
             if after is not None:
                 ended = {"stage": "evaluate", "key": "k", "status": "completed", "manifest_json": manifest(after)}
                 rows["stages"] = [ended]
+            else:
+                events.append({"stage": "train", "kind": "started", "message": ""})
+                rows["train_batches"] = [{"step": step, "trajectory_ids": [], "sources": []} for step in (6, 7)]
             store.append(f"{arm}{seed}", rows, run_id=f"{arm}-{seed}")
         with Readers.open(folder / "warehouse") as readers:
             readers.fill()
@@ -53,6 +58,28 @@ def test_means_and_paired_differences_are_those_worked_out_by_hand(study: Pages)
     assert '-12.5 points<br><span class="quiet">[-44.3, +19.3]</span>' in page
     assert "not evaluated" in page
     assert "+12.5 points" in study.html("/study", id="hand", base="b")
+
+
+def test_runs_tell_their_arm(study: Pages) -> None:
+    link = '<a href="/study?id=hand">hand</a>'
+    assert f'<span class="quiet">m, seed 1, m of {link}</span>' in study.html("/")
+    assert f"Recipe b, seed 0, arm b of the study {link}, begun" in study.html("/run", id="b-0")
+    assert '<td class="name">m-0<br><span class="quiet">m of hand</span></td>' in study.html(
+        "/compare", run=["m-0", "b-0"]
+    )
+    assert [row["study"] for row in runs.listing(study.store)] == [
+        "hand/c/0",
+        "hand/b/1",
+        "hand/b/0",
+        "hand/m/1",
+        "hand/m/0",
+    ]
+
+
+def test_a_run_that_trains_tells_how_far_it_is(study: Pages) -> None:
+    page = study.html("/")
+    assert page.count("of 30") == 1
+    assert '<span class="quiet">train, step 7 of 30</span>' in page
 
 
 def test_an_arm_that_is_not_there_is_refused(study: Pages) -> None:
