@@ -91,18 +91,22 @@ class CollapseWatch:
     A single step says little: one failure above 0 can carry a whole batch's gradient and be gone in the next.
     """
 
-    def __init__(self, config: GuardConfig, *, regression: bool = True) -> None:
-        """`regression`: y_T is what is trained by the paper's losses, so that failures above 0 are a symptom."""
+    def __init__(self, config: GuardConfig, *, regression: bool = True, imitation: bool = False) -> None:
+        """`regression`: y_T is what is trained by the paper's losses, so that failures above 0 are a symptom.
+
+        `imitation`: nothing but successes is meant to be learned from.
+        """
         self.config = config
         self.regression = regression
+        self.imitation = imitation
         self._past: deque[Figures] = deque(maxlen=HISTORY)
 
     def warnings(self, figures: Figures) -> dict[str, str]:
         """One line per symptom, by its kind."""
         self._past.append(figures)
         if len(self._past) < 2 * RECENT:
-            return {}
-        config, found = self.config, dict[str, str]()
+            return self._one_class()
+        config, found = self.config, self._one_class()
         pulled, clipped = self._recent("pull_above", 0.0), self._recent("clipped_fraction", 0.0)
         if self.regression and pulled > config.warn_pull_above:
             found["pull"] = (
@@ -129,6 +133,17 @@ class CollapseWatch:
             )
         return found | self._drift("grad_norm", config.warn_grad_norm_ratio) | self._length(config.warn_length_ratio)
 
+    def _one_class(self) -> dict[str, str]:
+        """Whether the rewards of all sources together are of one class, in each of the last steps."""
+        recent = list(self._past)[-RECENT:]
+        found = [item for step in recent for item in step.items() if item[0].endswith("/pass_fraction")]
+        values = {value for _, value in found}
+        if len(recent) < RECENT or values not in ({0.0}, {1.0}) or (values == {1.0} and self.imitation):
+            return {}
+        sources = ", ".join(sorted({name.removesuffix("/pass_fraction") for name, _ in found}))
+        kind, missing = ("successes", "fails") if values == {1.0} else ("failures", "succeeds")
+        return {"one class": f"in {RECENT} steps there were {kind} only ({sources}): nothing says what {missing}"}
+
     def _recent(self, name: str, default: float) -> float:
         return statistics.mean(figures.get(name, default) for figures in list(self._past)[-RECENT:])
 
@@ -152,13 +167,3 @@ class CollapseWatch:
         if not before or 1 / most < now / before < most:
             return {}
         return {"length": f"online responses have {now:.1f} tokens on average; {HISTORY} steps ago it was {before:.1f}"}
-
-
-def single_class_sources(figures: Figures) -> dict[str, str]:
-    """A warning when the rewards of all sources together are of one class (rule 7)."""
-    shares = {n.removesuffix("/pass_fraction"): v for n, v in figures.items() if n.endswith("/pass_fraction")}
-    if all(share == 1 for share in shares.values()):
-        return {"class": f"sources {sorted(shares)} hold successes only: nothing in the mix says what fails"}
-    if all(share == 0 for share in shares.values()):
-        return {"class": f"sources {sorted(shares)} hold failures only: nothing in the mix says what succeeds"}
-    return {}

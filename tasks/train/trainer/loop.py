@@ -28,7 +28,8 @@ def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
     """Train until the last step; returns the manifest. Raises Interrupted after a checkpoint when asked to stop."""
     with open_session(job) as session:
         pace = StepRate()
-        watch = guards.CollapseWatch(job.train.guards, regression=job.train.regression)
+        imitation = job.train.objective_kinds == {"likelihood"}
+        watch = guards.CollapseWatch(job.train.guards, regression=job.train.regression, imitation=imitation)
         if session.references.present:
             reference_refresh.install(session)
         if session.rank_zero is not None:
@@ -157,7 +158,7 @@ def progress(session: Session, figures: Figures, rate: float) -> dict[str, Any]:
 def _warn(
     session: Session, rank_zero: RankZeroState, watch: guards.CollapseWatch, figures: Figures, report: ReportLine
 ) -> None:
-    _tell(session, rank_zero, watch.warnings(figures) | guards.single_class_sources(figures), report)
+    _tell(session, rank_zero, watch.warnings(figures), report)
 
 
 def _tell(session: Session, rank_zero: RankZeroState, warnings: Mapping[str, str], report: ReportLine) -> None:

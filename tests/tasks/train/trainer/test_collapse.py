@@ -61,3 +61,22 @@ def test_where_values_are_not_trained_failures_above_0_are_no_symptom() -> None:
     for regression, kinds in ((True, {"clipped", "stop"}), (False, {"stop"})):
         watch = CollapseWatch(GuardConfig(), regression=regression)
         assert set([watch.warnings(symptoms) for _ in range(10)][-1]) == kinds
+
+
+def test_rewards_of_one_class_are_warned_of_where_they_last_and_something_is_missing() -> None:
+    successes, failures = {"offline/pass_fraction": 1.0}, {"online/pass_fraction": 0.0}
+    mixed, chance = {**successes, "online/pass_fraction": 0.0}, [failures] * 4 + [{"online/pass_fraction": 0.1}]
+    cases: list[tuple[list[Figures], bool, str]] = [
+        ([successes] * 5, False, "successes only (offline): nothing says what fails"),
+        ([successes] * 5, True, ""),
+        ([successes] * 4, False, ""),
+        ([failures] * 5, False, "failures only (online): nothing says what succeeds"),
+        ([failures] * 5, True, "failures only (online): nothing says what succeeds"),
+        (chance, False, ""),
+        ([mixed] * 20, False, ""),
+    ]
+    for found, imitation, message in cases:
+        watch = CollapseWatch(GuardConfig(), imitation=imitation)
+        last = [watch.warnings({"grad_norm": 1.0, **figures}) for figures in found][-1]
+        assert last.get("one class", "").endswith(message)
+        assert bool(message) == ("one class" in last)

@@ -199,11 +199,6 @@ def test_a_loss_that_is_not_finite_names_its_trajectory() -> None:
     assert not_finite([("t", 1.0)]) is None
 
 
-def test_sources_with_a_single_class_of_rewards_are_warned_of() -> None:
-    assert guards.single_class_sources({"offline/pass_fraction": 1.0})
-    assert not guards.single_class_sources({"offline/pass_fraction": 1.0, "online/pass_fraction": 0.3})
-
-
 def test_fractional_rewards_are_shares_of_tests_minus_one() -> None:
     row = {"reward": -1.0, "verdict": "wrong_answer", "tests_passed": 3, "tests_total": 4}
     assert reward_of(row, fractional=True) == -0.25
