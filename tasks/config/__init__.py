@@ -13,7 +13,7 @@ from tasks.config.objectives import OTHER_METHODS, ObjectiveConfig, PPOConfig, S
 from tasks.config.offline import OtherModelConfig, PivotalConfig, Q0Config
 from tasks.config.optimizer import AdapterConfig, GuardConfig
 from tasks.config.problems import BUILT_IN, EvaluationSet, ProblemFiles, ProblemsConfig
-from tasks.config.recipes import absolute, absolute_paths, changed, flattened, load, merge, validate
+from tasks.config.recipes import absolute, absolute_paths, changed, differing, load, merge, validate
 from tasks.config.reuse import EarlierConfig, PairsConfig, ReplayConfig, ReplayRule
 from tasks.config.sampling import (
     NAMED_MODELS,
@@ -69,7 +69,7 @@ __all__ = [
     "absolute",
     "absolute_paths",
     "changed",
-    "flattened",
+    "differing",
     "load",
     "merge",
     "overrides_schema",

@@ -19,6 +19,8 @@ from tasks.config.fields import sections_in
 from tasks.config.sampling import NAMED_MODELS
 from tasks.config.tree import RunConfig
 
+_ABSENT = object()
+
 
 def load(recipe: str, overrides: Mapping[str, Any] | None = None, *, folder: Path) -> RunConfig:
     """The resolved configuration of `recipe` (a name in `folder`, or a path to a TOML file).
@@ -192,12 +194,43 @@ def _section(node: dict[str, Any], name: str, dotted: str) -> dict[str, Any]:
     return child
 
 
-def flattened(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Dotted name -> value as text, of every leaf; lists are leaves."""
-    found: dict[str, str] = {}
+def differing(trees: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str | None]]]:
+    """The settings that are not the same in all: dotted name, and the value in each as text, None where there is none.
+
+    Lists of tables (objectives) are told by their `kind` and the fields that are not the same in all of them.
+    """
+    flat = [_leaves(tree) for tree in trees]
+    names = dict.fromkeys(name for leaves in flat for name in leaves)
+    rows = [(name, [leaves.get(name, _ABSENT) for leaves in flat]) for name in names]
+    return [
+        (name, [None if value is _ABSENT else _text(value) for value in _without_common(values)])
+        for name, values in rows
+        if any(value != values[0] for value in values)
+    ]
+
+
+def _leaves(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Dotted name -> value of every leaf; lists are leaves."""
+    found: dict[str, Any] = {}
     for name, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= flattened(value, f"{above}{name}.")
-        else:
-            found[above + name] = value if isinstance(value, str) else json.dumps(value)
+        found |= _leaves(value, f"{above}{name}.") if isinstance(value, Mapping) else {above + name: value}
     return found
+
+
+def _without_common(values: Sequence[Any]) -> Sequence[Any]:
+    tables = [one for value in values if isinstance(value, list) for one in value]
+    if not tables or not all(isinstance(one, Mapping) for one in tables):
+        return values
+    common = {
+        name
+        for name in tables[0]
+        if name != "kind" and all(one.get(name, _ABSENT) == tables[0][name] for one in tables)
+    }
+    return [
+        [{name: one[name] for name in one if name not in common} for one in value] if isinstance(value, list) else value
+        for value in values
+    ]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.config import flattened
+from tasks.config import differing
 from tasks.explorer.address import BadAddress, NotFound
 from tasks.explorer.curves import curve_plots, figure_plots, learning_curves
 from tasks.explorer.drawing import plot
@@ -92,7 +92,10 @@ def compare_page(look: Look) -> Page:
             "names": names,
             "arms": arms_of(look, names),
             "charts": charts,
-            "settings": differences(rows),
+            "settings": [
+                (name, [value or "" for value in values])
+                for name, values in sorted(differing([rows[one] for one in names]))
+            ],
             "ends": changes,
             "ks": ks,
         },
@@ -106,12 +109,3 @@ def _ends(points: Sequence[Any]) -> dict[int, tuple[float | None, float]]:
         own = sorted((point for point in points if point.k == k), key=lambda point: point.step)
         found[k] = (own[0].value if len(own) > 1 else None, own[-1].value)
     return found
-
-
-def differences(configurations: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The settings that are not the same in all: name, and the value of each in order."""
-    flat = [flattened(found) for found in configurations.values()]
-    names = sorted(set().union(*flat))
-    return [
-        (name, [one.get(name, "") for one in flat]) for name in names if len({one.get(name, "") for one in flat}) > 1
-    ]

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from tasks.config import OTHER_METHODS, ObjectiveConfig, RunConfig, flattened
+from tasks.config import OTHER_METHODS, ObjectiveConfig, RunConfig, differing
 from tasks.estimators import Estimate, PairedDifference, average_paired_difference
 from tasks.evaluate.eval_samples import policy_pass_at_k
 from tasks.report import charts
@@ -108,10 +108,11 @@ def _against_first(histories: Histories, pairs: Sequence[PairedScores], ks: Sequ
 
 def settings_that_differ(configs: Mapping[str, RunConfig]) -> list[dict[str, str]]:
     """One row per field on which the configurations do not agree: `setting` and a column per run."""
-    flat = {run: flattened(config.model_dump(mode="json")) for run, config in configs.items()}
-    names = list(dict.fromkeys(name for tree in flat.values() for name in tree))
-    rows = [{"setting": name} | {run: tree.get(name, "—") for run, tree in flat.items()} for name in names]
-    return [row for row in rows if len({row[run] for run in flat}) > 1]
+    found = differing([config.model_dump(mode="json") for config in configs.values()])
+    return [
+        {"setting": name} | {run: "—" if value is None else value for run, value in zip(configs, values, strict=True)}
+        for name, values in found
+    ]
 
 
 def cost(histories: Histories) -> ReportSection | None:

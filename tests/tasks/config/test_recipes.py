@@ -78,3 +78,24 @@ def test_the_papers_recipe_has_the_papers_values_and_says_where_each_stands() ->
     lines = (RECIPES / "paper.toml").read_text(encoding="utf-8").splitlines()
     values = [line for line in lines if re.match(r"\w+ = ", line) and not line.startswith("path")]
     assert [line for line in values if not re.search(r"# (\d|not given|no influence)", line)] == []
+
+
+def test_settings_that_differ_are_found_at_any_depth_and_of_objectives_what_differs() -> None:
+    terminal = {"kind": "terminal", "loss": "cross_entropy", "weight": 1.0}
+    first = {"seed": 0, "train": {"steps": 4, "x": {"y": 1}, "objectives": [terminal]}}
+    second = {
+        "seed": 1,
+        "train": {"steps": 4, "objectives": [terminal | {"weight": 0.5}, {**terminal, "kind": "rloo"}]},
+    }
+    assert config.differing([first, second]) == [
+        ("seed", ["0", "1"]),
+        ("train.x.y", ["1", None]),
+        (
+            "train.objectives",
+            [
+                '[{"kind": "terminal", "weight": 1.0}]',
+                '[{"kind": "terminal", "weight": 0.5}, {"kind": "rloo", "weight": 1.0}]',
+            ],
+        ),
+    ]
+    assert config.differing([first, first]) == []

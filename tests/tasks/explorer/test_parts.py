@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tasks.explorer.address import Address, BadAddress
 from tasks.explorer.drawing import Dot, Line, Plot, plot, short, ticks
 from tasks.explorer.rendering import literal
-from tasks.explorer.runs import differences
 from tasks.explorer.source_text import highlighted, side_by_side, source
 from tasks.explorer.visible import LONGEST_LINE, hidden, plain, visible
 from tests.tasks.explorer.conftest import structure
@@ -95,11 +94,6 @@ def test_links_keep_the_snapshot_and_changes_keep_the_other_filters() -> None:
     assert address.changed(at=None) == "/problems?order=hard&q=a%26b&page=3"
     with pytest.raises(BadAddress):
         address.choice("order", ("a", "b"))
-
-
-def test_differences_of_settings_are_found_at_any_depth() -> None:
-    runs = {"a": {"seed": 0, "train": {"steps": 4, "x": {"y": 1}}}, "b": {"seed": 1, "train": {"steps": 4}}}
-    assert differences(runs) == [("seed", ["0", "1"]), ("train.x.y", ["1", ""])]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,13 @@ def test_runs_tell_their_arm(study: Pages) -> None:
     ]
 
 
+def test_settings_stand_below_the_run_that_has_them(study: Pages) -> None:
+    for names, seeds in ((["m-1", "b-0"], ("1", "0")), (["b-0", "m-1"], ("0", "1")), (["b-1", "m-0"], ("1", "0"))):
+        page = study.html("/compare", run=names)
+        assert f"<th>setting</th><th>{names[0]}</th><th>{names[1]}</th>" in page
+        assert f"<td><code>seed</code></td><td>{seeds[0]}</td><td>{seeds[1]}</td>" in page
+
+
 def test_a_run_that_trains_tells_how_far_it_is(study: Pages) -> None:
     page = study.html("/")
     assert page.count("of 30") == 1
