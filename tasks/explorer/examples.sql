@@ -17,3 +17,8 @@ SELECT source, step, share FROM source_mix ORDER BY source, step;
 -- name: cost
 -- What did the stages cost?
 SELECT run_id, stage, seconds, rows FROM cost_by_stage ORDER BY seconds DESC;
+
+-- name: studies
+-- How did pass@k change in each arm of a study?
+SELECT study, arm, seed, step, pass_at_1, pass_at_10 FROM study_runs JOIN learning_curve USING (run_id)
+WHERE newest ORDER BY study, arm, seed, step;

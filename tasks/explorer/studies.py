@@ -42,7 +42,7 @@ def study_page(look: Look) -> Page:
     members = look.rows(MEMBERS, study=name)
     if not members:
         raise NotFound(f"no run of this warehouse belongs to a study {name[:80]!r}")
-    arms = list(dict.fromkeys(row["arm"] for row in sorted(members, key=lambda row: row["created_at"])))  # as started
+    arms = list(dict.fromkeys(row["arm"] for row in members))  # as started
     base = look.address.text("base", arms[0])
     if base not in arms:
         raise NotFound(f"the study has no arm {base[:80]!r}; it has {', '.join(arms)}")

@@ -1,8 +1,7 @@
 -- name: listing
 -- Which runs are there, newest first, in which arm of a study with which seed, and which of their stages have ended?
 SELECT r.run_id, r.recipe,
-       (SELECT any_value(regexp_replace(message, '^study/(.*)/.*$', '\1')) FROM run_events e
-        WHERE e.run_id = r.run_id AND kind = 'created' AND starts_with(message, 'study/')) AS study,
+       (SELECT any_value(concat_ws('/', study, arm, seed)) FROM study_runs m WHERE m.run_id = r.run_id) AS study,
        r.created_at,
        (SELECT string_agg(s.stage || CASE s.status WHEN 'skipped' THEN ' (skipped)' ELSE '' END, ', '
                           ORDER BY s.arrival)

@@ -90,3 +90,14 @@ SELECT program_hash, suite_hash, sandbox_version, verdict, tests_passed, tests_t
 FROM verdicts
 WHERE verdict <> 'infra'
 QUALIFY row_number() OVER (PARTITION BY program_hash, suite_hash, sandbox_version ORDER BY arrival) = 1;
+
+-- Which runs did studies start, in which arm and with which seed, and which of several of an arm and seed is the newest?
+CREATE OR REPLACE VIEW study_runs AS
+SELECT split_part(message, '/', 2) AS study, split_part(message, '/', 3) AS arm,
+       CAST(split_part(message, '/', 4) AS BIGINT) AS seed, run_id, created_at, arrival,
+       row_number() OVER (
+           PARTITION BY split_part(message, '/', 2), split_part(message, '/', 3), split_part(message, '/', 4)
+           ORDER BY arrival DESC
+       ) = 1 AS newest
+FROM run_events
+WHERE kind = 'created' AND starts_with(message, 'study/');

@@ -29,6 +29,10 @@ def manifest(after: float) -> str:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     folder = tmp_path_factory.mktemp("study")
     with Warehouse.open(folder / "warehouse") as store:
+        before = [{"stage": "", "kind": "created", "message": "study/hand/m/0/4567"}]  # the arm as it once was
+        ended = {"stage": "evaluate", "key": "k", "status": "completed", "manifest_json": manifest(0.9)}
+        rows = {"runs": [{"recipe": "m", "config_json": "{}"}], "run_events": before, "stages": [ended]}
+        store.append("m0-before", rows, run_id="z-before")
         for (arm, seed), after in FINALS.items():
             events = [{"stage": "", "kind": "created", "message": f"study/hand/{arm}/{seed}/0123"}]
             settings = json.dumps({"seed": seed, "train": {"steps": 30}})
@@ -73,6 +77,7 @@ def test_runs_tell_their_arm(study: Pages) -> None:
         "hand/b/0",
         "hand/m/1",
         "hand/m/0",
+        "hand/m/0",
     ]
 
 
@@ -87,6 +92,14 @@ def test_a_run_that_trains_tells_how_far_it_is(study: Pages) -> None:
     page = study.html("/")
     assert page.count("of 30") == 1
     assert '<span class="quiet">train, step 7 of 30</span>' in page
+
+
+def test_of_an_arm_that_was_defined_anew_the_newest_run_counts(study: Pages) -> None:
+    found = study.store.rows("SELECT run_id, newest FROM study_runs WHERE arm = 'm' ORDER BY arrival")
+    assert [tuple(row.values()) for row in found] == [("z-before", False), ("m-0", True), ("m-1", True)]
+    page = study.html("/study", id="hand")
+    assert "m-0" in page
+    assert "z-before" not in page
 
 
 def test_an_arm_that_is_not_there_is_refused(study: Pages) -> None:
