@@ -101,14 +101,16 @@ def _dot(look: Look, run: str, point: CurvePoint) -> Dot:
 def figure_plots(look: Look, runs: Sequence[str]) -> list[Plot]:
     """A chart per figure of the trainer that any of the runs has."""
     values: dict[str, dict[str, list[Dot]]] = {}
-    trainers = trainers_of(look, runs)
-    shown = {trainer: run for run, trainer in trainers.items()}
+    shown: dict[str, list[str]] = {}
+    for run, trainer in trainers_of(look, runs).items():
+        shown.setdefault(trainer, []).append(run)
     wanted = {"runs": list(shown), "names": list(FIGURES), "points": MOST_POINTS}
     for row in look.rows(FIGURES_OF, **wanted):
-        run, step = shown[row["run_id"]], int(row["step"])
-        note = f"{run}, step {step}: {row['value']:.4g}"
+        step = int(row["step"])
         href = look.address.link("/step", run=row["run_id"], step=step)
-        values.setdefault(row["name"], {}).setdefault(run, []).append(Dot(step, row["value"], note=note, href=href))
+        for run in shown[row["run_id"]]:
+            note = f"{run}, step {step}: {row['value']:.4g}"
+            values.setdefault(row["name"], {}).setdefault(run, []).append(Dot(step, row["value"], note=note, href=href))
     return [
         Plot(
             title,

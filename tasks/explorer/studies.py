@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +25,20 @@ def arms_of(look: Look, runs: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     return {row["run_id"]: row for row in look.rows(ARMS, runs=list(runs))}
 
 
+def _comparable(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The newest run of each arm and seed, of those with the settings that the arm has now."""
+    settings = {row["arm"]: _settings(row) for row in members}  # the last is the newest
+    return [row for row in members if row["newest"] and _settings(row) == settings[row["arm"]]]
+
+
+def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runs of an arm have in common: all but the seed, and the runs of that seed that it learns from."""
+    config = json.loads(row["config_json"] or "{}")
+    config.pop("seed", None)
+    config.get("train", {}).get("earlier", {}).pop("run_ids", None)
+    return config
+
+
 def studies_page(look: Look) -> Page:
     """Every study that runs of this warehouse belong to."""
     found: dict[str, dict[str, Any]] = {}
@@ -39,10 +54,11 @@ def studies_page(look: Look) -> Page:
 def study_page(look: Look) -> Page:
     """pass@k of every arm and seed at the end, means with intervals over seeds, and paired differences."""
     name = look.address.needed("id")
-    members = look.rows(MEMBERS, study=name)
-    if not members:
+    started = look.rows(MEMBERS, study=name)
+    if not started:
         raise NotFound(f"no run of this warehouse belongs to a study {name[:80]!r}")
-    arms = list(dict.fromkeys(row["arm"] for row in members))  # as started
+    members = _comparable(started)
+    arms = list(dict.fromkeys(row["arm"] for row in started))  # in the order in which they were first started
     base = look.address.text("base", arms[0])
     if base not in arms:
         raise NotFound(f"the study has no arm {base[:80]!r}; it has {', '.join(arms)}")
@@ -58,6 +74,7 @@ def study_page(look: Look) -> Page:
             "arms": arms,
             "base": base,
             "seeds": sorted({row["seed"] for row in members}),
+            "left_out": [row for row in started if row not in members],
             "runs": {(row["arm"], row["seed"]): row["run_id"] for row in members},
             "tables": tables,
             "charts": _charts(look, members, arms),

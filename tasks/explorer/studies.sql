@@ -1,7 +1,8 @@
 -- name: members
--- Which runs did studies start, in which arm and with which seed each, the newest of each, as they were started?
-SELECT run_id, study, arm, seed, created_at FROM study_runs
-WHERE newest AND ($study = '' OR study = $study)
+-- Which runs did studies start, in which arm and with which seed each, and with which settings, as they were started?
+SELECT run_id, study, arm, seed, newest, created_at,
+       (SELECT arg_max(config_json, arrival) FROM runs WHERE runs.run_id = study_runs.run_id) AS config_json
+FROM study_runs WHERE $study = '' OR study = $study
 ORDER BY arrival, run_id;
 
 -- name: arms

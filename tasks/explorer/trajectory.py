@@ -31,6 +31,7 @@ from tasks.explorer.token_values import (
     values_along,
 )
 from tasks.problems.programs import extract_program
+from tasks.sampling.reference_counts import reference_sampling
 from warehouse.queries import query
 
 CONTEXT = query(__name__, "context")
@@ -166,7 +167,8 @@ def _along(look: Look, row: dict[str, Any], context: dict[str, Any], settings: _
     readable = folders.get(row["policy_start"] or "") or folders.get(reference or "")
     texts = _texts(readable, row["token_ids"]) if readable else []
     asked = {"problem": row["problem_id"], "prompt": row["prompt_id"], "suite": row["suite_hash"]}
-    counts = look.row(COUNTS, **asked, reference=reference)
+    limit = row["max_response_tokens"]  # null of evaluation samples and of programs that others wrote
+    counts = look.row(COUNTS, **asked, reference=reference, sampling=reference_sampling(limit) if limit else "")
     n, k = (int(counts["n"]), int(counts["k"])) if counts and reference else (0, 0)
     stored = (
         look.row(REFERENCE_LOGPROBS, id=row["trajectory_id"], reference=reference) if row["trajectory_id"] else None

@@ -16,10 +16,15 @@ SELECT (SELECT arg_max(title, arrival) FROM problems WHERE problem_id = $problem
        ) AS reference;
 
 -- name: counts
--- How often did this reference policy solve the trajectory's prompt, with the tests that judged it?
-SELECT CAST(coalesce(sum(n), 0) AS BIGINT) AS n, CAST(coalesce(sum(k), 0) AS BIGINT) AS k FROM reference_counts
-WHERE problem_id = $problem AND suite_hash = $suite AND reference = $reference
-  AND ($prompt IS NULL OR prompt_id IS NULL OR prompt_id = $prompt);
+-- How often did this reference policy solve the trajectory's prompt, with the tests that judged it and its limit of
+-- length, or with that of the newest counts where there are none of it?
+WITH counted AS (
+    SELECT sampling, n, k, arrival FROM reference_counts
+    WHERE problem_id = $problem AND suite_hash = $suite AND reference = $reference
+      AND ($prompt IS NULL OR prompt_id IS NULL OR prompt_id = $prompt)
+)
+SELECT CAST(coalesce(sum(n), 0) AS BIGINT) AS n, CAST(coalesce(sum(k), 0) AS BIGINT) AS k FROM counted
+WHERE sampling = (SELECT arg_max(sampling, (sampling = $sampling, arrival)) FROM counted);
 
 -- name: corpus
 -- What did the run's newest corpus stage return?

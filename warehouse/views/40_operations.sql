@@ -93,11 +93,13 @@ QUALIFY row_number() OVER (PARTITION BY program_hash, suite_hash, sandbox_versio
 
 -- Which runs did studies start, in which arm and with which seed, and which of several of an arm and seed is the newest?
 CREATE OR REPLACE VIEW study_runs AS
-SELECT split_part(message, '/', 2) AS study, split_part(message, '/', 3) AS arm,
-       CAST(split_part(message, '/', 4) AS BIGINT) AS seed, run_id, created_at, arrival,
-       row_number() OVER (
-           PARTITION BY split_part(message, '/', 2), split_part(message, '/', 3), split_part(message, '/', 4)
-           ORDER BY arrival DESC
-       ) = 1 AS newest
-FROM run_events
-WHERE kind = 'created' AND starts_with(message, 'study/');
+WITH started AS (
+    SELECT regexp_extract(message, '^study/([^/]*)/(.*)/(-?[0-9]+)/[^/]*$', ['study', 'arm', 'seed']) AS origin,
+           run_id, created_at, arrival
+    FROM run_events
+    WHERE kind = 'created' AND starts_with(message, 'study/')
+)
+SELECT origin.study, origin.arm, CAST(origin.seed AS BIGINT) AS seed, run_id, created_at, arrival,
+       row_number() OVER (PARTITION BY origin ORDER BY arrival DESC) = 1 AS newest
+FROM started
+WHERE origin.seed <> '';

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.explorer.address import Address
-from tasks.explorer.curves import learning_curves, trainers_of
+from tasks.explorer.curves import figure_plots, learning_curves, trainers_of
 from tasks.explorer.look import Look
 from tasks.explorer.pages import Explorer
 from tests.tasks.explorer.conftest import Pages
@@ -81,12 +81,17 @@ def test_a_run_is_shown_its_own_training_although_a_longer_one_passed_the_same_w
         for run, kind, key in (("long", "snapshot", "long"), ("own", "final", "short"), ("took-over", "", "short")):
             evaluated(store, run, 2, 1)
             policies = [{"policy_id": "own/1", "kind": kind, "step": 1}] if kind else []
-            store.append(run + "/p", {"policies": policies, "stages": [trained | {"key": key}]}, run_id=run)
+            steps = [{"step": 1, "name": "loss", "value": 0.5}] if kind else []
+            rows = {"policies": policies, "stages": [trained | {"key": key}], "train_steps": steps}
+            store.append(run + "/p", rows, run_id=run)
         manifest = store.value("SELECT manifest_json FROM stages WHERE run_id = 'own' AND stage = 'evaluate'")
         later = {"stage": "evaluate", "key": "again", "status": "completed", "manifest_json": manifest}
         store.append("again", {"stages": [later]}, run_id="took-over")
         with Readers.open(tmp_path / "warehouse") as readers:
             readers.fill()
             with readers.session() as session:
-                found = trainers_of(Look(session, Address("/run"), tmp_path), ["own", "took-over"])
+                look = Look(session, Address("/run"), tmp_path)
+                found = trainers_of(look, ["own", "took-over"])
+                (losses,) = figure_plots(look, ["own", "took-over"])
     assert found == {"own": "own", "took-over": "own"}
+    assert sorted(line.label for line in losses.lines) == ["own", "took-over"]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tasks.explorer.pages import Explorer
-from tasks.explorer.trajectory import SEARCHED
+from tasks.explorer.trajectory import COUNTS, SEARCHED
+from tasks.sampling.reference_counts import reference_sampling
 from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
 from warehouse.reading import Readers
@@ -134,3 +135,15 @@ def test_what_outside_models_wrote_is_no_part_of_a_prompts_way_through_training(
             page = Pages(Explorer(readers, tmp_path, asked_s=300), store).html("/prompt", id="p")
     assert programs(page) == ["ours"]
     assert 'value="0"' not in page
+
+
+def test_a_response_is_valued_by_pi_0s_samples_of_its_own_limit_of_length(tmp_path: Path) -> None:
+    asked = {"problem": "p", "suite": "s", "reference": "r", "prompt": "q"}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for limit, k in ((512, 100), (64, 0)):
+            of = {"problem_id": "p", "reference": "r", "template_id": "t", "suite_hash": "s", "prompt_id": "q"}
+            row = of | {"sampling": reference_sampling(limit), "n": 200, "k": k}
+            store.append(f"q0/{limit}", {"reference_counts": [row]}, run_id="x")
+        for sampling, k in ((reference_sampling(512), 100), (reference_sampling(64), 0), ("", 0)):
+            assert store.rows(COUNTS, asked | {"sampling": sampling}) == [{"n": 200, "k": k}]
+        assert store.rows(COUNTS, asked | {"problem": "other", "sampling": ""}) == [{"n": 0, "k": 0}]

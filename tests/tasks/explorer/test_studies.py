@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -52,7 +53,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
 def test_the_list_counts_arms_seeds_and_runs(study: Pages) -> None:
     page = study.html("/studies")
     assert 'href="/study?id=hand"' in page
-    assert '<td class="number">3</td><td class="number">2</td><td class="number">5</td>' in page
+    assert '<td class="number">3</td><td class="number">2</td><td class="number">6</td>' in page
 
 
 def test_means_and_paired_differences_are_those_worked_out_by_hand(study: Pages) -> None:
@@ -98,8 +99,37 @@ def test_of_an_arm_that_was_defined_anew_the_newest_run_counts(study: Pages) -> 
     found = study.store.rows("SELECT run_id, newest FROM study_runs WHERE arm = 'm' ORDER BY arrival")
     assert [tuple(row.values()) for row in found] == [("z-before", False), ("m-0", True), ("m-1", True)]
     page = study.html("/study", id="hand")
-    assert "m-0" in page
-    assert "z-before" not in page
+    assert ">m-0<" not in page
+    assert 'Left out, because the arm has other settings or a newer run since: <a href="/run?id=z-before">' in page
+
+
+def test_runs_of_other_settings_than_the_newest_are_left_out_and_the_base_stays(tmp_path: Path) -> None:
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for name, arm, seed, steps, after in (
+            ("on-0", "online/of-lab", 0, 60, 0.50),
+            ("on-1", "online/of-lab", 1, 60, 0.52),
+            ("ppo-0", "ppo", 0, 60, 0.40),
+            ("on-2", "online/of-lab", 0, 180, 0.90),
+        ):
+            settings = json.dumps({"seed": seed, "train": {"steps": steps, "earlier": {"run_ids": [f"first-{seed}"]}}})
+            event = {"stage": "", "kind": "created", "message": f"study/quick/{arm}/{seed}/{steps}"}
+            ended = {"stage": "evaluate", "key": "k", "status": "completed", "manifest_json": manifest(after)}
+            rows = {"runs": [{"recipe": arm, "config_json": settings}], "run_events": [event], "stages": [ended]}
+            store.append(name, rows, run_id=name)
+        with Readers.open(tmp_path / "warehouse") as readers:
+            readers.fill()
+            page = Pages(Explorer(readers, tmp_path), store).html("/study", id="quick")
+        assert {row["study"] for row in runs.listing(store)} == {
+            "quick/online/of-lab/0",
+            "quick/online/of-lab/1",
+            "quick/ppo/0",
+        }
+    assert "<b>90.0%</b>" in page
+    assert "against online/of-lab" in page
+    assert "-50.0 points" in page
+    left_out = page.split("Left out")[1]
+    assert ">on-0</a>" in left_out
+    assert ">on-1</a>" in left_out
 
 
 def test_an_arm_that_is_not_there_is_refused(study: Pages) -> None:
