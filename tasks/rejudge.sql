@@ -36,6 +36,7 @@ SELECT DISTINCT batch_id FROM {table} WHERE batch_id IN (SELECT unnest(?::VARCHA
 SELECT * FROM {table} WHERE batch_id = ? ORDER BY arrival;
 
 -- name: elsewhere
--- Which responses of this batch are in another one, too?
+-- Which responses of this batch are in another one, too, with a verdict of the same tests?
 SELECT DISTINCT trajectory_id FROM trajectories
-WHERE batch_id <> $batch AND trajectory_id IN (SELECT trajectory_id FROM trajectories WHERE batch_id = $batch);
+WHERE batch_id <> $batch AND reward IS NOT NULL
+  AND (trajectory_id, suite_hash) IN (SELECT trajectory_id, suite_hash FROM trajectories WHERE batch_id = $batch);

@@ -29,6 +29,7 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
+from tasks.run.put_aside import put_aside
 from tasks.run.sampling import counts_filter, in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.assignment import Assignment
@@ -73,6 +74,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "files": [files.content_hash(Path(path)) for path in context.config.corpus.files],
         "scored": reference_logprobs.identity(context, prompts),
         **judged_again(context, "train"),
+        **put_aside(context, _prefix(context, prompts)),
     }
 
 

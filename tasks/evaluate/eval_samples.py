@@ -39,6 +39,11 @@ class EvaluatedPolicy:
     step: int
 
 
+def batches_of(policy_id: str) -> str:
+    """Prefix of the batches of a policy's samples."""
+    return f"eval/{policy_id}/"
+
+
 def label_of(context: Context) -> str:
     """How evaluation samples are drawn in this run; samples drawn otherwise do not count."""
     return sampling_label(context.config.evaluate.behaviour, context.config.engine.max_response_tokens)
@@ -134,7 +139,7 @@ def _append(
     verdicts = [item.verdict_row for item in judged if item.verdict_row is not None]
     work = [(a.prompt_id, a.problem.suite_hash, first[a.problem.problem_id], a.n) for a in asked]
     unit = digest(prompts_suites_start_samples=work)
-    batch = retry_batch_id(context, f"eval/{candidate.policy_id}/{label}/{unit}")
+    batch = retry_batch_id(context, f"{batches_of(candidate.policy_id)}{label}/{unit}")
     counts = rows_of_counts(context, prompts, judged)
     context.warehouse.append(
         batch, {"eval_samples": rows, "verdicts": verdicts, "reference_counts": counts}, run_id=context.run_id

@@ -15,7 +15,7 @@ from tasks.config import OtherModelConfig
 from tasks.corpus import other_models
 from tasks.corpus.other_models import Answer, Question
 from tasks.engines.randomness import derived_seed
-from tasks.evaluate.eval_samples import COUNTS, DRAWN, Scores
+from tasks.evaluate.eval_samples import COUNTS, DRAWN, Scores, batches_of
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.prepare.stage import fingerprint
 from tasks.problems import problem as problems_module
@@ -175,7 +175,7 @@ class _Keeper:
         shown = {name: [self._prompts[name].prompt_id, suite.suite_id] for name, suite in suites.items()}
         content = [[one.problem_id, *shown[one.problem_id], one.number, one.text] for one in samples]
         unit = digest(samples=content)
-        batch = retry_batch_id(self._context, f"eval/{self._policy_id}/{self._label}/{unit}")
+        batch = retry_batch_id(self._context, f"{batches_of(self._policy_id)}{self._label}/{unit}")
         if self._context.warehouse.committed([batch]):  # another evaluation has kept it meanwhile
             return 0
         verdicts = list(self._judged(samples, suites))

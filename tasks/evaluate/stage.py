@@ -20,6 +20,7 @@ from tasks.run import prompt_set
 from tasks.run.judged_again import judged_again, judged_again_by
 from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, PassAtK, PrepareManifest, TrainManifest
 from tasks.run.prompt_set import PromptSet
+from tasks.run.put_aside import put_aside
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Amount, Context, Outlook, Stage
 
@@ -27,12 +28,14 @@ from tasks.run.stage import Amount, Context, Outlook, Stage
 def inputs(context: Context) -> dict[str, Any]:
     """The evaluated policies and how they are sampled."""
     manifest = context.manifest(PrepareManifest)
+    policies = candidates(context)
     return {
-        "policies": [[c.policy_id, c.step] for c in candidates(context)],
+        "policies": [[c.policy_id, c.step] for c in policies],
         "prompts_batch": manifest.prompts_batch,
         "max_response_tokens": context.config.engine.max_response_tokens,
         **_transfer_inputs(context),
         **judged_again(context, "evaluation"),
+        **put_aside(context, *(eval_samples.batches_of(c.policy_id) for c in policies)),
     }
 
 

@@ -19,6 +19,7 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
+from tasks.run.put_aside import put_aside
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.assignment import Assignment
@@ -30,6 +31,8 @@ WAVE = "wave/"
 """`search_id` of counts; they add up per prefix."""
 ANNOTATION = "annotation/"
 """`search_id` of finished searches: all that is known at each of a trajectory's positions, for the trainer."""
+SEARCH = "pivotal/"
+"""Prefix of the stage's batches."""
 NODES_PER_BATCH = 256
 """Nodes sampled in one call and committed together: many, since the engine's batch runs empty at the end of each call;
 not all, since a crash costs those not committed."""
@@ -58,6 +61,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "policy_id": context.manifest(PrepareManifest).policy_id,
         "sampling": sampling(context),
         **judged_again(context, "train"),
+        **put_aside(context, f"{SEARCH}{context.manifest(PrepareManifest).policy_id}/"),
     }
 
 
@@ -182,7 +186,7 @@ def _absorb(context: Context, prompts: PromptSet, nodes: list[Node], seen: Prefi
         }
         for node, (n, k) in zip(nodes, tally, strict=True)
     ]
-    batch = retry_batch_id(context, f"pivotal/{prompts.policy_id}/{unit}")
+    batch = retry_batch_id(context, f"{SEARCH}{prompts.policy_id}/{unit}")
     context.warehouse.append(batch, {"token_values": rows, **tables(judged)}, run_id=context.run_id)
     for node, (n, k) in zip(nodes, tally, strict=True):
         seen.absorb(node.prefix, n, k)
@@ -226,7 +230,7 @@ def _annotate(
             )
     search_id = ANNOTATION + digest(annotations=[list(row.items()) for row in rows])
     annotated = [row | {"search_id": search_id} for row in rows]
-    context.warehouse.append(f"pivotal/{search_id}", {"token_values": annotated}, run_id=context.run_id)
+    context.warehouse.append(f"{SEARCH}{search_id}", {"token_values": annotated}, run_id=context.run_id)
     return search_id
 
 

@@ -21,6 +21,7 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
+from tasks.run.put_aside import put_aside
 from tasks.run.sampling import (
     UNSCORED,
     counts,
@@ -49,6 +50,7 @@ def inputs(context: Context) -> dict[str, Any]:
         **beta,
         **({"algorithm": algorithm} if unrefused else {}),
         **judged_again(context, "train"),
+        **put_aside(context, _prefix(context, manifest.policy_id)),
     }
 
 
@@ -131,13 +133,13 @@ def _drawn(context: Context, prompts: PromptSet) -> dict[str, int]:
     next ones start."""
     everybody = counts_filter(replace(context, pin=None), prompts).model_copy(update={"left_out": None})
     drawn = counted(context.warehouse, everybody)
-    lost = context.warehouse.rows(UNSCORED, [_prefix(context, prompts)])
+    lost = context.warehouse.rows(UNSCORED, [_prefix(context, prompts.policy_id)])
     unscored = {row["problem_id"]: int(row["n"]) for row in lost}
     return {name: drawn.get(name, (0, 0))[0] + unscored.get(name, 0) for name in prompts.prompts}
 
 
-def _prefix(context: Context, prompts: PromptSet) -> str:
-    return f"q0/{prompts.policy_id}/{sampling(context)}/"
+def _prefix(context: Context, policy_id: str) -> str:
+    return f"q0/{policy_id}/{sampling(context)}/"
 
 
 def _append(context: Context, prompts: PromptSet, work: list[tuple[str, int, int]], judged: list[Judged]) -> None:
@@ -145,7 +147,7 @@ def _append(context: Context, prompts: PromptSet, work: list[tuple[str, int, int
     shown = [prompts.prompts[p] for p, _, _ in work]
     suites, prompt_ids = [one.problem.suite_hash for one in shown], [one.prompt_id for one in shown]
     unit = digest(problems_start_samples=work, suites=suites, prompts=prompt_ids, template=prompts.template_id)
-    batch = retry_batch_id(context, _prefix(context, prompts) + unit)
+    batch = retry_batch_id(context, _prefix(context, prompts.policy_id) + unit)
     first = drawn_first(context.warehouse, batch, judged, reference=prompts.policy_id)
     rows = {"reference_counts": rows_of_counts(context, prompts, first), **tables(judged)}
     context.warehouse.append(batch, rows, run_id=context.run_id)

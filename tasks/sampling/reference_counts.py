@@ -92,15 +92,16 @@ def reference_counts(
 
 
 def drawn_first(warehouse: Warehouse, batch: str, judged: Iterable[Judged], *, reference: str) -> list[Judged]:
-    """Those of `judged`, of batch `batch`, that policy `reference` drew and that no other batch has.
+    """Those of `judged`, of batch `batch`, that policy `reference` drew and that no other batch has, judged alike.
 
     Runs that draw side by side draw the same responses where they start at the same sample; these count once.
     """
-    drawn = {item.row["trajectory_id"]: item for item in judged if item.row["policy_start"] == reference}
-    asked = {"ids": list(drawn), "reference": reference, "batch": batch}
-    for row in warehouse.rows(DRAWN_BEFORE, asked) if drawn else ():
-        del drawn[row["trajectory_id"]]
-    return list(drawn.values())
+    drawn = [item for item in judged if item.row["policy_start"] == reference]
+    asked = {"ids": [item.row["trajectory_id"] for item in drawn], "reference": reference, "batch": batch}
+    rows = warehouse.rows(DRAWN_BEFORE, asked) if drawn else []
+    before = {(row["trajectory_id"], row["suite_hash"]) for row in rows}
+    first = {(item.row["trajectory_id"], item.row["suite_hash"]): item for item in drawn}
+    return [item for key, item in first.items() if key not in before]
 
 
 def rollout_batches(run_id: str) -> str:

@@ -17,6 +17,6 @@ WHERE reference = $reference AND sampling = $sampling AND template_id = $templat
 GROUP BY problem_id ORDER BY problem_id;
 
 -- name: drawn_before
--- Which of these responses of pi_0 are in another batch already?
-SELECT DISTINCT trajectory_id FROM trajectories
-WHERE policy_start = $reference AND batch_id <> $batch AND trajectory_id IN (SELECT unnest($ids));
+-- Which of these responses of pi_0 are in another batch already, and judged by which tests?
+SELECT DISTINCT trajectory_id, suite_hash FROM trajectories
+WHERE policy_start = $reference AND batch_id <> $batch AND reward IS NOT NULL AND trajectory_id IN (SELECT unnest($ids));

@@ -50,6 +50,28 @@ def test_a_statement_in_other_words_gets_samples_of_its_own_though_its_tests_are
     assert lab.value("SELECT count(*) FROM reference_counts WHERE prompt_id IS NULL OR n <> 4") == 0
 
 
+def test_a_problem_with_other_tests_gets_samples_of_its_own_that_count(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    counted(lab, model)
+    more = {"input_tests": ["5\n", "70\n", "-9\n"], "output_tests": ["9\n", "74\n", "-5\n"]}
+    assert counted(lab, model, **more) == "4 new samples, 20 known"
+    assert lab.value("SELECT count(DISTINCT suite_hash) FROM reference_counts WHERE problem_id = 'teapot-4'") == 2
+    assert counted(lab, model, **more, title="another") == "0 new samples, 24 known"
+
+
+def test_samples_in_quarantine_are_drawn_again_by_the_next_run(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    lab.run(small_run(lab, model, **{"q0.problems_per_shard": 2}), "prepare", "q0")
+    with lab.store() as store:
+        bad = {"bad_batch_id": store.value("SELECT min(batch_id) FROM reference_counts"), "reason": "by hand"}
+        store.append("bad", {"quarantine": [bad]}, run_id="by hand")
+    found = lab.run(small_run(lab, model, **{"q0.problems_per_shard": 2}), "prepare", "q0")["q0"]
+    assert str(found.manifest.summary).startswith("8 new samples, 16 known")
+    again = lab.run(small_run(lab, model, **{"q0.problems_per_shard": 2, "train.steps": 3}), "prepare", "q0")["q0"]
+    assert again.skipped
+    assert lab.value("SELECT sum(n) FROM reference_counts") == 24
+
+
 def test_counts_of_before_prompts_were_recorded_still_count(tmp_path: Path) -> None:
     lab, model = Lab(tmp_path), small_model(tmp_path / "model")
     counted(lab, model)
