@@ -1,7 +1,8 @@
 -- name: corpus
--- Which trajectories of a corpus belong to problems with a soft value?
+-- Which trajectories of a corpus belong to problems with a soft value, without those that were quarantined since?
 SELECT DISTINCT trajectory_id FROM corpus
-WHERE corpus_id = ? AND problem_id IN (SELECT unnest(?::VARCHAR[]));
+WHERE corpus_id = ? AND problem_id IN (SELECT unnest(?::VARCHAR[]))
+  AND trajectory_id IN (SELECT trajectory_id FROM trajectories WHERE reward IS NOT NULL);
 
 -- name: pivotal
 -- Which trajectories carry Monte-Carlo targets under this reference?

@@ -15,9 +15,12 @@ WITH there AS (
 ),
 newest AS (
     SELECT run_id FROM there GROUP BY run_id ORDER BY min(arrival) DESC LIMIT $runs
+),
+responses AS (  -- runs of one seed begin with the same ones: each counts once
+    SELECT * FROM there SEMI JOIN newest USING (run_id)
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY arrival) = 1
 )
-SELECT trajectory_id, problem_id, passed
-FROM there SEMI JOIN newest USING (run_id)
+SELECT trajectory_id, problem_id, passed FROM responses
 WHERE $classes IN ('as_found', 'balanced') OR passed = ($classes = 'successes')
 QUALIFY row_number() OVER (PARTITION BY problem_id, passed ORDER BY arrival DESC, trajectory_id) <= $per_problem
 ORDER BY trajectory_id;

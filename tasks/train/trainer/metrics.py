@@ -34,12 +34,15 @@ def summarize(records: Sequence[SequenceRecord], step: int | None = None) -> Fig
 
 
 def by_age(records: Sequence[SequenceRecord], step: int) -> Figures:
-    """`age/FROM/*`: sequences, y_T, loss and log-ratio of those whose weights are FROM optimizer steps old or more."""
+    """`age/FROM/*`: sequences, y_T, loss and log-ratio of those whose weights are FROM optimizer steps old or more.
+
+    A step that is drawn anew may take what later weights of its first course sampled: such are of age 0.
+    """
     groups: dict[int, list[SequenceRecord]] = {}
     for record in records:
         if record.sampled_step is not None:
             age = step - record.sampled_step
-            groups.setdefault(max(start for start in AGES if start <= age), []).append(record)
+            groups.setdefault(max((start for start in AGES if start <= age), default=0), []).append(record)
     figures: Figures = {}
     for start, members in groups.items():
         prefix = f"age/{start}/"

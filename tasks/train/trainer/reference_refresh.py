@@ -86,12 +86,12 @@ def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str,
 def _time_has_come(session: Session, rank_zero: RankZeroState) -> bool:
     """Whether the nominee becomes the reference after this step; its counts are stored then."""
     job, warehouse = session.job, rank_zero.warehouse
-    batch = f"reference/{job.run_id}/{session.step:08d}"
+    nominee = policy_id(published_weights.folder_of(job.kept, session.references.nominee))
+    batch = f"reference/{job.run_id}/{session.step:08d}/{nominee}"  # of these weights: steps may be trained anew
     if warehouse.committed([batch]):
         return True
     if session.step <= rank_zero.last_recorded:
         return False
-    nominee = policy_id(published_weights.folder_of(job.kept, session.references.nominee))
     found = warehouse.rows(COUNTS, (job.run_id, nominee, nominee))
     sampled = {row["problem_id"] for row in found if row["n"] >= job.train.reference_refresh_samples}
     if not sampled.issuperset(rank_zero.mix.examples.values):

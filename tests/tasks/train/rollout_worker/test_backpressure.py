@@ -115,6 +115,21 @@ def test_only_scored_online_trajectories_of_the_run_count(tmp_path: Path) -> Non
         assert Backpressure.read(store, job) == Backpressure(1, 1, 16, None)
 
 
+def test_what_was_trained_on_and_quarantined_since_leaves_nothing_waiting_or_missing(tmp_path: Path) -> None:
+    reference = save_reference(tmp_path / "reference")
+    fill(tmp_path / "warehouse", reference, online=16)
+    job = make_job(tmp_path, reference, config())
+    with Warehouse.open(job.warehouse) as store:
+        online = store.rows("SELECT trajectory_id, batch_id FROM trajectories WHERE source = 'online'")
+        batch = min(row["batch_id"] for row in online)
+        gone = [row["trajectory_id"] for row in online if row["batch_id"] == batch]
+        store.append("bad", {"quarantine": [{"bad_batch_id": batch, "reason": ""}]}, run_id="quarantine")
+        assert Backpressure.read(store, job) == Backpressure(0, 0, len(online) - len(gone), None)
+        trained = {"step": 1, "trajectory_ids": gone, "sources": ["online"] * len(gone)}
+        store.append("train", {"train_batches": [trained]}, run_id=RUN)
+        assert Backpressure.read(store, job) == Backpressure(1, len(gone), len(online), None)
+
+
 def test_a_worker_counts_its_run_once_and_adds_what_it_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reference = save_reference(tmp_path / "reference")
     fill(tmp_path / "warehouse", reference, online=16)
@@ -137,9 +152,11 @@ def test_a_worker_counts_its_run_once_and_adds_what_it_appends(tmp_path: Path, m
             == [Backpressure.read(store, job)] * 2
         )
         assert len(counted) == 2, "the reader's own count, and the one beside it"
-        store.append("bad", {"quarantine": [{"bad_batch_id": "more", "reason": ""}]}, run_id="quarantine")
+        store.append("late", {"trajectories": [row | {"trajectory_id": "l"}]}, run_id=RUN)
+        assert reader.read().scored == 18
+        store.append("bad", {"quarantine": [{"bad_batch_id": "late", "reason": ""}]}, run_id="quarantine")
         monkeypatch.setattr(backpressure, "OLDEST_S", 0.0)
-        assert reader.read().scored == 16
+        assert reader.read().scored == 17
 
 
 def test_a_step_trained_anew_makes_a_worker_count_again(tmp_path: Path) -> None:

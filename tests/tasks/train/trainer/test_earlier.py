@@ -59,6 +59,15 @@ def test_failures_of_earlier_runs_come_back_and_the_runs_own_trajectories_do_not
     assert chosen(store, until, classes="failures") == Selection((), ("first-001", "first-002"))
 
 
+def test_a_response_that_several_runs_drew_counts_once(store: Warehouse) -> None:
+    for run_id, other in (("one", 0.0), ("two", -1.0)):
+        add(store, run_id, [0.0, other])
+    for run_id in ("three", "four", "five"):
+        until = add(store, run_id, [0.0], trajectory_id="same")
+    assert chosen(store, until, per_problem=2) == Selection(("one-001", "same", "two-000"), ("two-001",))
+    assert chosen(store, until, per_problem=1).successes == ("one-001", "same")
+
+
 def test_what_cannot_be_trained_on_stays_out(store: Warehouse) -> None:
     add(store, "unjudged", [None])
     add(store, "other-tests", [0.0], suite_hash="other")

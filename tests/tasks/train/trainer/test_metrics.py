@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.train.shared.errors import TrainerError
-from tasks.train.trainer.metrics import open_trackers
+from tasks.train.trainer.metrics import by_age, open_trackers
 from tasks.train.trainer.recorder import Recorder
+from tasks.train.trainer.spo_step import SequenceRecord
 from tests.tasks.train.conftest import RUN, config, make_job
 from warehouse import Warehouse
 
@@ -76,6 +78,12 @@ def test_tensorboard_files_are_always_written_and_a_warning_is_one_event(tmp_pat
     assert events == [{"stage": "train", "kind": "warning", "message": "step 1: odd"}]
     found = EventAccumulator(str(job.run_dir / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in found.Scalars("train/loss")] == [(1, 0.25)]
+
+
+def test_what_later_weights_of_a_first_course_sampled_is_young() -> None:
+    record = SequenceRecord("t", "online", 1, True, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None, 7)
+    found = by_age([record, replace(record, sampled_step=1), replace(record, sampled_step=0)], 6)
+    assert (found["age/0/sequences"], found["age/5/sequences"]) == (1.0, 2.0)
 
 
 def test_peak_memory_counts_what_was_held_and_given_back() -> None:

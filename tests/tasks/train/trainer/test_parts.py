@@ -68,6 +68,28 @@ def test_replay_continues_from_its_state(tmp_path: Path, reference: Path) -> Non
         assert [[e.trajectory_id for e in continued.next(step)] for step in (2, 3, 4)] == rest
 
 
+def test_members_of_the_corpus_that_were_quarantined_are_left_out(tmp_path: Path, reference: Path) -> None:
+    fill(tmp_path / "warehouse", reference, online=16)
+    job = make_job(tmp_path, reference, config()).model_copy(update={"corpus_id": "mixed"})
+    chance = random.Random(1)
+    with Warehouse.open(job.warehouse) as warehouse:
+        members: list[dict[str, Any]] = []
+        for batch, first in (("q0/a", 100), ("q0/b", 106)):
+            rows = [trajectory(chance, first + number, "reference") for number in range(6)]
+            members += [{"corpus_id": "mixed", "source": "reference"} | _named(row) for row in rows]
+            warehouse.append(batch, {"trajectories": rows}, run_id="setup")
+        warehouse.append("corpus/mixed", {"corpus": members}, run_id="setup")
+        warehouse.append("bad", {"quarantine": [{"bad_batch_id": "q0/a", "reason": "wrong"}]}, run_id="setup")
+        mix = BatchMix(Examples(warehouse, job, prompt_values(warehouse, job)), MixState(), after=0)
+        drawn = [e.trajectory_id for step in (1, 2, 3) for e in mix.next(step) if e.source == "offline"]
+    assert len(drawn) >= 6
+    assert set(drawn) == {row["trajectory_id"] for row in members[6:]}
+
+
+def _named(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("trajectory_id", "problem_id")}
+
+
 def test_a_run_killed_again_while_it_repeats_recorded_steps_still_finds_their_trajectories(
     tmp_path: Path, reference: Path
 ) -> None:

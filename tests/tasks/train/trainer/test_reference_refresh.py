@@ -109,7 +109,7 @@ def refreshes(job: TrainJob) -> list[tuple[int, str]]:
             "SELECT batch_id, any_value(reference) AS reference FROM reference_counts "
             "WHERE starts_with(batch_id, 'reference/') GROUP BY batch_id ORDER BY batch_id"
         )
-    return [(int(row["batch_id"].rsplit("/", 1)[1]), row["reference"]) for row in found]
+    return [(int(row["batch_id"].split("/")[2]), row["reference"]) for row in found]
 
 
 def test_the_nominee_becomes_the_reference_when_every_problem_has_its_samples(finished: TrainJob) -> None:
