@@ -3,16 +3,19 @@
 tokens        equal tokens between white space; tokens of letters only are compared without case; in problems whose
               expected outputs hold a non-integer, numbers may differ by 1e-6, absolutely or relatively
 codecontests  as CodeContests judges: white space split, lower case, any two numbers within 1e-5
+lines         as LiveCodeBench judges: equal lines without the white space around each and around all; of lines that
+              differ, all tokens must be numbers of equal value
 exact         equal text; only line ends (CRLF or LF) and those at the very end do not matter
 special       a function of the caller's decides (judge.py)
 
-No attacker text reaches `float` unless it looks like a number of bounded length; none ever reaches `int` or `Decimal`.
+No attacker text reaches `float` or `Decimal` unless it looks like a number of bounded length; none ever reaches `int`.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 from sandbox.records import Checker, Suite
 
@@ -28,6 +31,8 @@ def compare(output: bytes, expected: bytes, checker: Checker, tolerance: float |
     """Why `output` is wrong; empty when it is right. `tolerance` is `suite_tolerance` of the problem."""
     if checker.kind == "exact":
         return "" if normal_lines(output) == normal_lines(expected) else first_difference(output, expected)
+    if checker.kind == "lines":
+        return compare_lines(output, expected)
     ours, theirs = output.split(), expected.split()
     if ours == theirs:
         return ""
@@ -37,6 +42,24 @@ def compare(output: bytes, expected: bytes, checker: Checker, tolerance: float |
         if our != their and not equal_tokens(our, their, checker, tolerance):
             return f"token {position + 1} is {shown(our)}, expected {shown(their)}"
     return ""
+
+
+def compare_lines(output: bytes, expected: bytes) -> str:
+    """Why `output` is wrong line by line; empty when it is right."""
+    ours, theirs = ([line.strip() for line in text.strip().split(b"\n")] for text in (output, expected))
+    if len(ours) != len(theirs):
+        return f"{len(ours)} lines instead of {len(theirs)}"
+    for position, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+        if our != their and not equal_numbers(our.split(), their.split()):
+            return f"line {position + 1} is {shown(our)}, expected {shown(their)}"
+    return ""
+
+
+def equal_numbers(ours: list[bytes], theirs: list[bytes]) -> bool:
+    """Whether both are as many numbers, each of the same value as the other's."""
+    if len(ours) != len(theirs) or not all(map(is_number, [*ours, *theirs])):
+        return False
+    return all(Decimal(a.decode()) == Decimal(b.decode()) for a, b in zip(ours, theirs, strict=True))
 
 
 def suite_tolerance(suite: Suite) -> float | None:

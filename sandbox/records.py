@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
 
-VERSION = "5"
+VERSION = "6"
 """Meaning of a verdict. Raised whenever the same program and suite could be judged differently than before."""
 
 
@@ -61,7 +61,7 @@ class TestCase:
 class Checker:
     """How an output is compared with the expected one (see checker.py)."""
 
-    kind: Literal["tokens", "codecontests", "exact", "special"] = "tokens"
+    kind: Literal["tokens", "codecontests", "lines", "exact", "special"] = "tokens"
     case_sensitive: bool = False
     """`tokens`: compare letters exactly. Off: tokens of letters only are compared without case."""
     float_tolerance: float | None = None

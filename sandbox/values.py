@@ -17,6 +17,7 @@ import fractions
 import importlib
 import json
 import marshal
+import sys
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +34,8 @@ KEPT_BACK = {
     "open", "eval", "exec", "compile", "input", "breakpoint", "exit", "quit", "__import__", "__build_class__",
     "getattr", "setattr", "delattr", "globals", "locals", "vars", "dir", "help", "super",
 }  # fmt: skip
+PLAIN = (bool, int, float, complex, str, bytes)
+"""What NumPy's scalars stand for."""
 CHANGEABLE = (list, dict, set, bytearray, collections.deque, array.array)
 
 
@@ -259,6 +262,9 @@ class ProgramSide(Carrier):
         self.numbers: dict[int, int] = {}
 
     def encode_other(self, value: Any) -> Any:
+        numpy = sys.modules.get("numpy")  # its numbers cross by value, as whoever asserts compares them
+        if numpy is not None and isinstance(value, numpy.generic) and isinstance(plain := value.item(), PLAIN):
+            return self.encode(plain)
         number = self.numbers.setdefault(id(value), len(self.kept))
         if number == len(self.kept):
             self.kept.append(value)

@@ -34,6 +34,8 @@ OF_FUNCTIONS = (Verdict.wrong_answer, Verdict.time_limit, Verdict.memory_limit, 
 """Those that versions before 5 gave to right programs whose functions asserts call, besides."""
 AS_TODAY = ("3", "4")
 """Versions that judge programs which read and print as today's does, but for those with last words."""
+BUT_PACKAGES = ("5",)
+"""Versions that judge as today's does all but functions that may import packages."""
 LAST_WORDS = (
     r"__del__|__stdout__|del sys\.stdout|\b(detach|weakref|exec|FileIO|TextIOWrapper|\w*IOBase|Buffered\w+)\b"
     r"|\b(fd)?open\(.*['\"][rbt]*[wax+]|\b(with|try)\b[^\0]*\b(yield|await)\b"
@@ -136,15 +138,15 @@ def look(store: Warehouse, verdicts: Iterable[str] = ()) -> Backlog:
 
 
 def _without_sound(store: Warehouse, suspects: list[Suspect], known: KnownVerdicts) -> list[Suspect]:
-    asked = {"versions": list(AS_TODAY), "suites": sorted({suspect.suite_hash for suspect in suspects})}
-    sound = {
-        (row["program_hash"], row["suite_hash"], row["verdict"]) for row in store.rows(query(__name__, "sound"), asked)
-    }
+    asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES)}
+    rows = store.rows(query(__name__, "sound"), asked | {"suites": sorted({one.suite_hash for one in suspects})})
+    sound = {(row["program_hash"], row["suite_hash"], row["verdict"]) for row in rows}
+    to_the_end = {(row["program_hash"], row["suite_hash"], row["verdict"]) for row in rows if row["to_the_end"]}
     found = ((suspect, known.get(suspect.key)) for suspect in suspects)
     return [
         suspect
         for suspect, today in found
-        if ((*suspect.key, str(suspect.verdict)) not in sound or re.search(LAST_WORDS, suspect.text))
+        if (*suspect.key, str(suspect.verdict)) not in (to_the_end if re.search(LAST_WORDS, suspect.text) else sound)
         and (today is None or today.verdict != suspect.verdict)
     ]
 

@@ -22,10 +22,16 @@ GROUP BY ALL
 ORDER BY ALL;
 
 -- name: sound
--- Which programs that read and print were judged by a version that judges these as today's does?
-SELECT DISTINCT program_hash, suite_hash, verdict FROM verdicts
-WHERE list_contains($versions, sandbox_version) AND list_contains($suites, suite_hash)
-  AND suite_hash IN (SELECT suite_hash FROM problems WHERE style = 'stdin');
+-- Which programs were judged by a version that judges these as today's does, and to the very end of their output?
+WITH found AS (
+    SELECT suite_hash, bool_or(style = 'stdin') AS stdin, bool_or(json_exists(checker_json, '$.packages')) AS packages
+    FROM problems WHERE list_contains($suites, suite_hash) GROUP BY suite_hash
+)
+SELECT program_hash, suite_hash, verdict, bool_or(list_contains($but_packages, sandbox_version)) AS to_the_end
+FROM verdicts JOIN found USING (suite_hash)
+WHERE list_contains($versions, sandbox_version) AND stdin
+   OR list_contains($but_packages, sandbox_version) AND (stdin OR NOT packages)
+GROUP BY ALL;
 
 -- name: holders
 -- Which of these batches have rows in a table?

@@ -79,7 +79,14 @@ class Problem:
         extent: list[Any] = ["every test"] if self.every_test else []
         extent += [["packages", *self.packages]] if self.packages else []
         extent += [["prelude", self.prelude]] if self.prelude else []
+        extent += [["output", self._output_bytes]] if self._output_bytes > Limits().output_bytes else []
         return _digest([tests, asdict(self.checker), self.style, self.entry_point, limits, *extent])
+
+    @cached_property
+    def _output_bytes(self) -> int:
+        """Most bytes that a program may print: twice the longest expected output, and the default at least."""
+        longest = max((len(test.expected.encode("utf-8", "surrogateescape")) for test in self.tests), default=0)
+        return max(self.limits.output_bytes, 2 * longest)
 
     @cached_property
     def content_hash(self) -> str:
@@ -98,7 +105,7 @@ class Problem:
             suite_id=changed.suite_hash,
             tests=self.tests,
             checker=self.checker,
-            limits=limits,
+            limits=replace(limits, output_bytes=self._output_bytes),
             style=self.style,
             entry_point=self.entry_point,
             prelude=self.prelude,

@@ -40,6 +40,7 @@ start from names `List` and `Optional` without importing them."""
 _FIRST_NUMBER = re.compile(r"\d+(\.\d+)?")
 _APPS_SECONDS = 4.0
 _LIVECODEBENCH_SECONDS = 6.0
+_LIVECODEBENCH_PRELUDE = "sys.setrecursionlimit(50000)"
 """What the sets' own graders give a test: their problems state no limit."""
 
 
@@ -112,9 +113,10 @@ def livecodebench(record: Record, problem_set: str) -> Problem:
         statement=_with_starter(statement, starter),
         public_tests=public,
         hidden_tests=hidden,
+        checker=Checker(kind="lines"),
         limits=limits(_LIVECODEBENCH_SECONDS, None),
         style="function" if function else "stdin",
-        prelude=PRELUDE if function else "",
+        prelude=f"{PRELUDE}; {_LIVECODEBENCH_PRELUDE}" if function else f"import sys; {_LIVECODEBENCH_PRELUDE}",
         entry_point=_function_name(record) if function else "",
         source=f"LiveCodeBench, {record.text('platform', 'unknown')} {record.text('contest_date', '')}".strip(),
         unjudgeable_reason=IMAGES if _IMAGE.search(statement) else reason,
@@ -178,6 +180,7 @@ def _from_input_output(
         title=record.text("name", "") or problem_id,
         statement=_with_starter(statement, record.text("starter_code", "")),
         hidden_tests=tests,
+        checker=Checker(case_sensitive=True),
         limits=own_layout.limits(*limits),
         style=style,
         prelude=PRELUDE if style == "function" else "",
@@ -221,11 +224,24 @@ def _assert(name: str, arguments: Sequence[Any], expected: tuple[Any, ...], *, m
 
     Results come from JSON, which knows no tuples: as in the sets' own graders, one counts as the list of its items.
     """
-    call = f"{'Solution().' if method else ''}{name}({', '.join(map(repr, arguments))})"
+    call = f"{'Solution().' if method else ''}{name}({', '.join(map(_spelled, arguments))})"
     lists = any(isinstance(result, list | dict) for result in expected)
     asked = f"_as_lists({call})" if lists else call
-    right = f"== {expected[0]!r}" if len(expected) == 1 else f"in {expected!r}"
+    results = [*map(_spelled, expected)]
+    right = f"== {results[0]}" if len(results) == 1 else f"in ({', '.join(results)})"
     return TestCase(f"{_AS_LISTS if lists else ''}assert {asked} {right}\n", "")
+
+
+def _spelled(value: Any) -> str:
+    """An expression for a value that came from JSON. A large one is one constant: syntax trees of such take seconds."""
+    text = repr(value)
+    if len(text) <= _LONGEST_LITERAL:
+        return text
+    packed = json.dumps(value)
+    return f"__import__('json').loads({packed!r})" if json.loads(packed) == value else text
+
+
+_LONGEST_LITERAL = 20_000
 
 
 _AS_LISTS = """def _as_lists(value):

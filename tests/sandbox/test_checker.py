@@ -59,6 +59,26 @@ def test_exact(output: str, expected: str, verdict: bool):
     assert right(output, expected, kind="exact") is verdict
 
 
+@pytest.mark.parametrize(
+    "output, expected, verdict",
+    [
+        ("\n1 2 \r\n3\n\n", "1 2\n3", True),
+        ("1 2 3", "1 2\n3", False),
+        ("1  2", "1 2", True),
+        ("a  b", "a b", False),
+        ("YES", "Yes", False),
+        ("1.50 2", "1.5 2.0", True),
+        ("0.5000001", "0.5", False),
+        ("1e2", "100", True),
+        ("x 1.0", "x 1", False),
+        ("nan", "NaN", False),
+        ("", "\n", True),
+    ],
+)
+def test_lines(output: str, expected: str, verdict: bool):
+    assert right(output, expected, kind="lines") is verdict
+
+
 def test_case_can_be_made_to_matter():
     assert not right("YES", "yes", case_sensitive=True)
 

@@ -131,6 +131,25 @@ def test_numpy_can_be_given_and_is_imported_once(outer: str):
     assert found.cpu_s / len(found.tests) < 0.1
 
 
+def test_numpys_numbers_are_numbers_to_asserts():
+    numpy = pytest.importorskip("numpy")
+    asked = {
+        "assert f([1, 2]) == 3": "np.sum(x)",
+        "assert f([0, 2]) == [0, 4]": "list(np.array(x) ** 2)",
+        "assert f([3]) == 1.5": "np.float64(1.5)",
+        "assert f([4]) is True": "np.mod(x[0], 2) == 0",
+        "assert not f([5])": "np.mod(x[0], 2) == 0",
+        "assert len(f([1, 2]).tolist()) == 2": "np.array(x)",
+    }
+    suites = [Suite(test, (TestCase(test),), style="function") for test in asked]
+    programs = [f"import numpy as np\ndef f(x):\n    return {body}\n" for body in asked.values()]
+    submissions = list(map(Submission, programs, suites))
+    options = {"packages": (str(Path(numpy.__file__).parents[1]),)}
+    with Judge(workers=1, preimports=["numpy"], backend_options=options) as judge:
+        found = judge.judge(submissions)
+    assert [(one.verdict, one.detail) for one in found] == [(Verdict.accepted, "")] * len(asked)
+
+
 def test_installed_packages_are_named_with_their_versions(tmp_path: Path):
     assert installed_packages([str(tmp_path)]) == ()
     (tmp_path / "one-1.5.dist-info").mkdir()

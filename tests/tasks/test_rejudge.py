@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tasks.config import validate
 from tasks.plan import statuses
 from tasks.problems.problem import Problem, rows
 from tasks.problems.programs import program_hash
-from tasks.rejudge import Backlog, Rejudged, look, rejudge
+from tasks.rejudge import AS_TODAY, BUT_PACKAGES, Backlog, Rejudged, look, rejudge
 from tasks.run import runs
 from tasks.run.provenance import begin_training
 from tasks.run.stage import Context, key_of
@@ -23,6 +24,7 @@ from tasks.sampling.sampler import Judged
 from tasks.stages import STAGES
 from tests.tasks.conftest import Lab, judge_broken_at
 from warehouse import Warehouse, maintenance, verification
+from warehouse.queries import query
 from warehouse.superseding import content
 
 RESPONSES = ("trajectories", "eval_samples")
@@ -261,6 +263,8 @@ def test_samples_that_had_no_verdict_count_once_they_have_one(copied: Callable[[
         ("stdin", "time_limit", "2", "pass", False),
         ("function", "time_limit", "3", "pass", True),
         ("function", "wrong_answer", "4", "pass", True),
+        ("function", "wrong_answer", "5", "pass", False),
+        ("stdin", "wrong_answer", "5", "f = open(1, 'w', closefd=False)", False),
         ("function", "wrong_answer", sandbox.VERSION, "pass", False),
     ],
 )
@@ -283,6 +287,22 @@ def test_what_a_version_that_is_right_about_it_has_judged_is_no_suspect(
         store.append("run/a", {"runs": [config_row | {"snapshot": 0}]}, run_id="a")
         store.append("some", {"trajectories": [row], "verdicts": [judged]}, run_id="a")
         assert bool(look(store).suspects) == suspected
+
+
+def test_functions_with_packages_are_doubted_where_numpys_numbers_equalled_nothing(tmp_path: Path) -> None:
+    plain = Problem("p", "set", "train", "p", "p", hidden_tests=(sandbox.TestCase("assert f(1)"),), style="function")
+    problems = [plain, replace(plain, problem_id="q", packages=("numpy==2.0",))]
+    judged = [
+        {"program_hash": "h", "suite_hash": problem.suite_hash, "sandbox_version": "5", "verdict": "wrong_answer"}
+        for problem in problems
+    ]
+    suites = [problem.suite_hash for problem in problems]
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for problem in problems:
+            store.append(problem.problem_id, rows([problem]), run_id="hand")
+        store.append("verdicts", {"verdicts": judged}, run_id="hand")
+        asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES), "suites": suites}
+        assert [row["suite_hash"] for row in store.rows(query("tasks.rejudge", "sound"), asked)] == suites[:1]
 
 
 def test_a_verdict_of_this_version_is_used_without_judging(spoilt: Any) -> None:

@@ -1,5 +1,6 @@
 """Published layouts: the same little problem as each of the sets would write it."""
 
+import ast
 import base64
 import json
 import pickle
@@ -12,6 +13,7 @@ import pytest
 
 from sandbox import Judge, Submission, Verdict
 from tasks.problems.problem import Problem, problems_from_rows, rows
+from tasks.problems.published import PRELUDE
 from tasks.problems.sources import InvalidProblem, read_file
 
 CODECONTESTS: dict[str, Any] = {
@@ -170,8 +172,73 @@ def test_programs_that_start_from_a_given_function_find_what_it_names(tmp_path: 
         later = judge.judge([Submission(programs[1], problem.suite())])
     assert [one.verdict for one in found] == [Verdict.accepted, Verdict.runtime_error]
     assert later[0].verdict is Verdict.accepted
-    assert not only(tmp_path, "livecodebench", LIVECODEBENCH).prelude
-    assert only(tmp_path, "taco", TACO | FUNCTION).prelude == problem.prelude
+    assert not only(tmp_path, "taco", TACO).prelude
+    assert only(tmp_path, "taco", TACO | FUNCTION).prelude == PRELUDE
+
+
+DEEP = """def go(i):
+    return i and 1 + go(i - 1)
+
+
+print(go(int(input())))
+"""
+
+
+def test_livecodebench_lets_programs_recurse_as_its_own_grader_does(tmp_path: Path) -> None:
+    tests = json.dumps([{"input": "20000\n", "output": "20000\n", "testtype": "stdin"}])
+    change = {"public_test_cases": tests, "private_test_cases": "[]"}
+    problem = only(tmp_path, "livecodebench", LIVECODEBENCH | change)
+    called = json.dumps([{"input": "20000", "output": "20000", "testtype": "functional"}])
+    of_function = change | {
+        "public_test_cases": called,
+        "metadata": json.dumps({"func_name": "go"}),
+        "starter_code": "",
+    }
+    function = only(tmp_path, "livecodebench", LIVECODEBENCH | of_function)
+    with Judge() as judge:
+        submissions = [Submission(DEEP, problem.suite()), Submission(DEEP.partition("\n\n\n")[0], function.suite())]
+        assert [one.verdict for one in judge.judge(submissions)] == [Verdict.accepted] * 2
+
+
+def test_letter_case_and_lines_count_where_the_sets_own_graders_count_them(tmp_path: Path) -> None:
+    swap = json.dumps({"inputs": ["AtCoder\n"], "outputs": ["aTcODER\n"]})
+    tests = json.dumps([{"input": "AtCoder\n", "output": "aTcODER\n", "testtype": "stdin"}])
+    change = {"public_test_cases": tests, "private_test_cases": "[]"}
+    problems = [
+        only(tmp_path, "taco", TACO | {"input_output": swap}),
+        only(tmp_path, "apps", {"problem_id": 7, "question": "?", "solutions": "", "input_output": swap}),
+        only(tmp_path, "livecodebench", LIVECODEBENCH | change),
+    ]
+    programs = {"print(input())": Verdict.wrong_answer, "print(input().swapcase())": Verdict.accepted}
+    with Judge() as judge:
+        for program, verdict in programs.items():
+            found = judge.judge([Submission(program, problem.suite()) for problem in problems])
+            assert {one.verdict for one in found} == {verdict}
+
+
+def test_outputs_of_megabytes_can_be_right(tmp_path: Path) -> None:
+    output = "7" * 1_200_000 + "\n"
+    change = {"public_test_cases": json.dumps([{"input": "7\n", "output": output, "testtype": "stdin"}])}
+    problem = only(tmp_path, "livecodebench", LIVECODEBENCH | change | {"private_test_cases": "[]"})
+    (again,) = problems_from_rows(*(rows([problem])[name] for name in ("problems", "tests", "solutions")))
+    assert again.suite() == problem.suite()
+    with Judge() as judge:
+        programs = ["print(input() * 1_200_000)", "print('7' * 2_500_000)"]
+        found = judge.judge([Submission(program, problem.suite()) for program in programs])
+    assert [one.verdict for one in found] == [Verdict.accepted, Verdict.output_limit]
+
+
+def test_large_values_of_asserts_are_one_constant(tmp_path: Path) -> None:
+    given = [[number, number + 1] for number in range(30_000)]
+    test = {"input": json.dumps(given), "output": json.dumps([a + b for a, b in given]), "testtype": "functional"}
+    change = {"public_test_cases": json.dumps([test]), "private_test_cases": "[]", "starter_code": ""}
+    problem = only(tmp_path, "livecodebench", LIVECODEBENCH | change | {"metadata": json.dumps({"func_name": "f"})})
+    tree = ast.parse(problem.public_tests[0].input)
+    assert sum(1 for _ in ast.walk(tree)) < 200
+    with Judge() as judge:
+        right, wrong = "def f(xs):\n    return [a + b for a, b in xs]", "def f(xs):\n    return [a for a, b in xs]"
+        found = judge.judge([Submission(program, problem.suite()) for program in (right, wrong)])
+    assert [one.verdict for one in found] == [Verdict.accepted, Verdict.wrong_answer]
 
 
 def test_tuples_count_as_the_lists_that_json_made_of_them_and_keys_as_numbers(tmp_path: Path) -> None:
