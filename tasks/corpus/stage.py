@@ -63,6 +63,7 @@ def inputs(context: Context) -> dict[str, Any]:
     sources = sorted(FROM_ELSEWHERE | (FROM_RUNS & {"online", *context.config.corpus.sources}))
     wanted = {"sources": sources, "run_id": context.run_id, "pin": context.pin}
     wanted |= {"prompt_ids": prompts.prompt_ids, "suite_hashes": prompts.suites}
+    wanted["other_models"] = "other_model" in context.config.corpus.sources
     (earlier,) = context.warehouse.rows(EARLIER, wanted)
     (reference,) = context.warehouse.rows(REFERENCE, _reference(context, prompts))
     return {
@@ -251,7 +252,7 @@ def _take_in_known(context: Context, prompts: PromptSet, ingestion: Ingestion) -
 
 def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: OtherModelConfig) -> int:
     """Answers of another model, topped up to `samples` per problem; stored some problems at a time."""
-    origin = f"other_model/{model.name}"
+    origin = _origin(model)
     rows = context.warehouse.rows(ANSWERED, [origin, prompts.prompt_ids, prompts.suites])
     have = Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
     missing = [(p, number) for p in sorted(prompts.prompts) for number in range(have[p], model.samples)]
@@ -260,14 +261,21 @@ def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: Other
         with other_models.opened(model, context.config, context.home / "models") as answers:
             for start in range(0, len(missing), PROBLEMS_PER_BATCH * model.samples):
                 unit = missing[start : start + PROBLEMS_PER_BATCH * model.samples]
-                questions = [
-                    Question(prompts.prompts[p].problem, derived_seed(origin, p, number)) for p, number in unit
-                ]
+                questions = [Question(prompts.prompts[p].problem, _seed(model, p, number)) for p, number in unit]
                 context.progress(start, len(missing), "answers", f"of {model.name}")
                 found = zip(unit, questions, answers(questions), strict=True)
                 items = [_answer(model, origin, p, n, question, answer) for (p, n), question, answer in found]
                 added += ingestion.run(origin, items, lambda *_: None).added
     return added
+
+
+def _origin(model: OtherModelConfig) -> str:
+    return f"other_model/{model.name}"
+
+
+def _seed(model: OtherModelConfig, problem_id: str, number: int) -> int:
+    """By which an answer of the model is known, whichever run asked for it."""
+    return derived_seed(_origin(model), problem_id, number)
 
 
 def _answer(
@@ -362,6 +370,7 @@ def _parameters(context: Context, prompts: PromptSet, problem_ids: Sequence[str]
         "too_long": TOO_LONG,
         "pin": context.pin,
         "until": counts_filter(context, prompts).until,
+        "asked": [_seed(m, p, n) for m in config.other_models for p in problem_ids for n in range(m.samples)],
     }
 
 

@@ -1,7 +1,11 @@
 -- name: earlier
--- Which responses of other runs could join this run's corpus?
+-- Which responses of other runs, and which that were imported, could join this run's corpus? Not the programs that the
+-- problems come with: runs share them. Samples of another pi_0, whose prompts have other tokens, count as another model's.
 SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
-WHERE list_contains($sources, source) AND run_id <> $run_id AND ($pin IS NULL OR snapshot_id <= $pin)
+WHERE (list_contains($sources, source)
+       OR source = 'human' AND NOT starts_with(batch_id, 'import/human/')
+       OR source = 'reference' AND $other_models AND NOT list_contains($prompt_ids, prompt_id))
+  AND run_id <> $run_id AND ($pin IS NULL OR snapshot_id <= $pin)
   AND (list_contains($prompt_ids, prompt_id) OR list_contains($suite_hashes, suite_hash));
 
 -- name: reference
@@ -53,7 +57,8 @@ WITH responses AS (
       -- may have been stored by another run that takes in the same.
       AND ($pin IS NULL OR t.snapshot_id <= $pin
            OR t.source = 'reference' AND (t.snapshot_id <= $until OR contains(t.batch_id, '/rejudged-'))
-           OR list_contains($ingested, t.batch_id))
+           OR t.source = 'other_model' AND list_contains($asked, t.seed)
+           OR list_contains($ingested, split_part(t.batch_id, '/rejudged-', 1)))
     QUALIFY row_number() OVER (PARTITION BY t.trajectory_id ORDER BY t.reward DESC NULLS LAST, t.snapshot_id) = 1
 ),
 filtered AS (
