@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from graphlib import TopologicalSorter
@@ -29,6 +29,11 @@ Format = Literal["parquet", "jsonl", "hf"]
 PRIVATE: Final = "tests"
 _ROWS_PER_BATCH: Final = 10_000
 _NAMED: Final = 5
+NAMED_BY_CONTENT: Final = (
+    "problems", "prompts", "policy", "suite", "q0", "corpus", "scores", "pivotal", "eval", "import", "rollout", "train",
+    "reference", "stage", "event",
+)  # fmt: skip
+"""How ids of batches begin that say what is in them, or which place of which run: equal ones are of the same work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +168,10 @@ def import_(
 def import_warehouse(location: str | Path | None, source: str | Path) -> Exchanged:
     """Add every batch of another warehouse that is not here yet, oldest first; run twice it adds nothing.
 
-    A batch keeps its run and time and becomes `warehouse/<source>/<batch>`; batches that came from here stay there. Of
-    several batches that took the place of the same one, here and there, the newest is shown.
+    A batch keeps its run and time, and its id where that says what it holds (`NAMED_BY_CONTENT`): manifests name such
+    batches, and one that is here already is not taken, since it is the same work. Others, also those that make a run,
+    become `warehouse/<source>/<batch>`. Batches that came from here stay there. Of several batches that took the place
+    of the same one, here and there, the newest is shown.
     Raises WarehouseError before anything is taken when both have runs of one name that are not the same runs.
     """
     with Warehouse.open(source, read_only=True) as theirs, Warehouse.open(location) as ours:
@@ -172,7 +179,7 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Exchang
         if own == origin:
             raise WarehouseError(f"{theirs.location} and {ours.location} are the same warehouse")
         batches = theirs.ledger.batches()
-        names = {batch.batch_id: _imported(batch.batch_id, str(origin)) for batch in batches}
+        names = _names(ours, (batch.batch_id for batch in batches), str(origin))
         known = ours.committed(names.values())
         missing = [
             batch
@@ -235,8 +242,14 @@ def _commits(warehouse: Warehouse, batches: Sequence[CommittedBatch]) -> Iterato
         yield [named[name] for name in order]
 
 
-def _imported(batch_id: str, origin: str) -> str:
-    return batch_id if batch_id.startswith("warehouse/") else f"warehouse/{origin}/{batch_id}"
+def _names(ours: Warehouse, batches: Iterable[str], origin: str) -> dict[str, str]:
+    """What each batch of warehouse `origin` is called here; those that are here under another name keep it."""
+    others = {batch: batch if batch.startswith("warehouse/") else f"warehouse/{origin}/{batch}" for batch in batches}
+    before = ours.committed(others.values())
+    return {
+        batch: batch if batch.split("/")[0] in NAMED_BY_CONTENT and other not in before else other
+        for batch, other in others.items()
+    }
 
 
 def _parts(

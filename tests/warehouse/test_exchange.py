@@ -134,6 +134,41 @@ def test_importing_back_and_forth_adds_nothing(filled: str, tmp_path: Path) -> N
         import_(filled, filled)
 
 
+def test_batches_that_say_what_they_hold_keep_their_ids_and_come_once(folder: str, tmp_path: Path) -> None:
+    """Two who drew the same samples have them once; manifests name problems and prompts by their batches."""
+    target = str(tmp_path / "target")
+    counts = [
+        {"problem_id": "p0", "reference": "r", "sampling": "s", "suite_hash": "h", "template_id": "t", "n": 4, "k": 2}
+    ]
+    for location, run in ((folder, "one"), (target, "two")):
+        with Warehouse.open(location) as store:
+            store.append("q0/r/s/same", {"reference_counts": counts}, run_id=run)
+            store.append(f"q0/r/s/of-{run}", {"reference_counts": counts}, run_id=run)
+            store.append("named-by-hand", {"run_events": [{"kind": run}]}, run_id=run)
+    found = import_(target, folder)
+    assert (found.batches, found.skipped) == (2, 1)
+    with Warehouse.open(target) as store:
+        rows = store.rows("SELECT batch_id, run_id FROM reference_counts ORDER BY batch_id")
+        assert [tuple(row.values()) for row in rows] == [
+            ("q0/r/s/of-one", "one"),
+            ("q0/r/s/of-two", "two"),
+            ("q0/r/s/same", "two"),
+        ]
+        assert store.value("SELECT count(*) FROM run_events") == 2
+    assert import_(target, folder).batches == 0
+    assert import_(folder, target).batches == 2
+
+
+def test_what_was_imported_under_another_name_is_not_taken_again(folder: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target")
+    with Warehouse.open(folder) as store:
+        store.append("q0/r/s/unit", {"run_events": [{"kind": "once"}]}, run_id="one")
+        origin = store.ledger.get("warehouse_id")
+    with Warehouse.open(target) as store:
+        store.append(f"warehouse/{origin}/q0/r/s/unit", {"run_events": [{"kind": "once"}]}, run_id="one")
+    assert import_(target, folder).batches == 0
+
+
 def test_what_is_newest_there_is_newest_here(folder: str, tmp_path: Path) -> None:
     with Warehouse.open(folder) as store:
         for batch, manifest in (("zzz", "old"), ("mmm", "older than new"), ("aaa", "new")):
