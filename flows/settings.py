@@ -56,22 +56,28 @@ def warehouse_shown() -> str:
 
 def port() -> int:
     """Port of the embedded Prefect server. Raises BadSetting."""
-    try:
-        return urlsplit(api_url()).port or 80
-    except ValueError as error:
-        raise BadSetting(
-            f"PREFECT_API_URL is {api_url()!r}: {error}; an example is {_embedded(DEFAULT_PORT)}"
-        ) from None
+    return urlsplit(api_url()).port or 80
 
 
 def api_url() -> str:
     """API of the Prefect server: `PREFECT_API_URL` when set, else the embedded one. Raises BadSetting."""
     if given := os.environ.get("PREFECT_API_URL"):
-        return given
+        return _checked(given)
     number = os.environ.get("SPO_PORT") or str(DEFAULT_PORT)
     if not (number.isascii() and number.isdecimal() and 0 < int(number) < 65536):
         raise BadSetting(f"SPO_PORT is {number!r}, which is no port: give it a number from 1 to 65535, or unset it")
     return _embedded(int(number))
+
+
+def _checked(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return address
+        reason = "it is no address that begins with http:// or https:// and names a machine"
+    except ValueError as error:
+        reason = str(error)
+    raise BadSetting(f"PREFECT_API_URL is {address!r}: {reason}; an example is {_embedded(DEFAULT_PORT)}")
 
 
 def _embedded(number: int) -> str:

@@ -1,7 +1,8 @@
 """What a study compares: arms (a recipe each, with overrides) and groups of arms to show together, read from TOML.
 
 A search is a study with a grid: lists of values by dotted name, at the top for every arm or with an arm for that one.
-Each combination is an arm of its own, named after its values. `base = "methods"` takes another study's arms and groups.
+Each combination is an arm of its own, named after its values. `base = "methods"` takes another study's arms and groups,
+`base_arms` some of its arms.
 
 It imports nothing of Prefect, whose settings are fixed by its first import: commands read studies before they choose a
 server.
@@ -150,7 +151,9 @@ def load(name: str) -> Study:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The file's tree, over the arms, overrides and groups of the shipped study that it names as `base`."""
+    """The file's tree, over the overrides and groups of the shipped study that it names as `base`, and over its arms or
+    those that `base_arms` names.
+    """
     tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     _check_shape(path, tree)
     if "base" not in tree:
@@ -159,6 +162,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not under.is_file():
         raise InvalidConfig(f"{path}: its base {under.stem!r} is no study that ships")
     whole = tomllib.loads(under.read_text(encoding="utf-8"))
+    _keep(whole, tree.pop("base_arms", list(whole["arms"])), path)
     grid = tree.pop("grid", whole.pop("grid", {}))
     # A grid's dotted names are names, not sections to be merged.
     grids = {name: arm.pop("grid") for name, arm in tree.get("arms", {}).items() if "grid" in arm}
@@ -166,6 +170,15 @@ def _read(path: Path) -> dict[str, Any]:
     for name, of_arm in grids.items():
         whole.setdefault("arms", {}).setdefault(name, {})["grid"] = of_arm
     return whole | {"grid": grid}
+
+
+def _keep(study: dict[str, Any], arms: Sequence[str], path: Path) -> None:
+    """Leave the study these arms, and of its groups what they show of them. Raises InvalidConfig for an unknown one."""
+    if unknown := [name for name in arms if name not in study["arms"]]:
+        raise InvalidConfig(f"{path}: base_arms names {unknown[0]!r}; the base has {', '.join(study['arms'])}")
+    study["arms"] = {name: arm for name, arm in study["arms"].items() if name in arms}
+    shown = [group | {"arms": [name for name in group["arms"] if name in arms]} for group in study.get("groups", [])]
+    study["groups"] = [group for group in shown if group["arms"]]
 
 
 def _check_shape(path: Path, tree: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ NotReady
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import time
 from collections.abc import Callable, Generator
@@ -100,6 +101,7 @@ def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock
     _look_at_mix(config, problems, warehouse, found)
     _look_at_disk(config, home, folder, found)
     _look_at_engine(config, found)
+    _look_at_trackers(config, found)
     _look_at_gpus(config, found)
     _judge(config, problems, found)
     return found.messages
@@ -283,8 +285,19 @@ def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Fa
 
 
 def _look_at_engine(config: RunConfig, found: _Faults) -> None:
-    if config.engine.kind == "vllm" and (fault := interpreter.vllm_fault(config.engine.python)):
+    python = config.engine.python
+    if config.engine.kind == "vllm" and (fault := interpreter.vllm_fault(python)):
         found.add(f"engine.kind is 'vllm': {fault}")
+    elif config.engine.kind != "vllm" and python and not config.shards.launcher and shutil.which(python) is None:
+        found.add(f"engine.python is {python!r}, which is no program here: give the path of a Python, or leave it out")
+
+
+def _look_at_trackers(config: RunConfig, found: _Faults) -> None:
+    for package in config.train.report_to:
+        if importlib.util.find_spec(package) is None:
+            found.add(
+                f"train.report_to names {package!r}, which is not installed: `pip install {package}`, or take it out"
+            )
 
 
 def _look_at_gpus(config: RunConfig, found: _Faults) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows.cli.warehouse_commands import require_warehouse
 from flows.settings import warehouse_location
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ def audit(
     everything: Annotated[bool, typer.Option("--all", help="With --accept: of every problem with findings.")] = False,
 ) -> None:
     """Run programs that passed the same tests on new inputs: where they part, tests are weak and programs survived."""
+    require_warehouse()
     named = list(problems or [])
     if accept:
         if bool(named) == everything or set_ or run:
             raise typer.BadParameter("--accept takes the names of problems, or --all")
+        _look(named, None, None, INPUTS, 0)  # refuses unknown names before a server is started
         _submit({"problems": named, "accept": True}, quiet=as_json)
         return
     if everything:

@@ -90,6 +90,8 @@ def _place(name: str, layout: SetLayout | None) -> dict[str, Any]:
             raise typer.BadParameter("a data set of the hub needs --layout: the fields of its problems")
         return {"source": str(layout), "hub": name.removeprefix(HUB), "hub_split": "test"}
     path = str(Path(name).expanduser().absolute())
+    if not Path(path).exists():
+        raise typer.BadParameter(f"there is no file or folder {path}; for a data set of the hub write {HUB}{name}")
     if layout is None:
         from tasks.problems.sources import layout_of
 
@@ -108,6 +110,8 @@ def _subject(model: str, endpoint: str | None, temperature: float, top_p: float,
         return {"subject": {"kind": "checkpoint"}, "reference": reference}
     if path.is_file():
         return {"subject": {"kind": "samples", "path": str(path)}}
+    if not path.is_dir() and (model.startswith((".", "/", "~")) or ("/" in model and path.parent.is_dir())):
+        raise typer.BadParameter(f"there is no folder {path}, nor a file of samples")
     return {"subject": {"kind": "checkpoint"}, "reference": {"model": str(path) if path.is_dir() else model}}
 
 
@@ -132,7 +136,7 @@ def _run(settings: dict[str, Any]) -> None:
     ended = watch.watch(flow_run_id, console)
     if ended.state != "COMPLETED":
         raise EvaluationFailed(
-            f"it ended as {ended.state}: {ended.message}; the same command goes on where it was\n"
+            f"it ended as {ended.state}: {ended.message}; without its cause the same command goes on where it was\n"
             f"log: prefect flow-run logs {flow_run_id}"
         )
     with Warehouse.open(warehouse_location(), read_only=True) as store:

@@ -107,6 +107,11 @@ def _exchange(source: str, table: str | None, run: str | None) -> None:
     from flows.cli.warehouse_commands import tell
     from warehouse import exchange
 
+    if table is None and (source.startswith(HUB) or Path(source).is_file()):
+        raise typer.BadParameter(
+            f"{source} is no warehouse: say --from FORMAT for a file of rollouts (docs/import.md), --from columns for "
+            f"a data set of the hub, or --table TABLE for rows of a table"
+        )
     done = exchange.import_(warehouse_location(), source, table=table, run_id=run)
     tell(done.rows, f"in {done.batches} batches; {done.skipped} batches were here already")
 

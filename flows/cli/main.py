@@ -141,7 +141,7 @@ def sql(
 
 
 @app.command()
-def runs(limit: int = 20) -> None:
+def runs(limit: Annotated[int, typer.Option(help="Newest runs shown.")] = 20) -> None:
     """The newest runs and the stages they finished."""
     from tasks.run import runs as known
     from warehouse import Warehouse

@@ -59,7 +59,10 @@ def _freeze(folder: Path, runs: list[str], sql: str | None, at: int | None) -> N
         with readers.session(at) as session:
             session.need_responses()
             shown = session.snapshot
+            known = {row["run_id"] for row in session.rows("SELECT run_id FROM runs")}
             answer = None if sql is None else session.ask(sql, limit=bundle.MOST_PAGES)
+        if unknown := [run for run in runs if run not in known]:
+            raise bundle.EmptyBundle(f"no run {unknown[0]!r} at snapshot {shown}; `spo runs` lists the runs")
         chosen = (
             (frozenset[str](), frozenset[str]()) if answer is None else bundle.chosen_by(answer.columns, answer.rows)
         )

@@ -17,7 +17,7 @@ def compact() -> None:
     """Merge small files, let old snapshots go that no run refers to, delete what nothing needs. Safe beside runs."""
     from warehouse import maintenance
 
-    _require()
+    require_warehouse()
     for name, value in maintenance.describe(maintenance.compact(warehouse_location())).items():
         print(f"{name:<20} {value}")
 
@@ -27,7 +27,7 @@ def upgrade() -> None:
     from tasks.problems.rehash import rehash
     from warehouse import maintenance
 
-    _require()
+    require_warehouse()
     print(f"identities of {maintenance.rewrite(warehouse_location(), rehash)} programs computed anew")
 
 
@@ -37,7 +37,7 @@ def verify(
     """Check every file against the catalog and the ledger: sizes, hashes, rows, batches."""
     from warehouse import verification
 
-    _require()
+    require_warehouse()
     result = verification.verify(warehouse_location(), repair=repair)
     for finding in result.findings:
         print(f"{finding.level}: {finding.message}")
@@ -78,12 +78,12 @@ def export(
     """Write tables, views or a query's rows into a folder."""
     from warehouse import exchange
 
-    _require()
+    require_warehouse()
     done = exchange.export(warehouse_location(), target, what, form=form, snapshot=at, hidden_tests=hidden_tests)
     tell(asdict(done)["rows"], f"into {target}")
 
 
-def _require() -> None:
+def require_warehouse() -> None:
     """Raise WarehouseMissing where there is none, instead of making an empty one to look after."""
     from warehouse import Warehouse
 

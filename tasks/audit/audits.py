@@ -107,13 +107,18 @@ def look(store: Warehouse, wanted: Wanted) -> Backlog:
     """The problems asked for, each with its programs. Raises NothingToAudit and StageInputMissing."""
     batch = finished(store, PrepareManifest, run_id=wanted.run) if wanted.run else None
     if wanted.run and batch is None:
-        raise NothingToAudit(f"run {wanted.run!r} has no problems yet: `spo runs` lists the runs and their stages")
+        raise NothingToAudit(
+            f"there is no run {wanted.run!r}, or it has no problems yet: `spo runs` lists the runs and their stages"
+        )
     asked = {
         "problems": list(wanted.problems) or None,
         "problem_set": wanted.problem_set,
         "batch": None if batch is None else batch.problems_batch,
     }
     chosen = {row["problem_id"]: row["suite_hash"] for row in store.rows(query(__name__, "suites"), asked)}
+    if wanted.problem_set and not chosen:
+        sets = sorted(row["problem_set"] for row in store.rows("SELECT DISTINCT problem_set FROM problems"))
+        raise NothingToAudit(f"no problem is of a set {wanted.problem_set!r}; there are {', '.join(sets) or 'none'}")
     suites = sorted(set(chosen.values()))
     stored = sorted(stored_problems(store, suites), key=lambda problem: problem.problem_id)
     problems = [problem for problem in stored if chosen.get(problem.problem_id) == problem.suite_hash]

@@ -247,7 +247,10 @@ def resolve(reference: ReferenceConfig, cache: Path) -> Path:
     "miniature", which the prepare stage trains.
     """
     if reference.model == "miniature":
-        raise MissingModel("the miniature reference is trained by the prepare stage; run `spo run prepare` first")
+        raise MissingModel(
+            "the miniature reference is trained by the stage `prepare`: `spo run tiny --stage prepare` makes it and "
+            "says where it is"
+        )
     folder = _ordinary(_model_folder(reference, cache), cache, reference.dtype)
     if reference.temperature == 1:
         return folder

@@ -50,3 +50,17 @@ def test_what_is_no_port_is_refused_by_name(given: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:x{given}/api")
     with pytest.raises(settings.BadSetting, match="PREFECT_API_URL is "):
         settings.port()
+
+
+@pytest.mark.parametrize(
+    "given", ["foo", "localhost/api", "127.0.0.1:4300/api", "http://", "http://127.0.0.1:99999/api"]
+)
+def test_what_is_no_address_is_refused_and_not_taken_for_another_machine(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", given)
+    for asked in (settings.port, settings.server_elsewhere):
+        with pytest.raises(
+            settings.BadSetting, match=r"PREFECT_API_URL is .*an example is http://127\.0\.0\.1:4200/api"
+        ):
+            asked()

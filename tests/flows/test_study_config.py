@@ -111,6 +111,17 @@ def test_a_search_takes_the_arms_of_the_comparison_it_is_for(tmp_path: Path) -> 
         load(write(tmp_path, 'base = "nothing"\n'))
 
 
+def test_a_search_may_take_some_of_the_arms(tmp_path: Path) -> None:
+    search = load("smollm-rates")
+    assert len(search.arms) == 14
+    assert {search.config(arm, 0).train.steps for arm in search.arms} == {30, 60}
+    shown = {arm for group in search.groups for arm in group.arms}
+    assert shown == set(search.arms)
+    assert list(load("smollm-prompts").arms) == ["ppo", "pass-at-4", "max-rl"]
+    with pytest.raises(InvalidConfig, match=r"base_arms names 'slow'; the base has half-online, online"):
+        load(write(tmp_path, 'base = "smollm"\nbase_arms = ["slow"]\n'))
+
+
 def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownRecipe, match=r"no study 'nothing'.*known studies: "):
         load("nothing")

@@ -52,6 +52,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         check({"source": "kattis", "path": str(tmp_path / "absent")})
 
 
+def test_programs_and_packages_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "wandb" else object())
+    with pytest.raises(NotReady) as caught:
+        check(engine={"python": "/no/such/python"}, train={"report_to": ["tensorboard", "wandb"]})
+    assert "engine.python is '/no/such/python', which is no program here" in str(caught.value)
+    assert "train.report_to names 'wandb', which is not installed" in str(caught.value)
+
+
 def test_a_record_of_another_layout_is_named_with_line_and_field(tmp_path: Path) -> None:
     path = lines(tmp_path / "p.jsonl", PROBLEM, {"problem_id": "b"})
     with pytest.raises(NotReady, match=r"p\.jsonl:2: field 'statement'"):

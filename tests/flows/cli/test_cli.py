@@ -265,6 +265,12 @@ def test_a_pretrained_model_in_float32_is_told_of_a_faster_type(
         (["run", "--set", "evaluate.during_training=True"], ["evaluate.during_training: true or false is needed"]),
         (["run", "--set", "seed=007"], ["seed: a number is needed, got the text '007'"]),
         (["run", "--set", "recipe=../../escaped"], ["recipe: String should match pattern"]),
+        (["import", "README.md"], ["README.md is no warehouse", "--from FORMAT"]),
+        (["import", "hf:a/b"], ["hf:a/b is no warehouse", "--from columns"]),
+        (["audit"], ["there is no warehouse at"]),
+        (["audit", "--accept", "x"], ["there is no warehouse at"]),
+        (["eval", "flows/nothing", "--set", "basics"], ["there is no folder", "flows/nothing"]),
+        (["eval", "out/tiny", "--set", "nothing.jsonl"], ["there is no file or folder", "nothing.jsonl"]),
     ],
 )
 def test_a_wrong_word_is_answered_with_the_right_ones(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
@@ -288,6 +294,14 @@ def test_an_unknown_run_is_answered_with_the_nearest(home: Path) -> None:
         result = spo(home, *arguments)
         assert result.returncode == 1
         assert "did you mean 'tiny-1'?" in result.stderr
+
+
+def test_a_bundle_of_an_unknown_run_is_refused(home: Path, tmp_path: Path) -> None:
+    made_run(home)
+    result = spo(home, "ui", "--bundle", str(tmp_path / "pages"), "--run", "tiny-9")
+    assert result.returncode == 1
+    assert "no run 'tiny-9' at snapshot" in result.stderr
+    assert not (tmp_path / "pages").exists()
 
 
 def test_a_new_run_like_another_has_its_settings_and_the_overrides(home: Path, monkeypatch: Any) -> None:

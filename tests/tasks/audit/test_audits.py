@@ -94,8 +94,10 @@ def test_an_empty_warehouse_has_nothing_to_audit(shelf: Shelf) -> None:
     assert audited(shelf) == Audited(0, 0, 0, 0, ())
     with pytest.raises(NothingToAudit, match="no problem 'hand/divide'"):
         audited(shelf, problems=("hand/divide",))
-    with pytest.raises(NothingToAudit, match="run 'nobody' has no problems"):
+    with pytest.raises(NothingToAudit, match="there is no run 'nobody', or it has no problems"):
         audited(shelf, run="nobody")
+    with pytest.raises(NothingToAudit, match="no problem is of a set 'nowhere'; there are none"):
+        audited(shelf, problem_set="nowhere")
 
 
 def test_a_problem_with_one_program_is_left_out_with_the_reason(shelf: Shelf) -> None:
