@@ -112,7 +112,7 @@ def _checker(record: Record) -> Checker:
     kind = record.text("type", "kattis_default")
     tolerances = ("float_tolerance", "float_relative_tolerance", "float_absolute_tolerance")
     given = [value for name in tolerances if (value := record.number(name)) is not None]
-    if kind in {"codecontests", "lines"}:
+    if kind == "codecontests" or kind == "lines":
         return Checker(kind=kind)
     if kind == "exact" or record.flag("space_change_sensitive"):
         return Checker(kind="exact", case_sensitive=True)
