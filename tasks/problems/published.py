@@ -37,7 +37,8 @@ PRELUDE = "; ".join(
 )
 """Before programs that start from a given function: the sets' own graders import about as much, and what they give to
 start from names `List` and `Optional` without importing them."""
-_FIRST_NUMBER = re.compile(r"\d+(\.\d+)?")
+_MEASURE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|k|g)?")
+_UNITS = {"ms": 1e-3, "milli": 1e-3, "k": 1 / 1024, "g": 1024.0}
 _APPS_SECONDS = 4.0
 _LIVECODEBENCH_SECONDS = 6.0
 _LIVECODEBENCH_PRELUDE = "sys.setrecursionlimit(50000)"
@@ -78,14 +79,20 @@ def taco(record: Record, problem_set: str) -> Problem:
     """A TACO problem; it has no public tests. Its id is its address, or the set's name and its line."""
     address = record.text("url", "")
     name = address or f"{problem_set}/{record.where.rsplit(':', 1)[-1]}"
-    time, memory = (_FIRST_NUMBER.search(record.text(field, "") or "") for field in ("time_limit", "memory_limit"))
+    time, memory = (_measured(record.text(field, "") or "") for field in ("time_limit", "memory_limit"))
     return _from_input_output(
         record,
         problem_set,
         f"taco/{name}",
-        limits=(float(time[0]) if time else None, float(memory[0]) if memory else None),
+        limits=(time, memory),
         licence="Apache-2.0",
     )
+
+
+def _measured(text: str) -> float | None:
+    """A time in seconds or a size in MiB, from words like `2.0 seconds`, `500 ms`, `256 megabytes` and `65536 KB`."""
+    found = _MEASURE.match(text.strip().lower())
+    return None if found is None else float(found[1]) * _UNITS.get(found[2], 1.0)
 
 
 def apps(record: Record, problem_set: str) -> Problem:

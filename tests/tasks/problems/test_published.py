@@ -279,3 +279,17 @@ def test_pickle_that_calls_code_is_refused(tmp_path: Path) -> None:
 def test_malformed_field_is_named(tmp_path: Path, layout: str, record: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidProblem, match=rf"set\.jsonl:1: field '{field}' "):
         only(tmp_path, layout, record)
+
+
+@pytest.mark.parametrize(
+    ("time", "memory", "seconds", "mib"),
+    [
+        ("2.0 seconds", "256.0 megabytes", 2.0, 256),
+        ("500 ms", "131072 KB", 0.5, 128),
+        ("1 sec", "1 GB", 1.0, 1024),
+        ("1500 milliseconds", "65536 kilobytes", 1.5, 64),
+    ],
+)
+def test_limits_are_read_with_their_units(time: str, memory: str, seconds: float, mib: int, tmp_path: Path) -> None:
+    limits = only(tmp_path, "taco", TACO | {"time_limit": time, "memory_limit": memory}).limits
+    assert (limits.cpu_s, limits.memory_bytes) == (seconds, mib << 20)
