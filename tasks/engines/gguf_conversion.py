@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.engines.checkpoint import make_once
-from tasks.engines.protocol import MissingModel
+from tasks.engines.protocol import MissingModel, UnsupportedArchitecture
 
 
 def converted(folder: Path, gguf_file: str, cache: Path) -> Path:
     """The converted checkpoint of `folder / gguf_file` inside `cache`, made on first use and then reused.
 
-    Weights are kept in float32. Raises MissingModel when the file is not there.
+    Weights are kept in float32. Raises MissingModel when the file is not there, and UnsupportedArchitecture for one
+    whose positions are scaled.
     """
     source = folder / gguf_file
     if not source.is_file():
@@ -27,6 +28,7 @@ def _convert(folder: Path, gguf_file: str, target: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    _refuse_scaled_positions(folder / gguf_file)
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder, gguf_file=gguf_file, dtype=torch.float32, local_files_only=True
     )
@@ -41,3 +43,18 @@ def _convert(folder: Path, gguf_file: str, target: Path) -> None:
     fresh.generation_config.eos_token_id = tokenizer.eos_token_id
     fresh.save_pretrained(target)
     tokenizer.save_pretrained(target)
+
+
+def _refuse_scaled_positions(source: Path) -> None:
+    """Raise UnsupportedArchitecture where the file scales rotary positions: reading it would drop that in silence."""
+    from gguf import GGUFReader
+
+    reader = GGUFReader(source)
+    found = [tensor.name for tensor in reader.tensors if tensor.name.startswith("rope_")]
+    scaled = (field for name, field in reader.fields.items() if name.endswith(".rope.scaling.type"))
+    found += [f"rope.scaling.type {kind}" for field in scaled if (kind := str(field.contents())) != "none"]
+    if found:
+        raise UnsupportedArchitecture(
+            f"{source} scales its rotary positions ({', '.join(found)}), which transformers does not read from GGUF "
+            f"files, so that every probability would be another: use the model's own checkpoint in its place"
+        )

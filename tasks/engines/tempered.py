@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
-from tasks.engines.checkpoint import POLICY_FILE, companions_hash, make_once
+from tasks.engines.checkpoint import POLICY_FILE, companions_hash, make_once, whole_model
 from tasks.engines.protocol import UnsupportedArchitecture
 
 TOLERANCE = 1e-3
@@ -30,9 +29,8 @@ def tempered(folder: Path, identity: str, temperature: float, cache: Path) -> Pa
 
 def _write(folder: Path, temperature: float, target: Path) -> None:
     import torch
-    from transformers import AutoModelForCausalLM
 
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+    model = whole_model(folder, torch.float32).eval()
     ids_1T = torch.arange(1, min(9, int(model.config.vocab_size)))[None]
     norm = getattr(getattr(model, "model", None), "norm", None)
     if norm is None or getattr(norm, "bias", None) is not None:

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from tasks.config import ReferenceConfig
@@ -31,6 +32,8 @@ _INSTRUCTION = (
 _FUNCTION_INSTRUCTION = (
     "Solve this problem with Python 3. Answer with the complete function alone, in one ```python block."
 )
+
+_ANSWER = "The answer is 7."
 
 
 class UnknownTemplate(ProblemError):
@@ -69,14 +72,20 @@ class ChatTemplate:
 
     tokenizer: Any
     bare: bool = False
+    end_id: int | None = None
+    """The special token that the chat template writes behind an answer; None: the tokenizer's own end."""
 
     @property
     def template_id(self) -> str:
         """`chat-1-5f0c1d2e`, with a hash of the chat template's text, which no hash of the tokenizer covers.
 
-        `miniature-1` without the instruction: that template is the project's own.
+        `chat-2-...` where it writes the date, which is `DAY`. `miniature-1` without the instruction: that template is
+        the project's own.
         """
-        return "miniature-1" if self.bare else f"chat-1-{_short_hash(self.tokenizer.chat_template)}"
+        if self.bare:
+            return "miniature-1"
+        dated = "strftime_now" in json.dumps(self.tokenizer.chat_template)
+        return f"chat-{2 if dated else 1}-{_short_hash(self.tokenizer.chat_template)}"
 
     @property
     def stop_mark(self) -> None:
@@ -90,7 +99,8 @@ class ChatTemplate:
             instruction = _INSTRUCTION if problem.style == "stdin" else _FUNCTION_INSTRUCTION
             content = f"{instruction}\n\n{_statement(problem)}"
         messages = [{"role": "user", "content": content}]
-        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        said = {"tokenize": False, "add_generation_prompt": True, "strftime_now": DAY.strftime}
+        return str(self.tokenizer.apply_chat_template(messages, **said))
 
     def encode(self, tokenizer: Any, problem: Problem) -> list[int]:
         """The chat template writes every special token itself, so none is added."""
@@ -101,6 +111,8 @@ class ChatTemplate:
         return program if self.bare else f"```python\n{program}\n```"
 
 
+DAY = datetime(2024, 7, 26)
+"""The day on which chat templates that write the date are rendered: a prompt must not change at midnight."""
 FEW_SHOT = "few_shot-3"
 """Changes when the few-shot template renders problems otherwise; what a single one reads is in its prompt's id."""
 
@@ -155,7 +167,25 @@ def template_for(config: ReferenceConfig, tokenizer: Any) -> Template:
         )
     if config.template == "few_shot" or not has_chat:
         return FewShotTemplate()
-    return ChatTemplate(tokenizer, bare=MINIATURE_TOKEN in tokenizer.get_vocab())
+    ends = ends_of_turn(tokenizer)
+    return ChatTemplate(tokenizer, bare=MINIATURE_TOKEN in tokenizer.get_vocab(), end_id=ends[0] if ends else None)
+
+
+def end_of(template: Template, tokenizer: Any) -> int:
+    """The token that ends a response of the template that has no stop mark."""
+    own = template.end_id if isinstance(template, ChatTemplate) else None
+    return int(tokenizer.eos_token_id) if own is None else own
+
+
+def ends_of_turn(tokenizer: Any) -> tuple[int, ...]:
+    """The special tokens that the chat template writes behind an answer; none if it shows no answers."""
+    turns = [{"role": "user", "content": "How many?"}, {"role": "assistant", "content": _ANSWER}]
+    _, found, behind = str(tokenizer.apply_chat_template(turns, tokenize=False)).rpartition(_ANSWER)
+    if not found:
+        return ()
+    special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    special |= set(tokenizer.all_special_ids)
+    return tuple(token for token in _ids(tokenizer, behind, special=False) if token in special)
 
 
 def encode_response(template: Template, tokenizer: Any, program: str) -> list[int]:
@@ -167,7 +197,7 @@ def encode_text(template: Template, tokenizer: Any, text: str, *, ended: bool) -
     """A response that was written elsewhere, as token ids; `ended`: with the end token, or up to the stop mark."""
     mark = template.stop_mark
     if mark is None or not ended:
-        return [*_ids(tokenizer, text, special=False), *([int(tokenizer.eos_token_id)] if ended else [])]
+        return [*_ids(tokenizer, text, special=False), *([end_of(template, tokenizer)] if ended else [])]
     ids = _ids(tokenizer, text if mark in text else f"{text.rstrip()}\n{mark}", special=False)
     length = complete_length(template, tokenizer, ids)
     return ids if length is None else ids[:length]

@@ -142,16 +142,20 @@ def _model(context: Context, found: Publishable, name: str, licence: str) -> Par
         files, kept = checkpoint.companions(source), None
         merged = Merged(found.policy.path, context.config.reference.dtype)
         planned = [PlannedFile(MERGED, merged), *(PlannedFile(path.name, path) for path in files)]
-    if not any(path.name == GENERATION for path in files):
-        planned.append(PlannedFile(GENERATION, _generation(source)))
+    planned = [file for file in planned if file.name != GENERATION]
+    planned.append(PlannedFile(GENERATION, generation_settings(source)))
     charts = list(chart_sections.learning([found.history]).charts)
     pictures = [PlannedFile(f"{chart.name}.png", chart) for chart in charts]
     text = card.model_card(found, name, licence, [picture.name for picture in pictures])
     return Part("model", name, [*planned, *pictures, PlannedFile(CARD, text)], kept)
 
 
-def _generation(source: Path) -> str:
-    """Generation settings that say where a response ends, for a policy whose reference came without."""
+def generation_settings(source: Path) -> str:
+    """Generation settings that say where a response ends, and nothing else.
+
+    The base's own may hold a temperature, a nucleus or a repetition penalty: another policy than was trained and
+    evaluated.
+    """
     stop = list(checkpoint.stop_ids(source))
     config = cast("dict[str, Any]", json.loads((source / "config.json").read_text(encoding="utf-8")))
     known = {name: config[name] for name in ("bos_token_id", "pad_token_id") if config.get(name) is not None}

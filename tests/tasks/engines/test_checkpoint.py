@@ -2,18 +2,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from tasks.config import EngineConfig, ReferenceConfig
 from tasks.engines import checkpoint, open_engine
 from tasks.engines.canary import check_drift
 from tasks.engines.protocol import EngineDrift, EngineError, MissingModel, Request
-from tests.tasks.engines.conftest import END, build, save, save_tokenizer
+from tasks.engines.tempered import tempered
+from tasks.train.shared import published_weights
+from tests.tasks.engines.conftest import END, build, save, save_tokenizer, tiny_settings
 
 
 @pytest.fixture
@@ -164,3 +170,30 @@ def test_an_engine_without_its_library_says_how_to_get_it(folder: Path, monkeypa
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(EngineError, match=r"scripts/install_vllm\.sh .* engine\.python"):
         open_engine(EngineConfig(kind="vllm"), folder, dtype="float32")
+
+
+def test_a_folder_that_lacks_weights_is_refused_and_not_filled_with_random_ones(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    lost = next(name for name in weights if "up_proj" in name)
+    save_file({name: weight for name, weight in weights.items() if name != lost}, path, metadata={"format": "pt"})
+    with pytest.raises(MissingModel, match=re.escape(f"lacks weights of LlamaForCausalLM ({lost})")):
+        checkpoint.load_weights(folder, "float32")
+
+
+def test_a_tied_head_is_no_missing_weight(tmp_path: Path) -> None:
+    tied = LlamaForCausalLM(LlamaConfig(**tiny_settings(tie_word_embeddings=True)))
+    folder = save(tied, tmp_path / "tied")
+    assert "lm_head.weight" not in load_file(folder / "model.safetensors")
+    checkpoint.load_weights(folder, "float32")
+
+
+def test_a_base_whose_generation_settings_contradict_each_other_can_be_published(folder: Path, tmp_path: Path) -> None:
+    settings = {"eos_token_id": END, "temperature": 0.6, "top_p": 0.9, "do_sample": False}
+    (folder / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    model = checkpoint.load_weights(folder, "float32")
+    published = published_weights.publish(tmp_path / "weights", 4, model, model.state_dict(), like=folder)
+    assert checkpoint.stop_ids(published.folder) == (END,)
+    again = checkpoint.load_weights(published.folder, "float32")
+    assert all(torch.equal(weight, again.state_dict()[name]) for name, weight in model.state_dict().items())
+    assert tempered(folder, checkpoint.policy_id(folder), 0.5, tmp_path / "cache").is_dir()

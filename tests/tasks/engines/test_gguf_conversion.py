@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tasks.config import ReferenceConfig
 from tasks.engines import checkpoint
+from tasks.engines.protocol import UnsupportedArchitecture
 from tasks.engines.transformers_engine import TransformersEngine
 from tests.tasks.engines.conftest import build
 
@@ -34,8 +35,8 @@ def interleaved(weight: Tensor, heads: int) -> Tensor:
     return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
 
 
-def write_gguf(model: Any, path: Path) -> None:
-    """`model` as an unquantized GGUF with a byte-pair vocabulary of single characters."""
+def write_gguf(model: Any, path: Path, *, scaling: str | None = None, factors: bool = False) -> None:
+    """`model` as an unquantized GGUF with a byte-pair vocabulary of single characters; its positions scaled or not."""
     config = model.config
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(config.max_position_embeddings)
@@ -46,6 +47,10 @@ def write_gguf(model: Any, path: Path) -> None:
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if scaling is not None:
+        writer.add_string("llama.rope.scaling.type", scaling)
+    if factors:
+        writer.add_tensor("rope_freqs.weight", torch.ones(config.hidden_size // 2).numpy())
     writer.add_vocab_size(config.vocab_size)
     characters = ["<s>", "</s>", *map(chr, range(33, 33 + config.vocab_size - 3)), '!"']
     writer.add_tokenizer_model("gpt2")
@@ -111,3 +116,15 @@ def test_a_gguf_is_converted_once_and_leaves_nothing_else_behind(source: Path, t
     assert checkpoint.resolve(reference, cache) == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
     assert list(cache.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize(
+    ("scaled", "words"),
+    [({"scaling": "linear"}, r"rope\.scaling\.type linear"), ({"factors": True}, r"rope_freqs\.weight")],
+)
+def test_scaled_positions_are_refused_and_not_dropped(scaled: dict[str, Any], words: str, tmp_path: Path) -> None:
+    write_gguf(build("llama"), tmp_path / "tiny.gguf", **scaled)
+    with pytest.raises(UnsupportedArchitecture, match=words):
+        checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), tmp_path / "cache")
+    write_gguf(build("llama"), tmp_path / "plain.gguf", scaling="none")
+    assert checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="plain.gguf"), tmp_path / "cache").is_dir()

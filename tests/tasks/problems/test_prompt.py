@@ -178,3 +178,28 @@ def test_auto_means_few_shot_for_a_tokenizer_without_chat_template() -> None:
     plain = train_tokenizer(PretrainConfig())
     plain.chat_template = None
     assert isinstance(template_for(ReferenceConfig(), plain), FewShotTemplate)
+
+
+DATED = "Today: {{ strftime_now('%d %b %Y') }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
+TURNS = (
+    "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '<|turn|>' }}{% endfor %}"
+    "{% if not add_generation_prompt %}{{ eos_token }}{% endif %}"
+)
+
+
+def test_a_template_that_writes_the_date_says_the_same_every_day(tokenizer, problem) -> None:
+    changed = copy.deepcopy(tokenizer)
+    changed.chat_template = DATED
+    template = ChatTemplate(changed)
+    assert template.render(problem).startswith("Today: 26 Jul 2024")
+    assert template.template_id.startswith("chat-2-")
+
+
+def test_answers_written_elsewhere_end_as_the_chat_template_ends_them(tokenizer) -> None:
+    changed = copy.deepcopy(tokenizer)
+    changed.add_special_tokens({"additional_special_tokens": ["<|turn|>"]})
+    changed.chat_template = TURNS
+    template = template_for(ReferenceConfig(), changed)
+    ids = encode_response(template, changed, "print(1)")
+    assert ids[-1] == changed.convert_tokens_to_ids("<|turn|>") != changed.eos_token_id
+    assert changed.eos_token_id not in ids

@@ -103,6 +103,13 @@ def test_the_folder_is_a_whole_checkpoint_with_the_policys_weights(finished: Lab
         written(finished, "model", folder)
 
 
+def test_published_generation_settings_are_where_responses_end_and_no_way_of_sampling(tmp_path: Path) -> None:
+    settings = {"eos_token_id": [2, 1], "do_sample": True, "repetition_penalty": 1.1, "temperature": 0.7, "top_k": 20}
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": 2, "pad_token_id": 0}), encoding="utf-8")
+    assert json.loads(parts.generation_settings(tmp_path)) == {"eos_token_id": [2, 1], "pad_token_id": 0}
+
+
 def test_the_card_says_what_the_warehouse_says(finished: Lab, tmp_path: Path) -> None:
     folder = written(finished, "model", tmp_path / "policy")
     card = ModelCard.load(folder / "README.md")
