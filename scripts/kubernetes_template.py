@@ -4,7 +4,8 @@
     prefect work-pool create spo-kubernetes --type kubernetes --base-job-template template.json
 
 What is added to Prefect's template: GPUs, shared memory for NCCL and train.hand_over, the claims `spo-home` (SPO_HOME)
-and `spo-cache` (models, kernels), passwords and addresses from the secret `spo-env`, the grace of a stop, the image.
+and `spo-cache` (models, kernels), passwords and addresses from the secret `spo-env`, the image, and what lets a stopped
+pod write its checkpoint: the grace, and a first process that waits for the trainer.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def template(*, image: str, gpus: int, shared_memory: str, grace_s: int) -> dict
         container["resources"]["limits"]["nvidia.com/gpu"] = gpus
     defaults = found["variables"]["properties"]
     defaults["image"]["default"] = image
+    defaults["command"]["default"] = "python -m flows.server.contained prefect flow-run execute"
     defaults["env"]["default"] = {
         "SPO_HOME": HOME,
         "HF_HOME": f"{CACHE}/huggingface",

@@ -20,8 +20,9 @@ from rich.table import Table
 from flows.progress import ARTIFACT_KEY, StageRow, describe
 from flows.server.embedded import use_server
 from flows.server.liveness import GRACE_S, taken_for_dead
-from flows.settings import api_url
+from flows.settings import api_url, home
 from tasks.run.durations import duration, pace
+from tasks.train.shared import trainer_lock
 
 T = TypeVar("T")
 CANCEL_ON_TERM = "SPO_CANCEL_ON_TERM"
@@ -120,11 +121,25 @@ def watch(flow_run_id: UUID, console: Console) -> Look:
                     _print_changes(console, now.lines, shown)
                 crashed_at = (crashed_at or time.monotonic()) if taken_for_dead(now.state, now.message) else None
                 if now.state in FINAL and (crashed_at is None or time.monotonic() - crashed_at > GRACE_S):
+                    if os.environ.get(CANCEL_ON_TERM) == "1":
+                        await_trainers(console)
                     return now
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         console.print(f"the run goes on: `spo status`; to end it: prefect flow-run cancel {flow_run_id}")
         raise
+
+
+def await_trainers(console: Console) -> None:
+    """Wait until no trainer of this home is at work: Prefect calls a run cancelled after 30 s, whatever it writes.
+
+    A batch script that ended then would take the machines from under the checkpoint.
+    """
+    folders = [lock.parent for lock in (home() / "runs").glob(f"*/train/{trainer_lock.LOCK}")]
+    if any(map(trainer_lock.is_held, folders)):
+        console.print("waiting for the trainer, which writes its checkpoint")
+    while any(map(trainer_lock.is_held, folders)):
+        time.sleep(POLL_S)
 
 
 def _asked_to_stop() -> threading.Event:

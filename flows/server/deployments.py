@@ -29,15 +29,29 @@ class NotDeployed(Exception):
 
 
 def deploy(say: Callable[[str], None], environment: Mapping[str, str], folder: Path) -> None:
-    """Put pool, deployments and automation in place, whatever was there before. Raises NotDeployed."""
+    """Put deployments and automation in place, whatever was there before, and the pool if there is none.
+
+    A pool that is there keeps what somebody has set: a limit, a pause, a job template. Raises NotDeployed.
+    """
     prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
-    for command in (["work-pool", "create", POOL, "--type", "process", "--overwrite"], ["deploy", "--all"]):
+    create = [] if _has_pool(environment["PREFECT_API_URL"]) else [["work-pool", "create", POOL, "--type", "process"]]
+    for command in (*create, ["deploy", "--all"]):
         result = subprocess.run([*prefect, *command], env=dict(environment), cwd=folder, capture_output=True, text=True)
         if result.returncode:
             output = (result.stdout + result.stderr)[-3000:]
             raise NotDeployed(f"`prefect {' '.join(command)}` failed:\n{output}")
     _watch_heartbeats(environment["PREFECT_API_URL"])
     say("deployments are in place")
+
+
+def _has_pool(api: str) -> bool:
+    try:
+        answer = httpx.get(f"{api}/work_pools/{POOL}", timeout=60)
+        if answer.status_code != httpx.codes.NOT_FOUND:
+            answer.raise_for_status()
+    except httpx.HTTPError as error:
+        raise NotDeployed(f"the server at {api} does not say whether it has the pool {POOL!r}: {error}") from error
+    return answer.status_code != httpx.codes.NOT_FOUND
 
 
 def _watch_heartbeats(api: str) -> None:

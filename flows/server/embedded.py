@@ -19,14 +19,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from flows.server.orphans import end_orphans
 from flows.server.owner import home_served_at
+from flows.server.processes import alive, record_of, stop
 from flows.settings import (
     DEFAULT_PORT,
     POOL,
@@ -41,7 +40,8 @@ from flows.settings import (
 )
 
 START_TIMEOUT_S = 180.0
-STOP_TIMEOUT_S = 20.0
+QUIET_S = 120.0
+"""A server writes to its database far more often than that."""
 PROJECT = Path(__file__).parents[2]
 
 Say = Callable[[str], None]
@@ -104,25 +104,26 @@ def _complete() -> bool:
     """Whether the worker is there and the deployments are those of today. Raises what `_check_worker` does."""
     state = _read_state()
     worker = state.get("worker")
-    if worker is None or _alive(worker) is None:
+    if worker is None or alive(worker) is None:
         return False
     _check_worker(worker)
     return bool(state.get("deployed") == _fingerprint())
 
 
 def _up(say: Say) -> None:
+    _check_machine()
     if note := foreign_record():
         say(note)
     state = _read_state()
-    if _alive(state.get("server")) and state["port"] != port():
+    if alive(state.get("server")) and state["port"] != port():
         raise PortTaken(
             f"the server of this home runs on port {state['port']}, not {port()}; "
             f"{_choose(state['port'])}, or stop it with `spo down`"
         )
-    if not _alive(state.get("server")):
+    if not alive(state.get("server")):
         state = _start_server(say, worker=state.get("worker"))  # which outlives a killed server
     _await_health(state["server"])
-    if _alive(state.get("worker")):
+    if alive(state.get("worker")):
         _check_worker(state["worker"])
     else:
         for name in end_orphans(api_url()):
@@ -146,21 +147,22 @@ def down(say: Say) -> None:
     if note := foreign_record():
         say(note)
         return
-    state = _read_state()
-    for name in ("worker", "server"):
-        process = _alive(state.get(name))
-        if process is None:
-            say(f"{name} was not running")
-            continue
-        _stop(process)
-        say(f"{name} stopped")
-    _state_file().unlink(missing_ok=True)
+    with _alone() if _state_file().exists() else nullcontext():
+        state = _read_state()
+        for name in ("worker", "server"):
+            process = alive(state.get(name))
+            if process is None:
+                say(f"{name} was not running")
+                continue
+            stop(process)
+            say(f"{name} stopped")
+        _state_file().unlink(missing_ok=True)
 
 
 def running() -> dict[str, bool]:
     """Whether the embedded server and worker are there."""
     state = _read_state()
-    return {name: _alive(state.get(name)) is not None for name in ("server", "worker")}
+    return {name: alive(state.get(name)) is not None for name in ("server", "worker")}
 
 
 def usable() -> bool:
@@ -221,7 +223,8 @@ def _start_server(say: Say, *, worker: dict[str, Any] | None) -> dict[str, Any]:
             ) from None
     say(f"starting the Prefect server on port {port()} ...")
     started = _start(["server", "start", "--host", "127.0.0.1", "--port", str(port())], "server")
-    state: dict[str, Any] = {"home": _identity(), "port": port(), "server": started, "worker": worker}
+    place = {"home": _identity(), "host": socket.gethostname()}
+    state: dict[str, Any] = {**place, "port": port(), "server": started, "worker": worker}
     _write_state(state)
     _await_health(started)
     say("server is healthy")
@@ -242,7 +245,7 @@ def _free_port() -> int:
 def _await_health(server: dict[str, Any]) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not healthy():
-        if _alive(server) is None:
+        if alive(server) is None:
             raise DidNotStart(f"the Prefect server ended while starting; see {_logs() / 'server.log'}")
         if time.monotonic() > deadline:
             raise DidNotStart(
@@ -273,8 +276,7 @@ def _start(arguments: list[str], name: str) -> dict[str, Any]:
             cwd=PROJECT,
             start_new_session=True,
         )
-    created = psutil.Process(process.pid).create_time()
-    return {"pid": process.pid, "created": created, "code": str(PROJECT), "warehouse": warehouse_shown()}
+    return {**record_of(process.pid), "code": str(PROJECT), "warehouse": warehouse_shown()}
 
 
 def _check_worker(worker: dict[str, Any]) -> None:
@@ -304,6 +306,22 @@ def _check_home() -> None:
         )
 
 
+def _check_machine() -> None:
+    """Raise OtherPlace while the server of this home runs on another machine: two would write to one database."""
+    record = _read_record()
+    host = record.get("host", socket.gethostname())
+    if record.get("home") != _identity() or host == socket.gethostname():
+        return
+    written = max((path.stat().st_mtime for path in (home() / "prefect").glob("prefect.db*")), default=0.0)
+    quiet = time.time() - written
+    if quiet < QUIET_S:
+        raise OtherPlace(
+            f"the server of {home()} runs on {host} (it wrote to its database {max(quiet, 0):.0f} s ago), and one home "
+            f"has one server: set SPO_HOME to another folder here (with the same SPO_WAREHOUSE both have the same "
+            f"data), or, if that machine is gone, wait {QUIET_S:.0f} s and try again"
+        )
+
+
 def _fingerprint() -> str:
     """Identity of everything that the deployments are made of; recipes count by name."""
     modules = [path for folder in ("tasks/config", "flows") for path in sorted((PROJECT / folder).rglob("*.py"))]
@@ -316,30 +334,6 @@ def _deploy(say: Say) -> None:
     from flows.server import deployments
 
     deployments.deploy(say, environment(), PROJECT)
-
-
-def _alive(record: dict[str, Any] | None) -> psutil.Process | None:
-    """The process of a record, unless it has ended or its number now belongs to another one."""
-    if record is None:
-        return None
-    try:
-        process = psutil.Process(record["pid"])
-        same = abs(process.create_time() - record["created"]) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return None
-    return process if same else None
-
-
-def _stop(process: psutil.Process) -> None:
-    family = [process]
-    with suppress(psutil.NoSuchProcess):
-        family += process.children(recursive=True)
-        process.terminate()
-    _, left = psutil.wait_procs(family, timeout=STOP_TIMEOUT_S)
-    for survivor in left:
-        with suppress(psutil.NoSuchProcess):  # it ended as it was given up
-            survivor.kill()
-    psutil.wait_procs(left, timeout=5)
 
 
 def _logs() -> Path:
@@ -356,9 +350,10 @@ def _identity() -> str:
 
 
 def _read_state() -> dict[str, Any]:
-    """The record of this home's processes: empty when there is none, or another home's, which came with a copy."""
+    """The record of this home's processes: empty when there is none, or another home's or machine's."""
     record = _read_record()
-    return record if record.get("home") == _identity() else {}
+    here = record.get("host", socket.gethostname()) == socket.gethostname()
+    return record if here and record.get("home") == _identity() else {}
 
 
 def _read_record() -> dict[str, Any]:
@@ -371,8 +366,10 @@ def _read_record() -> dict[str, Any]:
 def foreign_record() -> str | None:
     """What to say of a record that is another home's; None when there is none."""
     record = _read_record()
-    if not record or record.get("home") == _identity():
+    if not record or _read_state():
         return None
+    if record.get("home") == _identity():
+        return f"{_state_file()} tells of a server of this home on {record['host']}, which cannot be seen from here"
     return (
         f"{_state_file()} tells of the server of {record.get('home', 'an unknown home')}: this folder is a copy or was "
         f"moved, so that server is left alone; `spo up` starts one for {home()}"

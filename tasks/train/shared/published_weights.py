@@ -173,14 +173,16 @@ def memory_folder(run_dir: Path, size: int) -> Path:
     """
     if not SHARED_MEMORY.is_dir():
         raise TrainerError(f'there is no {SHARED_MEMORY} on this machine; set train.hand_over = "disk"')
+    folder = SHARED_MEMORY / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
     wanted = (KEPT + 2) * size
-    free = shutil.disk_usage(SHARED_MEMORY).free
+    held = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())  # left by a run that was killed
+    free = shutil.disk_usage(SHARED_MEMORY).free + held
     if wanted > free:
         raise TrainerError(
             f"{SHARED_MEMORY} has {free >> 20} MiB left, {KEPT + 2} sets of the weights take "
             f'{wanted >> 20}; enlarge it, or set train.hand_over = "disk"'
         )
-    return SHARED_MEMORY / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
+    return folder
 
 
 def _appear(building: Path, target: Path, *, announced: bool = True) -> Published:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from tasks.scoring.errors import ScoringError
@@ -22,14 +23,22 @@ def main(argv: list[str]) -> int:
     def body(report: ReportLine) -> None:
         import torch  # after standard output is taken away from what it prints
 
+        from tasks.train.shared import time_limits, trainer_lock
         from tasks.train.shared.job import TrainJob
         from tasks.train.trainer.loop import train
 
         job = TrainJob.read(Path(argv[0]))
         torch.set_num_threads(job.train.threads)
-        train(job, report)
+        patience_s = time_limits.grace_s(job.reference, job.train) + time_limits.LEAST_GRACE_S
+        first = os.environ.get("RANK", "0") == "0"
+        with trainer_lock.held(job.run_dir, patience_s, _say) if first else nullcontext():
+            train(job, report)
 
     return run_process(body, refusals=(TrainerError, ScoringError), status=1)
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.server import embedded
+from flows.server import embedded, processes
+from flows.server.processes import record_of
 
 
 def ended() -> psutil.Process:
@@ -26,7 +29,7 @@ def ended() -> psutil.Process:
 
 
 def test_a_process_that_has_ended_is_stopped() -> None:
-    embedded._stop(ended())
+    processes.stop(ended())
 
 
 def test_a_survivor_that_ends_just_before_it_is_killed_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +39,7 @@ def test_a_survivor_that_ends_just_before_it_is_killed_is_stopped(monkeypatch: p
         return [], [gone]
 
     monkeypatch.setattr(psutil, "wait_procs", wait)
-    embedded._stop(gone)
+    processes.stop(gone)
 
 
 @pytest.mark.parametrize("changed", ["tasks/config/train.py", "flows/pipeline.py", "prefect.yaml"])
@@ -61,8 +64,7 @@ def test_the_server_of_a_home_is_left_alone_by_a_copy_of_the_home(
     original.mkdir()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setenv("SPO_HOME", str(original))
-        created = psutil.Process(child.pid).create_time()
-        processes = {"server": {"pid": child.pid, "created": created}, "worker": None}
+        processes = {"server": record_of(child.pid), "worker": None}
         embedded._write_state({"home": embedded._identity(), "port": embedded.port(), **processes})
         shutil.copytree(original, copy)
         assert embedded.running()["server"]
@@ -86,7 +88,7 @@ def test_the_server_of_a_home_is_left_alone_by_a_copy_of_the_home(
 
 def write_running(process: psutil.Process, home: Path, *, code: Path, deployed: str) -> None:
     """A record in which one process stands for the server and the worker of a home."""
-    record = {"pid": process.pid, "created": process.create_time()}
+    record = record_of(process.pid)
     state = {"home": str(home), "port": embedded.port(), "server": record, "worker": record | {"code": str(code)}}
     embedded._write_state(state | {"deployed": deployed})
 
@@ -123,13 +125,55 @@ def test_a_command_deploys_again_what_has_changed_since_the_server_started(
     assert deployed == ["deployed"]
 
 
+def test_a_clock_that_was_set_leaves_server_and_worker_alive(answering: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_running(psutil.Process(), answering, code=embedded.PROJECT, deployed="")
+    monkeypatch.setattr(psutil, "boot_time", lambda: time.time() - 7)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _: time.time() + 1000)
+    assert embedded.running() == {"server": True, "worker": True}
+    record = record_of(os.getpid())
+    assert processes.alive(record | {"started": record["started"] + 1}) is None
+    assert processes.alive(record | {"boot": "another"}) is None
+    assert processes.alive(record | {"pid": 2**22 + 1}) is None
+
+
+def test_a_record_of_an_earlier_version_is_understood() -> None:
+    this = psutil.Process()
+    assert processes.alive({"pid": this.pid, "created": this.create_time()}) is not None
+    assert processes.alive({"pid": this.pid, "created": this.create_time() - 5}) is None
+
+
+def test_no_second_server_is_started_beside_one_on_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+    def starting(*_: Any, **__: Any) -> None:
+        raise embedded.DidNotStart("it would have been started")
+
+    monkeypatch.setattr(embedded, "_start_server", starting)
+    record = record_of(os.getpid())
+    state = {"home": str(tmp_path), "host": "n1", "port": embedded.port(), "server": record, "worker": record}
+    embedded._write_state(state)
+    (tmp_path / "prefect").mkdir()
+    (tmp_path / "prefect" / "prefect.db-wal").write_bytes(b"")
+    assert embedded.running() == {"server": False, "worker": False}
+    assert "on n1" in str(embedded.foreign_record())
+    with pytest.raises(embedded.OtherPlace, match=r"runs on n1 .* one home has one server: set SPO_HOME"):
+        embedded.up(lambda _: None)
+    long_ago = time.time() - 1000
+    os.utime(tmp_path / "prefect" / "prefect.db-wal", (long_ago, long_ago))
+    with pytest.raises(embedded.DidNotStart, match="would have been"):
+        embedded.up(lambda _: None)
+
+
 def test_a_server_on_another_port_is_named_instead_of_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPO_HOME", str(tmp_path))
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        record = {"pid": child.pid, "created": psutil.Process(child.pid).create_time()}
+        record = record_of(child.pid)
         embedded._write_state({"home": embedded._identity(), "port": 8, "server": record, "worker": None})
         with pytest.raises(embedded.PortTaken, match=r"127\.0\.0\.1:8/api"):
             embedded.up(lambda _: None)
@@ -186,7 +230,7 @@ def test_a_command_is_not_given_to_the_server_of_another_home(tmp_path: Path, mo
         assert child.stdout is not None
         port = int(child.stdout.readline())
         monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{port}/api")
-        record = {"pid": child.pid, "created": psutil.Process(child.pid).create_time()}
+        record = record_of(child.pid)
         state = {"home": str(other), "port": port, "server": record, "worker": record}
         embedded._write_state(state | {"deployed": embedded._fingerprint()})
         embedded.ready(lambda _: None)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -224,3 +225,19 @@ def test_who_may_read_the_configuration_may_read_the_weights(tmp_path: Path, ref
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in folder.glob("*.safetensors")} == {0o640}
+
+
+def test_what_a_killed_run_left_in_memory_is_no_room_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published_weights, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=4_000))
+    run_dir = tmp_path / "run"
+    with pytest.raises(TrainerError, match="sets of the weights take"):
+        published_weights.memory_folder(run_dir, 1000)
+    monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=5_000))
+    folder = published_weights.memory_folder(run_dir, 1000)
+    (folder / "step-00000010").mkdir(parents=True)
+    (folder / "step-00000010" / "model.safetensors").write_bytes(b"x" * 3000)
+    monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=2_000))
+    assert published_weights.memory_folder(run_dir, 1000) == folder

@@ -1,0 +1,61 @@
+"""Processes that a home keeps a record of: told again after a clock was set, a reboot, or a number that was reused."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+STOP_TIMEOUT_S = 20.0
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PLACE_OF_START = 19
+"""Of the clock ticks from boot to a process's start, among the fields of /proc/PID/stat behind its name."""
+
+
+def record_of(pid: int) -> dict[str, Any]:
+    """What tells this process from all others of this machine, now and later."""
+    return {"pid": pid, **_start(pid)}
+
+
+def alive(record: dict[str, Any] | None) -> psutil.Process | None:
+    """The process of a record, unless it has ended or its number now belongs to another one."""
+    if record is None:
+        return None
+    try:
+        process = psutil.Process(record["pid"])
+        if "created" in record:  # by a version that asked the clock
+            same = abs(process.create_time() - record["created"]) < 1.0
+        else:
+            same = all(record.get(name) == value for name, value in _start(process.pid).items())
+        ended = process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return None
+    return process if same and not ended else None
+
+
+def stop(process: psutil.Process) -> None:
+    """End a process and all that it started, by force after `STOP_TIMEOUT_S`."""
+    family = [process]
+    with suppress(psutil.NoSuchProcess):
+        family += process.children(recursive=True)
+        process.terminate()
+    _, left = psutil.wait_procs(family, timeout=STOP_TIMEOUT_S)
+    for survivor in left:
+        with suppress(psutil.NoSuchProcess):  # it ended as it was given up
+            survivor.kill()
+    psutil.wait_procs(left, timeout=5)
+
+
+def _start(pid: int) -> dict[str, Any]:
+    """When it started: on Linux since which boot and how long after it, which no setting of the clock changes."""
+    if not _BOOT.exists():
+        return {"started": round(psutil.Process(pid).create_time(), 2)}
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except FileNotFoundError:
+        raise psutil.NoSuchProcess(pid) from None
+    ticks = int(fields[_PLACE_OF_START]) / os.sysconf("SC_CLK_TCK")
+    return {"boot": _BOOT.read_text(encoding="ascii").strip(), "started": ticks}
