@@ -21,6 +21,7 @@ SILENT_AFTER_S = 90
 """Seconds without a heartbeat (one every 30 s) after which a run counts as dead."""
 SILENT = f"no heartbeat for {SILENT_AFTER_S} s: its process is gone"
 """What the server says of such a run."""
+NOT_FOUND = 404
 WATCH = "spo: a run without heartbeat has crashed"
 
 
@@ -47,11 +48,12 @@ def deploy(say: Callable[[str], None], environment: Mapping[str, str], folder: P
 def _has_pool(api: str) -> bool:
     try:
         answer = httpx.get(f"{api}/work_pools/{POOL}", timeout=60)
-        if answer.status_code != httpx.codes.NOT_FOUND:
+        there = answer.status_code != NOT_FOUND
+        if there:
             answer.raise_for_status()
     except httpx.HTTPError as error:
         raise NotDeployed(f"the server at {api} does not say whether it has the pool {POOL!r}: {error}") from error
-    return answer.status_code != httpx.codes.NOT_FOUND
+    return there
 
 
 def _watch_heartbeats(api: str) -> None:
