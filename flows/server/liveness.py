@@ -7,6 +7,8 @@ knows better, so it looks now and then, by a clock that does not jump.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -27,15 +29,22 @@ def taken_for_dead(state_type: str, message: str | None) -> bool:
 
 @contextmanager
 def kept_running(flow_run_id: UUID) -> Generator[None]:
-    """While the block runs, and once at its end, the flow run is put back to Running when it is taken for dead."""
+    """While the block runs, and once at its end, the flow run is put back to Running when it is taken for dead.
+
+    A cancelled run is stopped by its worker. Where that has died, this process stops itself as the worker would.
+    """
     from prefect.client.orchestration import get_client
 
-    over = threading.Event()
+    over, worker = threading.Event(), os.getppid()
 
     def look() -> None:
+        stopped = False
         with get_client(sync_client=True) as client:
             while not over.wait(LOOK_EVERY_S):
                 put_back(client, flow_run_id)
+                if not stopped and os.getppid() != worker and is_cancelled(client, flow_run_id):
+                    stopped = True
+                    os.kill(os.getpid(), signal.SIGTERM)
             put_back(client, flow_run_id)
 
     thread = threading.Thread(target=look, name="liveness", daemon=True)
@@ -45,6 +54,17 @@ def kept_running(flow_run_id: UUID) -> Generator[None]:
     finally:
         over.set()
         thread.join(LOOK_EVERY_S)
+
+
+def is_cancelled(client: Any, flow_run_id: UUID) -> bool:
+    """Whether somebody has cancelled the flow run; False, too, when the server does not answer."""
+    import httpx
+
+    try:
+        state = client.read_flow_run(flow_run_id).state
+    except httpx.HTTPError:
+        return False
+    return state is not None and str(state.type.value) in ("CANCELLING", "CANCELLED")
 
 
 def put_back(client: Any, flow_run_id: UUID) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +14,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from prefect.client.schemas.objects import State
-from prefect.states import Cancelled, Crashed, Running
+from prefect.states import Cancelled, Cancelling, Crashed, Running
 
 import flows
 from flows.server import liveness
@@ -53,6 +57,24 @@ def test_a_server_that_is_away_ends_nothing() -> None:
             raise httpx.ConnectError("refused")
 
     assert not liveness.put_back(Away(Running()), uuid4())
+
+
+@pytest.mark.parametrize(
+    ("state", "worker_died", "stopped"),
+    [(Cancelling(), True, True), (Cancelled(), True, True), (Cancelling(), False, False), (Running(), True, False)],
+)
+def test_a_cancelled_run_whose_worker_died_stops_itself_once(
+    state: State[Any], worker_died: bool, stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[tuple[int, int]] = []
+    parents = iter([7, *[8 if worker_died else 7] * 1000])
+    monkeypatch.setattr(liveness, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(os, "kill", lambda *one: signals.append(one))
+    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: nullcontext(Api(state)))
+    with liveness.kept_running(uuid4()):
+        time.sleep(0.3)
+    assert signals == ([(os.getpid(), signal.SIGTERM)] if stopped else [])
 
 
 def test_every_flow_that_is_deployed_looks_after_its_own_state() -> None:
