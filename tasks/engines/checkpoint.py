@@ -14,6 +14,7 @@ from typing import Any, cast
 from tasks.config import ReferenceConfig
 from tasks.engines import adapter, packaged_models
 from tasks.engines.protocol import MissingModel
+from tasks.engines.whole_model import whole_model
 
 POLICY_FILE = "policy.json"
 HUB_PATIENCE_S = 5.0
@@ -47,32 +48,6 @@ def load_weights(folder: Path, dtype: str) -> Any:
         _require_same_base(folder, base)
         adapted_weights.merge(model, adapted_weights.read(folder))
     return model.eval()
-
-
-def whole_model(folder: Path, dtype: Any) -> Any:
-    """The causal model of a folder that is no adapter. Raises MissingModel where weights of it are not there.
-
-    Settings of generation that contradict each other are left out: transformers reads such, and would not save them.
-    """
-    from transformers import AutoModelForCausalLM, GenerationConfig
-
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, local_files_only=True, output_loading_info=True
-    )
-    model, info = loaded
-    if missing := sorted(info["missing_keys"]):
-        named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        raise MissingModel(
-            f"{folder} lacks weights of {type(model).__name__} ({named}), which would be random numbers: it is "
-            f"damaged, or no model that writes text"
-        )
-    settings = model.generation_config
-    try:
-        settings.validate(strict=True)
-    except ValueError:
-        kept = {name: getattr(settings, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-        model.generation_config = GenerationConfig(**kept)
-    return model
 
 
 def _require_same_base(folder: Path, base: Path) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tasks.engines.checkpoint import POLICY_FILE, companions_hash, make_once, whole_model
+from tasks.engines.checkpoint import POLICY_FILE, companions_hash, make_once
 from tasks.engines.protocol import UnsupportedArchitecture
+from tasks.engines.whole_model import whole_model
 
 TOLERANCE = 1e-3
 """Largest difference between a new logit and the old one divided by T, relative to the largest logit."""
