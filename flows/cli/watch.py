@@ -135,10 +135,9 @@ def await_trainers(console: Console) -> None:
 
     A batch script that ended then would take the machines from under the checkpoint.
     """
-    folders = [lock.parent for lock in (home() / "runs").glob(f"*/train/{trainer_lock.LOCK}")]
-    if any(map(trainer_lock.is_held, folders)):
+    if trainer_lock.at_work(home()):
         console.print("waiting for the trainer, which writes its checkpoint")
-    while any(map(trainer_lock.is_held, folders)):
+    while trainer_lock.at_work(home()):
         time.sleep(POLL_S)
 
 

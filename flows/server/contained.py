@@ -43,9 +43,8 @@ def stop_all() -> list[psutil.Process]:
 
 def trainers(started: list[psutil.Process]) -> bool:
     """Whether a trainer is at work and anything lives that was started from here: homes are shared by containers."""
-    folders = [lock.parent for lock in (home() / "runs").glob(f"*/train/{trainer_lock.LOCK}")]
     below = [*started, *psutil.Process().children(recursive=True)]
-    return any(map(_lives, below)) and any(map(trainer_lock.is_held, folders))
+    return any(map(_lives, below)) and trainer_lock.at_work(home())
 
 
 def _lives(process: psutil.Process) -> bool:

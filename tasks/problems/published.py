@@ -41,8 +41,9 @@ _MEASURE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|k|g)?")
 _UNITS = {"ms": 1e-3, "milli": 1e-3, "k": 1 / 1024, "g": 1024.0}
 _APPS_SECONDS = 4.0
 _LIVECODEBENCH_SECONDS = 6.0
-_LIVECODEBENCH_PRELUDE = "sys.setrecursionlimit(50000)"
 """What the sets' own graders give a test: their problems state no limit."""
+_LIVECODEBENCH_PRELUDE = "sys.setrecursionlimit(50000)"
+"""As in LiveCodeBench's grader, for both styles."""
 
 
 def codecontests(record: Record, problem_set: str) -> Problem:

@@ -46,6 +46,11 @@ def is_held(run_dir: Path) -> bool:
         return False
 
 
+def at_work(home: Path) -> bool:
+    """Whether a trainer of any run of the home is at work."""
+    return any(is_held(lock.parent) for lock in (home / "runs").glob(f"*/train/{LOCK}"))
+
+
 def _taken(lock: IO[str]) -> bool:
     """Whether this process has the lock now; so it has where the file system knows no locks."""
     try:
