@@ -38,16 +38,16 @@ def audit(
     everything: Annotated[bool, typer.Option("--all", help="With --accept: of every problem with findings.")] = False,
 ) -> None:
     """Run programs that passed the same tests on new inputs: where they part, tests are weak and programs survived."""
-    require_warehouse()
     named = list(problems or [])
+    if accept and (bool(named) == everything or set_ or run):
+        raise typer.BadParameter("--accept takes the names of problems, or --all")
+    if everything and not accept:
+        raise typer.BadParameter("--all belongs to --accept; without names every problem is audited")
+    require_warehouse()
     if accept:
-        if bool(named) == everything or set_ or run:
-            raise typer.BadParameter("--accept takes the names of problems, or --all")
         _look(named, None, None, INPUTS, 0)  # refuses unknown names before a server is started
         _submit({"problems": named, "accept": True}, quiet=as_json)
         return
-    if everything:
-        raise typer.BadParameter("--all belongs to --accept; without names every problem is audited")
     parameters = {"problems": named, "problem_set": set_, "run": run, "inputs": inputs, "seed": seed}
     backlog = _look(named, set_, run, inputs, seed)
     if not as_json:

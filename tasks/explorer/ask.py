@@ -24,6 +24,7 @@ EXAMPLES = {
     "found": query("tasks.explorer.examples", "found"),
     "mix": query("tasks.explorer.examples", "mix"),
     "cost": query("tasks.explorer.examples", "cost"),
+    "studies": query("tasks.explorer.examples", "studies"),
 }
 VIEWS = ("table", "chart", "plan")
 

@@ -71,8 +71,8 @@ def _prepared(context: Context) -> PrepareManifest:
     folder = reference_folder(context)
     tokenizer = checkpoint.load_tokenizer(folder)
     template = template_for(config.reference, tokenizer)
+    response_ends.require_end_of_turn(folder, tokenizer, template)  # before the other, whose advice is only half of it
     response_ends.require_own_end(folder, tokenizer, template)
-    response_ends.require_end_of_turn(folder, tokenizer, template)
     report = read(config.problems, _too_long(template, tokenizer, config))
     left_out = dict(report.left_out)
     kept, prompts = _encode(report, template, tokenizer, config)

@@ -7,10 +7,15 @@ from pathlib import Path
 
 from tests.flows.conftest import Server
 from tests.tasks.audit.conftest import ALSO_RIGHT, PROBLEM, RIGHT, WRONG, Shelf
+from warehouse import Warehouse
 
 
 def test_a_survivor_is_found_accepted_as_a_test_and_told_no_more(tmp_path: Path) -> None:
     at_home = Server(tmp_path / "home")
+    nowhere = at_home.spo("audit")
+    assert nowhere.returncode == 1
+    assert "there is no warehouse at" in nowhere.stderr
+    Warehouse.open(str(at_home.home / "warehouse")).close()
     nothing = at_home.spo("audit")
     assert "there is nothing to audit" in nothing.stdout, nothing.stderr
     Shelf(str(at_home.home / "warehouse")).put(PROBLEM, [WRONG, ALSO_RIGHT], [RIGHT])

@@ -45,6 +45,6 @@ def test_a_file_of_samples_is_evaluated_compared_and_shown(server: Server, tmp_p
 
 def test_what_is_missing_or_wrong_is_named_before_anything_is_submitted(server: Server, tmp_path: Path) -> None:
     lacking = server.spo("eval", "model", "--set", str(tmp_path / "nothing.jsonl"))
-    assert lacking.returncode == 1
-    assert "no such file" in lacking.stderr
+    assert lacking.returncode == 2
+    assert "there is no file or folder" in lacking.stderr
     assert server.spo("eval", "model").returncode == 2

@@ -48,9 +48,21 @@ def test_each_suite_has_its_counts_of_the_present_statement(pages: Pages) -> Non
     assert {row["suite_hash"]: (row["n"], row["k"]) for row in found} == {"s": (5, 3), "other": (9, 9)}
 
 
-@pytest.mark.parametrize("prompt, expected", [("old", 11), ("new", 1 + 9 + 9 + 4), (None, 10 + 1 + 9 + 9 + 4)])
-def test_a_trajectorys_page_tells_of_its_own_prompt(pages: Pages, prompt: str | None, expected: int) -> None:
-    (row,) = pages.store.rows(trajectory.COUNTS, {"problem": "p", "suite": "s", "reference": "base", "prompt": prompt})
+@pytest.mark.parametrize(
+    "prompt, sampling, expected",
+    [
+        ("old", "t1", 10 + 1),
+        ("new", "t1", 1 + 9 + 4),
+        (None, "t1", 10 + 1 + 9 + 4),
+        ("new", "other", 9),
+        ("new", "never counted", 1 + 9 + 4),
+    ],
+)
+def test_a_trajectorys_page_tells_of_its_own_prompt_and_limit(
+    pages: Pages, prompt: str | None, sampling: str, expected: int
+) -> None:
+    asked = {"problem": "p", "suite": "s", "reference": "base", "prompt": prompt, "sampling": sampling}
+    (row,) = pages.store.rows(trajectory.COUNTS, asked)
     assert row["n"] == expected
 
 
