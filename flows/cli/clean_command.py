@@ -41,7 +41,7 @@ def clean(
     ] = 7.0,
 ) -> None:
     """List what may go without loss, and what that frees; with --apply remove it. Warehouse and weights stay."""
-    found = [*finished_checkpoints(), *resting_server(), *old_flow_runs(timedelta(days=keep_days))]
+    found = [*finished_checkpoints(), *shared_memory(), *resting_server(), *old_flow_runs(timedelta(days=keep_days))]
     if not found:
         console.print("nothing to remove")
         return
@@ -75,6 +75,20 @@ def finished_checkpoints() -> Iterator[Leftover]:
         if folder.is_dir() and not folder.is_symlink():
             reason = f"training of {run_id} has completed; its weights stay"
             yield Leftover(_named(folder), reason, _used(folder), partial(shutil.rmtree, folder))
+
+
+def shared_memory() -> Iterator[Leftover]:
+    """While neither server nor worker runs: weights that killed trainings left in memory; resuming publishes anew."""
+    from flows.server import embedded
+    from tasks.train.shared import published_weights, trainer_lock
+
+    if any(embedded.running().values()):
+        return
+    for run_dir in sorted((home() / "runs").glob("*/train")):
+        folder = published_weights.memory_folder(run_dir)
+        if folder.is_dir() and not trainer_lock.is_held(run_dir):
+            reason = f"in memory; training of {run_dir.parent.name} was killed, and publishes again when it goes on"
+            yield Leftover(str(folder), reason, _used(folder), partial(shutil.rmtree, folder))
 
 
 def resting_server() -> Iterator[Leftover]:

@@ -154,7 +154,7 @@ def _hand_over(context: Context, reference: Path) -> Path | None:
     if train.hand_over == "disk":
         return None
     size = inspection.adapter_bytes(reference, train.lora.rank) if train.lora else inspection.weight_bytes(reference)
-    return published_weights.memory_folder(context.run_dir / "train", size)
+    return published_weights.roomy_memory_folder(context.run_dir / "train", size)
 
 
 def _usable(manifest: TrainManifest) -> bool:

@@ -166,14 +166,19 @@ def prune(root: Path, keep_steps: set[int]) -> list[Path]:
     return [folder for folder in doomed if _delete(folder, wait=False)]
 
 
-def memory_folder(run_dir: Path, size: int) -> Path:
-    """Where a run hands its weights over in shared memory, `size` bytes each time.
+def memory_folder(run_dir: Path) -> Path:
+    """Where a run hands its weights over in shared memory."""
+    return SHARED_MEMORY / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
 
-    Raises TrainerError where there is not enough of it.
+
+def roomy_memory_folder(run_dir: Path, size: int) -> Path:
+    """The run's `memory_folder`, for weights of `size` bytes each time.
+
+    Raises TrainerError where there is not enough memory for them.
     """
     if not SHARED_MEMORY.is_dir():
         raise TrainerError(f'there is no {SHARED_MEMORY} on this machine; set train.hand_over = "disk"')
-    folder = SHARED_MEMORY / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
+    folder = memory_folder(run_dir)
     wanted = (KEPT + 2) * size
     held = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())  # left by a run that was killed
     free = shutil.disk_usage(SHARED_MEMORY).free + held

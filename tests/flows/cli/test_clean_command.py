@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from flows.cli.main import app
 from flows.server import embedded
+from tasks.train.shared import published_weights, trainer_lock
 from warehouse import Warehouse
 
 
@@ -58,6 +59,20 @@ def test_with_apply_what_was_listed_goes_and_the_rest_stays(home: Path) -> None:
     assert set(before) - set(after) == {"runs/tiny-1/train/checkpoints/step-4/state.bin", "logs/worker.log"}
     assert after["prefect/prefect.db"] < before["prefect/prefect.db"] / 10
     assert "nothing to remove" in CliRunner().invoke(app, ["clean"]).output
+
+
+def test_weights_that_a_killed_training_left_in_memory_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published_weights, "SHARED_MEMORY", home / "memory")
+    runs = [home / "runs" / name / "train" for name in ("tiny-1", "tiny-2")]
+    folders = [published_weights.memory_folder(run) for run in runs]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(bytes(3 << 20))
+    with trainer_lock.held(runs[0], 1.0, print):
+        shown = CliRunner().invoke(app, ["clean"]).output
+        assert [folder.name in shown for folder in folders] == [False, True]
+        assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
+    assert [folder.exists() for folder in folders] == [True, False]
 
 
 def test_what_a_running_server_writes_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,13 +208,13 @@ def test_shared_memory_that_is_missing_or_full_is_said_and_not_replaced_by_the_d
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = tmp_path / "run"
-    assert published_weights.memory_folder(run_dir, 1000).parent == published_weights.SHARED_MEMORY
-    assert published_weights.memory_folder(run_dir, 1000) != published_weights.memory_folder(tmp_path / "other", 1000)
+    assert published_weights.roomy_memory_folder(run_dir, 1000).parent == published_weights.SHARED_MEMORY
+    assert published_weights.memory_folder(run_dir) != published_weights.memory_folder(tmp_path / "other")
     with pytest.raises(TrainerError, match=r"MiB left.*hand_over"):
-        published_weights.memory_folder(run_dir, 1 << 50)
+        published_weights.roomy_memory_folder(run_dir, 1 << 50)
     monkeypatch.setattr(published_weights, "SHARED_MEMORY", tmp_path / "nowhere")
     with pytest.raises(TrainerError, match="there is no"):
-        published_weights.memory_folder(run_dir, 1000)
+        published_weights.roomy_memory_folder(run_dir, 1000)
 
 
 @pytest.mark.parametrize("put", [publish, publish_adapter])
@@ -234,10 +234,10 @@ def test_what_a_killed_run_left_in_memory_is_no_room_that_it_lacks(
     monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=4_000))
     run_dir = tmp_path / "run"
     with pytest.raises(TrainerError, match="sets of the weights take"):
-        published_weights.memory_folder(run_dir, 1000)
+        published_weights.roomy_memory_folder(run_dir, 1000)
     monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=5_000))
-    folder = published_weights.memory_folder(run_dir, 1000)
+    folder = published_weights.roomy_memory_folder(run_dir, 1000)
     (folder / "step-00000010").mkdir(parents=True)
     (folder / "step-00000010" / "model.safetensors").write_bytes(b"x" * 3000)
     monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=2_000))
-    assert published_weights.memory_folder(run_dir, 1000) == folder
+    assert published_weights.roomy_memory_folder(run_dir, 1000) == folder
