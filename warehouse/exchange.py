@@ -181,10 +181,13 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Exchang
         batches = theirs.ledger.batches()
         names = _names(ours, (batch.batch_id for batch in batches), str(origin))
         known = ours.committed(names.values())
+        by_name = {names[batch.batch_id]: batch for batch in reversed(batches)}  # of equal work the first
         missing = [
             batch
             for batch in batches
-            if names[batch.batch_id] not in known and not names[batch.batch_id].startswith(f"warehouse/{own}/")
+            if (name := names[batch.batch_id]) not in known
+            and not name.startswith(f"warehouse/{own}/")
+            and by_name[name] is batch
         ]
         if missing:
             _refuse_other_runs(theirs, ours)
@@ -246,10 +249,11 @@ def _names(ours: Warehouse, batches: Iterable[str], origin: str) -> dict[str, st
     """What each batch of warehouse `origin` is called here; those that are here under another name keep it."""
     others = {batch: batch if batch.startswith("warehouse/") else f"warehouse/{origin}/{batch}" for batch in batches}
     before = ours.committed(others.values())
-    return {
-        batch: batch if batch.split("/")[0] in NAMED_BY_CONTENT and other not in before else other
-        for batch, other in others.items()
-    }
+    names: dict[str, str] = {}
+    for batch, other in others.items():
+        plain = other.split("/", 2)[2]  # also of what they have from a third warehouse
+        names[batch] = plain if plain.split("/")[0] in NAMED_BY_CONTENT and other not in before else other
+    return names
 
 
 def _parts(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from tasks.config import ConfigError, validate
 from tasks.estimators import mean_interval
 from tasks.explorer.address import NotFound
 from tasks.explorer.curves import evaluations, learning_curves
@@ -16,6 +18,8 @@ from warehouse.queries import query
 
 MEMBERS = query(__name__, "members")
 ARMS = query(__name__, "arms")
+ELSEWHERE = {"": ("seed", "shards"), "train": ("hosts", "remote_shell", "worker_launcher", "report_to")}
+"""Settings in which the runs of an arm may differ, by section: the seed, and where it ran."""
 Values = dict[int, float]
 """A measure by seed."""
 
@@ -32,11 +36,17 @@ def _comparable(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runs of an arm have in common: all but the seed, and the runs of that seed that it learns from."""
-    config = json.loads(row["config_json"] or "{}")
-    config.pop("seed", None)
+    """What the runs of an arm have in common: all but the seed, the runs of that seed that it learns from, and where
+    it ran. A field at its default, which the configuration of an older version lacks, says nothing."""
+    config: dict[str, Any] = json.loads(row["config_json"] or "{}")
+    with suppress(ConfigError):  # of a version whose configuration was another one: as it is written
+        config = validate(config).model_dump(mode="json", exclude_defaults=True)
+    for section, names in ELSEWHERE.items():
+        part = config if section == "" else config.get(section, {})
+        for name in names:
+            part.pop(name, None)
     config.get("train", {}).get("earlier", {}).pop("run_ids", None)
-    return config
+    return {name: part for name, part in config.items() if part != {}}
 
 
 def studies_page(look: Look) -> Page:

@@ -169,6 +169,37 @@ def test_what_was_imported_under_another_name_is_not_taken_again(folder: str, tm
     assert import_(target, folder).batches == 0
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_equal_work_counts_once_whoever_took_it_in_and_under_which_name(folder: str, tmp_path: Path, own: bool) -> None:
+    between, target = str(tmp_path / "between"), str(tmp_path / "target")
+    counts = {
+        "reference_counts": [
+            {
+                "problem_id": "p",
+                "reference": "r",
+                "sampling": "s",
+                "template_id": "t",
+                "suite_hash": "u",
+                "n": 4,
+                "k": 1,
+            }
+        ]
+    }
+    with Warehouse.open(folder) as store:
+        store.append("q0/r/s/unit", counts, run_id="one")
+        origin = store.ledger.get("warehouse_id")
+    with Warehouse.open(between) as store:  # as imports named such batches before
+        store.append(f"warehouse/{origin}/q0/r/s/unit", counts, run_id="one")
+        if own:
+            store.append("q0/r/s/unit", counts, run_id="two")
+    for source in (folder, between) if not own else (between, folder):
+        import_(target, source)
+    with Warehouse.open(target) as store:
+        assert store.rows("SELECT batch_id, n FROM reference_counts") == [{"batch_id": "q0/r/s/unit", "n": 4}]
+    assert import_(target, between).batches == 0
+    assert verify(target).clean
+
+
 def test_what_is_newest_there_is_newest_here(folder: str, tmp_path: Path) -> None:
     with Warehouse.open(folder) as store:
         for batch, manifest in (("zzz", "old"), ("mmm", "older than new"), ("aaa", "new")):
