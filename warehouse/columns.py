@@ -25,10 +25,6 @@ class TableSchema:
     row: str
     columns: tuple[Column, ...]
 
-    def column(self, name: str) -> Column | None:
-        """The column of that name, provenance included; None when there is none."""
-        return next((column for column in (*self.columns, *PROVENANCE) if column.name == name), None)
-
 
 PROVENANCE: Final = (
     Column("run_id", "VARCHAR", "run that appended the row", required=True),

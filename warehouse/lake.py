@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import duckdb
 
@@ -95,21 +94,9 @@ def attach(location: Location, *, read_only: bool) -> str:
 
 def libpq(address: str) -> str:
     """A postgresql:// address (no password) as the key=value string that DuckLake wants."""
-    parts = urlsplit(address)
-    known = {
-        "host": parts.hostname,
-        "port": str(parts.port) if parts.port else None,
-        "user": unquote(parts.username or ""),
-        "dbname": unquote(parts.path.lstrip("/")),
-        **dict(parse_qsl(parts.query)),
-        "options": "-clc_messages=C",
-    }
-    return " ".join(f"{name}={_libpq_value(value)}" for name, value in known.items() if value)
+    from psycopg.conninfo import make_conninfo
 
-
-def _libpq_value(text: str) -> str:
-    plain = all(letter.isalnum() or letter in "-_./:=@" for letter in text)
-    return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return make_conninfo(address, options="-clc_messages=C")
 
 
 def extensions(location: Location) -> list[str]:

@@ -45,7 +45,6 @@ class Compaction:
     merged_tables: tuple[str, ...]
     snapshots_expired: int
     files_deleted: int
-    bytes_deleted: int
     seconds: float
 
 
@@ -54,7 +53,6 @@ class _Counts:
     merged: set[str] = field(default_factory=set[str])
     expired: int = 0
     deleted: int = 0
-    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def compact(
         sweep(warehouse, keep_orphans, tally)
         after = len(live_files(warehouse))
     return Compaction(
-        before, after, tuple(sorted(tally.merged)), tally.expired, tally.deleted, tally.bytes, time.monotonic() - begun
+        before, after, tuple(sorted(tally.merged)), tally.expired, tally.deleted, time.monotonic() - begun
     )
 
 
@@ -194,7 +192,6 @@ def sweep(warehouse: Warehouse, keep: timedelta, tally: _Counts | None = None) -
         gone: list[str] = []
         for name in orphans(warehouse, keep):
             if tally is not None:
-                tally.bytes += warehouse.files.size(name) or 0
                 tally.deleted += 1
             warehouse.files.delete(name)
             gone.append(name)

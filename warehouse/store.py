@@ -189,7 +189,7 @@ class Warehouse:
         return self._reader().execute(sql, parameters or None).to_arrow_table()
 
     def tables_of(self, sql: str) -> set[str]:
-        """The tables and views that a SELECT statement names; raises WarehouseError when it is none."""
+        """The tables and views that a SELECT statement names; raises WarehouseError when it is none or hides them."""
         tree = json.loads(self.value("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]))
         if tree["error"]:
             raise WarehouseError(f"not a SELECT statement: {sql!r}: {tree['error_message']}")
@@ -257,6 +257,10 @@ def _table_names(tree: Any) -> Iterator[str]:
     if isinstance(tree, dict):
         if tree.get("type") == "BASE_TABLE":
             yield str(tree["table_name"])
+        if tree.get("function_name") in ("query", "query_table"):
+            raise WarehouseError(
+                "which tables query() and query_table() read cannot be told: name them in the question"
+            )
         tree = list(tree.values())
     if isinstance(tree, list):
         for part in tree:

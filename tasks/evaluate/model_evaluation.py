@@ -13,13 +13,13 @@ from typing import Any
 
 from sandbox import VERSION
 from tasks.config import OtherModelConfig, SubjectConfig
-from tasks.engines import checkpoint
+from tasks.engines import checkpoint, inspection
 from tasks.evaluate import eval_samples, outside_samples, sample_files, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.evaluate.stage import curve_points
 from tasks.prepare.response_ends import require_end_of_turn
-from tasks.prepare.stage import fingerprint, parameter_count
+from tasks.prepare.stage import fingerprint
 from tasks.problems.decontamination import Overlap, overlaps
 from tasks.problems.problem import Problem, problems_from_rows
 from tasks.problems.prompt import template_for
@@ -182,7 +182,7 @@ def _store_policy(context: Context, policy_id: str, folder: Path) -> None:
         "path": str(folder),
         "step": 0,
         "tokenizer_hash": checkpoint.tokenizer_hash(folder),
-        "parameters": parameter_count(folder),
+        "parameters": inspection.parameter_count(folder),
     }
     context.warehouse.append(f"policy/{policy_id}/evaluated", {"policies": [row]}, run_id=context.run_id)
 

@@ -17,8 +17,6 @@ FINDINGS = query(__name__, "findings")
 SUITES = query(__name__, "suites")
 COUNTS = query(__name__, "counts")
 JUDGED = query(__name__, "judged")
-SHOWN = 10
-"""Findings of an audit that are shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +11,7 @@ from typing import Any
 
 from sandbox import VERSION, installed_packages
 from tasks.config import BUILT_IN, RunConfig
-from tasks.engines import checkpoint, packaged_models
+from tasks.engines import checkpoint, inspection, packaged_models
 from tasks.prepare import pretrain, reference_solutions, response_ends
 from tasks.problems import problem as problems_module
 from tasks.problems.decontamination import Overlap, decontaminate
@@ -92,7 +91,7 @@ def _prepared(context: Context) -> PrepareManifest:
     tokenizer_hash = checkpoint.tokenizer_hash(folder)
     prompt_batch = f"prompts/{fingerprint(kept)}/{template.template_id}/{tokenizer_hash}"
     store.append(prompt_batch, {"prompts": prompts}, run_id=context.run_id)
-    parameters = parameter_count(folder)
+    parameters = inspection.parameter_count(folder)
     policy_row = {
         "policy_id": policy,
         "kind": "reference",
@@ -255,17 +254,6 @@ def limited(problem: Problem, config: RunConfig) -> Problem:
 
 def _fractional(config: RunConfig) -> bool:
     return config.train.reward == "fractional"
-
-
-def parameter_count(folder: Path) -> int:
-    """Number of weights stored in a checkpoint folder (tied weights once)."""
-    from safetensors import safe_open
-
-    count = 0
-    for file in checkpoint.weight_files(folder):
-        with safe_open(file, framework="numpy") as tensors:
-            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
-    return count
 
 
 def prompt_id(token_ids: list[int]) -> str:

@@ -138,15 +138,13 @@ def test_a_model_is_looked_into_without_loading_it(tmp_path: Path) -> None:
     assert "problems.max_prompt_tokens is 3" in fault
 
 
-@pytest.mark.parametrize(
-    ("kept", "words"), [(0, "cut off in its header"), (20, "cut off in its header"), (-1, "cut off or changed")]
-)
-def test_weights_that_were_cut_off_are_named(tmp_path: Path, kept: int, words: str) -> None:
+@pytest.mark.parametrize("kept", [0, 20, -1])
+def test_weights_that_were_cut_off_are_named(tmp_path: Path, kept: int) -> None:
     weights = checkpoint(tmp_path / "model") / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:kept])
     (fault,) = faults(run(reference={"model": str(tmp_path / "model")}), tmp_path)
-    assert words in fault
-    assert "model.safetensors" in fault
+    assert "model.safetensors is no whole safetensors file" in fault
+    assert "fetch it again" in fault
 
 
 def test_a_shard_that_the_index_names_must_be_there(tmp_path: Path) -> None:

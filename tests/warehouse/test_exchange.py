@@ -91,6 +91,13 @@ def test_hidden_tests_are_exported_only_when_asked_for(filled: str, tmp_path: Pa
     export(filled, tmp_path / "out", what, hidden_tests=True)
 
 
+@pytest.mark.parametrize("what", ["SELECT * FROM query('SELECT * FROM tests')", "SELECT * FROM query_table('tests')"])
+def test_hidden_tests_are_not_exported_by_a_query_in_a_query(filled: str, tmp_path: Path, what: str) -> None:
+    with pytest.raises(WarehouseError, match="cannot be told"):
+        export(filled, tmp_path / "out", what)
+    assert not (tmp_path / "out").exists()
+
+
 def test_no_expected_output_is_in_any_other_table_or_view(filled: str, tmp_path: Path) -> None:
     with Warehouse.open(filled) as store:
         names = [row["view_name"] for row in store.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")]
