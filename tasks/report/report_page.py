@@ -2,8 +2,8 @@
 
 The stage gathers the rows and hands over a `ReportPage`; nothing here reads a warehouse.
 
-    report = Report("tiny", "what was run", facts=[Fact("pass@10", "84%", "32 problems")], findings=find(...),
-                    sections=[Section("Learning curve", charts=[figures.learning_curve(...)])])
+    report = ReportPage("tiny", "what was run", facts=[Fact("pass@10", "84%", "32 problems")], findings=[...],
+                        sections=[ReportSection("Learning curve", charts=[charts.learning_curve(...)])])
     write_report(report, folder)          # folder/report.html and folder/<chart name>.png
 """
 
