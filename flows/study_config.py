@@ -182,12 +182,17 @@ def _keep(study: dict[str, Any], arms: Sequence[str], path: Path) -> None:
 
 
 def _check_shape(path: Path, tree: Mapping[str, Any]) -> None:
-    """Raise InvalidConfig unless arms are tables by name, groups a list of tables, and grids lists by dotted name."""
-    arms, groups = tree.get("arms", {}), tree.get("groups", [])
+    """Raise InvalidConfig unless arms are tables by name, groups a list of tables, and grids lists by dotted name.
+
+    `base_arms` are a list of names.
+    """
+    arms, groups, kept = tree.get("arms", {}), tree.get("groups", []), tree.get("base_arms", [])
     if not isinstance(arms, Mapping) or not all(isinstance(arm, Mapping) for arm in arms.values()):
         raise InvalidConfig(f"{path}: each arm is a table of its own: write [arms.NAME], not [[arms]] and not a value")
     if not isinstance(groups, list) or not all(isinstance(group, Mapping) for group in groups):
         raise InvalidConfig(f"{path}: groups are a list of tables: write [[groups]] before each, with two brackets")
+    if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):
+        raise InvalidConfig(f'{path}: base_arms is a list of names of arms: base_arms = ["ppo"]')
     for owner, grid in (
         ("", tree.get("grid", {})),
         *((f" of arm {name!r}", arm.get("grid", {})) for name, arm in arms.items()),

@@ -175,6 +175,11 @@ def test_a_kubernetes_job_has_gpus_shared_memory_volumes_secrets_and_time_to_sto
     assert pod["terminationGracePeriodSeconds"] == 1500
 
 
+def test_a_kubernetes_pod_waits_for_its_trainer() -> None:
+    (container,) = rendered(name="run")["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == "python -m flows.server.contained prefect flow-run execute"
+
+
 def test_a_kubernetes_job_without_gpus_asks_for_none() -> None:
     (container,) = rendered("--gpus", "0")["spec"]["template"]["spec"]["containers"]
     assert "nvidia.com/gpu" not in container["resources"].get("limits", {})

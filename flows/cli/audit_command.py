@@ -45,7 +45,7 @@ def audit(
         raise typer.BadParameter("--all belongs to --accept; without names every problem is audited")
     require_warehouse()
     if accept:
-        _look(named, None, None, INPUTS, 0)  # refuses unknown names before a server is started
+        _require(named)
         _submit({"problems": named, "accept": True}, quiet=as_json)
         return
     parameters = {"problems": named, "problem_set": set_, "run": run, "inputs": inputs, "seed": seed}
@@ -59,6 +59,16 @@ def audit(
         return
     _submit(parameters, quiet=as_json)
     _show(backlog.problems, as_json=as_json)
+
+
+def _require(names: list[str]) -> None:
+    """Refuse unknown names before a server is started."""
+    from tasks.audit.audits import Wanted, asked_for
+    from warehouse import Warehouse
+
+    if names:
+        with Warehouse.open(warehouse_location()) as store:
+            asked_for(store, Wanted(tuple(names)))
 
 
 def _look(problems: list[str], problem_set: str | None, run: str | None, inputs: int, seed: int) -> Backlog:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.server import embedded
+from flows.server import embedded, record
 from flows.settings import api_url, home, port, warehouse_location, warehouse_shown
 
 PACKAGES = ("spo-pipeline", "torch", "transformers", "deepspeed", "prefect", "duckdb", "pyarrow")
@@ -110,7 +110,7 @@ def _server() -> Finding:
         return False, f"its process is there, but {api_url()} does not answer; `spo down`, then `spo up`"
     if embedded.healthy():
         return False, f"another home's server answers at {api_url()}; `spo up` names a free port"
-    return True, embedded.foreign_record() or "not running; `spo up` starts it"
+    return True, record.foreign_record() or "not running; `spo up` starts it"
 
 
 def _warehouse() -> Finding:

@@ -110,7 +110,7 @@ def _subject(model: str, endpoint: str | None, temperature: float, top_p: float,
         return {"subject": {"kind": "checkpoint"}, "reference": reference}
     if path.is_file():
         return {"subject": {"kind": "samples", "path": str(path)}}
-    if not path.is_dir() and (model.startswith((".", "/", "~")) or ("/" in model and path.parent.is_dir())):
+    if not path.is_dir() and (model.startswith((".", "/", "~")) or model.count("/") > 1):  # else a name of the hub
         raise typer.BadParameter(f"there is no folder {path}, nor a file of samples")
     return {"subject": {"kind": "checkpoint"}, "reference": {"model": str(path) if path.is_dir() else model}}
 

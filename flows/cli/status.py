@@ -12,7 +12,7 @@ from rich.text import Text
 
 from flows.cli import under_way, watch
 from flows.retries import new_run, settled
-from flows.server import embedded
+from flows.server import embedded, record
 from flows.settings import RECIPES, api_url, home, warehouse_location
 from tasks import config as configuration
 from tasks import plan
@@ -83,7 +83,7 @@ def _not_usable() -> str:
     number = embedded.own_port()
     if number is not None:
         return f"runs on port {number}, and {api_url()} is asked or does not answer"
-    return embedded.foreign_record() or "not running; `spo up` starts it"
+    return record.foreign_record() or "not running; `spo up` starts it"
 
 
 def _stages(run_id: str, found: list[StageStatus], lines: dict[str, watch.StageRow]) -> Table:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
@@ -22,7 +22,6 @@ from flows.server.embedded import use_server
 from flows.server.liveness import GRACE_S, taken_for_dead
 from flows.settings import api_url, home
 from tasks.run.durations import duration, pace
-from tasks.train.shared import trainer_lock
 
 T = TypeVar("T")
 CANCEL_ON_TERM = "SPO_CANCEL_ON_TERM"
@@ -93,6 +92,8 @@ class Look:
     message: str
     """The result, or what it failed with."""
     lines: list[StageRow]
+    runs: tuple[str, ...] = ()
+    """Runs of the pipeline that it works on, as its stage table says."""
 
 
 def watch(flow_run_id: UUID, console: Console) -> Look:
@@ -121,8 +122,8 @@ def watch(flow_run_id: UUID, console: Console) -> Look:
                     _print_changes(console, now.lines, shown)
                 crashed_at = (crashed_at or time.monotonic()) if taken_for_dead(now.state, now.message) else None
                 if now.state in FINAL and (crashed_at is None or time.monotonic() - crashed_at > GRACE_S):
-                    if os.environ.get(CANCEL_ON_TERM) == "1":
-                        await_trainers(console)
+                    if os.environ.get(CANCEL_ON_TERM) == "1" and now.state != "COMPLETED":
+                        await_trainers(now.runs, console)
                     return now
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
@@ -130,15 +131,31 @@ def watch(flow_run_id: UUID, console: Console) -> Look:
         raise
 
 
-def await_trainers(console: Console) -> None:
-    """Wait until no trainer of this home is at work: Prefect calls a run cancelled after 30 s, whatever it writes.
+def await_trainers(runs: Sequence[str], console: Console) -> None:
+    """Wait until no trainer of these runs is at work: Prefect calls a run cancelled after 30 s, whatever it writes.
 
-    A batch script that ended then would take the machines from under the checkpoint.
+    A batch script that ended then would take the machines from under the checkpoint. A trainer that is still there
+    after the time that it gets to end hangs, and is told of instead.
     """
-    if trainer_lock.at_work(home()):
-        console.print("waiting for the trainer, which writes its checkpoint")
-    while trainer_lock.at_work(home()):
-        time.sleep(POLL_S)
+    from tasks.run.stage import run_folder
+    from tasks.train.shared import time_limits, trainer_lock
+    from tasks.train.shared.errors import TrainerError
+    from tasks.train.shared.job import TrainJob
+
+    for run_id in runs:
+        run_dir = run_folder(home(), run_id) / "train"
+        if not trainer_lock.is_held(run_dir):
+            continue
+        job = TrainJob.read(run_dir / "job.json")
+        try:
+            patience_s = time_limits.patience_s(job.reference, job.train)
+            trainer_lock.await_end(run_dir, patience_s, lambda message: _say(console, message))
+        except TrainerError as error:
+            _say(console, str(error))
+
+
+def _say(console: Console, message: str) -> None:
+    console.print(escape(message), highlight=False, soft_wrap=True)
 
 
 def _asked_to_stop() -> threading.Event:
@@ -161,7 +178,9 @@ def _look(client: Any, flow_run_id: UUID) -> Look:
     state = "PENDING" if run.state is None else str(run.state.type.value)
     message = "" if run.state is None else run.state.message or ""
     title = f"{run.name}: {(run.state_name or state).lower()}"
-    return Look(state, title, message, read_lines(client, flow_run_id))
+    table = _table_of(client, flow_run_id)
+    lines = _lines(table)
+    return Look(state, title, message, lines, _runs(table, lines))
 
 
 def _patiently(look: Callable[[], T], flow_run_id: UUID) -> T:
@@ -181,10 +200,16 @@ def _patiently(look: Callable[[], T], flow_run_id: UUID) -> T:
             time.sleep(POLL_S)
 
 
-def read_lines(client: Any, flow_run_id: UUID) -> list[StageRow]:
+def _lines(table: Any) -> list[StageRow]:
     """The stage table of a flow run, empty before its first stage."""
-    table = _table_of(client, flow_run_id)
     return [] if table is None else [StageRow(**line) for line in json.loads(table.data)]
+
+
+def _runs(table: Any, lines: Sequence[StageRow]) -> tuple[str, ...]:
+    """The run that a stage table is of; of a study's the one that it is at."""
+    kind, _, name = ("" if table is None else table.description or "").partition(" ")
+    at = [line.run for line in lines if line.run and line.state in {"running", "retrying"}]
+    return (name, *at) if kind == "run" else tuple(at)
 
 
 def _table_of(client: Any, flow_run_id: UUID) -> Any:

@@ -2,55 +2,72 @@
 
 A container ends with its first process. Asked to stop, Prefect's worker ends at once, and `prefect flow-run execute`,
 as a first process, not at all; either way a trainer's checkpoint is lost. This hands SIGTERM on to everything below it
-and stays until no trainer that was started from it holds its lock.
+and stays until no trainer that was started from it has its lock open. A trainer whose flow was killed becomes a child
+of this process, also where the container has an init before it.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
-from flows.settings import home
 from tasks.train.shared import trainer_lock
 
 POLL_S = 0.5
+PR_SET_CHILD_SUBREAPER = 36
+"""Of Linux' `prctl`."""
 
 
 def main(command: list[str]) -> int:
     """Run the command to its end and to that of the trainers; its exit status."""
+    adopt_orphans()
     child = subprocess.Popen(command)
-    started: list[psutil.Process] = []
-    signal.signal(signal.SIGTERM, lambda *_: started.extend(stop_all()))
-    status = child.wait()
-    while trainers(started):
+    signal.signal(signal.SIGTERM, lambda *_: stop_all())
+    status = wait(child)
+    while trains():
         time.sleep(POLL_S)
     return status if status >= 0 else 128 - status
 
 
-def stop_all() -> list[psutil.Process]:
-    """Ask everything that was started from here to stop; what that is."""
-    below = psutil.Process().children(recursive=True)
-    for process in below:
+def adopt_orphans() -> None:
+    """Become the parent of every process below that loses its own."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def wait(child: subprocess.Popen[bytes]) -> int:
+    """The status of the child's end; orphans that end before it are taken note of, or they would stay as zombies."""
+    while True:
+        pid, status = os.wait()
+        if pid == child.pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            return child.returncode
+
+
+def stop_all() -> None:
+    """Ask everything that was started from here to stop."""
+    for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    return below
 
 
-def trainers(started: list[psutil.Process]) -> bool:
-    """Whether a trainer is at work and anything lives that was started from here: homes are shared by containers."""
-    below = [*started, *psutil.Process().children(recursive=True)]
-    return any(map(_lives, below)) and trainer_lock.at_work(home())
+def trains() -> bool:
+    """Whether a trainer that was started from here is at work. Others may be in the same home: containers share one."""
+    return any(map(_has_lock, psutil.Process().children(recursive=True)))
 
 
-def _lives(process: psutil.Process) -> bool:
+def _has_lock(process: psutil.Process) -> bool:
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+        return any(Path(file.path).name == trainer_lock.LOCK for file in process.open_files())
+    except psutil.Error:  # it has ended, or is another user's and no trainer
         return False
 
 

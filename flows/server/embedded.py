@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from flows.server import record
 from flows.server.orphans import end_orphans
 from flows.server.owner import home_served_at
 from flows.server.processes import alive, record_of, stop
@@ -42,6 +42,8 @@ from flows.settings import (
 START_TIMEOUT_S = 180.0
 QUIET_S = 120.0
 """A server writes to its database far more often than that."""
+LOOK_EVERY_S = 2.0
+"""Time between two looks at a database that another machine's server may still write to."""
 PROJECT = Path(__file__).parents[2]
 
 Say = Callable[[str], None]
@@ -102,7 +104,7 @@ def up(say: Say) -> None:
 
 def _complete() -> bool:
     """Whether the worker is there and the deployments are those of today. Raises what `_check_worker` does."""
-    state = _read_state()
+    state = record.read()
     worker = state.get("worker")
     if worker is None or alive(worker) is None:
         return False
@@ -111,10 +113,10 @@ def _complete() -> bool:
 
 
 def _up(say: Say) -> None:
-    _check_machine()
-    if note := foreign_record():
+    _await_silence(say)
+    if note := record.foreign_record():
         say(note)
-    state = _read_state()
+    state = record.read()
     if alive(state.get("server")) and state["port"] != port():
         raise PortTaken(
             f"the server of this home runs on port {state['port']}, not {port()}; "
@@ -131,12 +133,12 @@ def _up(say: Say) -> None:
         state["worker"] = _start(
             ["worker", "start", "--pool", POOL, "--type", "process", "--name", "embedded"], "worker"
         )
-        _write_state(state)
+        record.write(state)
         say("worker started")
     fingerprint = _fingerprint()
     if state.get("deployed") != fingerprint:
         _deploy(say)
-        _write_state(state | {"deployed": fingerprint})
+        record.write(state | {"deployed": fingerprint})
     say(f"ready: {api_url().removesuffix('/api')} (logs in {_logs()})")
     if port() != DEFAULT_PORT and not os.environ.get("PREFECT_API_URL"):
         say(f"for `prefect` commands, too: export PREFECT_API_URL={api_url()}")
@@ -144,11 +146,11 @@ def _up(say: Say) -> None:
 
 def down(say: Say) -> None:
     """Stop this home's worker and server, with every process they started."""
-    if note := foreign_record():
+    if note := record.foreign_record():
         say(note)
         return
-    with _alone() if _state_file().exists() else nullcontext():
-        state = _read_state()
+    with _alone() if record.stored(home()) else nullcontext():
+        state = record.read()
         for name in ("worker", "server"):
             process = alive(state.get(name))
             if process is None:
@@ -156,12 +158,12 @@ def down(say: Say) -> None:
                 continue
             stop(process)
             say(f"{name} stopped")
-        _state_file().unlink(missing_ok=True)
+        record.remove()
 
 
 def running() -> dict[str, bool]:
     """Whether the embedded server and worker are there."""
-    state = _read_state()
+    state = record.read()
     return {name: alive(state.get(name)) is not None for name in ("server", "worker")}
 
 
@@ -172,7 +174,7 @@ def usable() -> bool:
 
 def own_port() -> int | None:
     """The port that this home's server listens on; None when it does not run."""
-    return _read_state()["port"] if running()["server"] else None
+    return record.read()["port"] if running()["server"] else None
 
 
 def healthy(timeout_s: float = 2.0) -> bool:
@@ -223,9 +225,8 @@ def _start_server(say: Say, *, worker: dict[str, Any] | None) -> dict[str, Any]:
             ) from None
     say(f"starting the Prefect server on port {port()} ...")
     started = _start(["server", "start", "--host", "127.0.0.1", "--port", str(port())], "server")
-    place = {"home": _identity(), "host": socket.gethostname()}
-    state: dict[str, Any] = {**place, "port": port(), "server": started, "worker": worker}
-    _write_state(state)
+    state: dict[str, Any] = {"port": port(), "server": started, "worker": worker}
+    record.write(state)
     _await_health(started)
     say("server is healthy")
     return state
@@ -298,7 +299,7 @@ def _check_worker(worker: dict[str, Any]) -> None:
 def _check_home() -> None:
     """Raise OtherPlace when the server that PREFECT_API_URL names was started for another home of this machine."""
     owner = home_served_at(port()) if not server_elsewhere() else None
-    if owner is not None and str(owner.resolve()) != _identity():
+    if owner is not None and record.identity(owner) != record.identity(home()):
         raise OtherPlace(
             f"the Prefect server at {api_url()} (PREFECT_API_URL) is that of {owner}, where its worker would make the "
             f"run, and this command's home is {home()}: export SPO_HOME={owner}, or let PREFECT_API_URL name a free "
@@ -306,20 +307,31 @@ def _check_home() -> None:
         )
 
 
-def _check_machine() -> None:
-    """Raise OtherPlace while the server of this home runs on another machine: two would write to one database."""
-    record = _read_record()
-    host = record.get("host", socket.gethostname())
-    if record.get("home") != _identity() or host == socket.gethostname():
-        return
-    written = max((path.stat().st_mtime for path in (home() / "prefect").glob("prefect.db*")), default=0.0)
-    quiet = time.time() - written
-    if quiet < QUIET_S:
-        raise OtherPlace(
-            f"the server of {home()} runs on {host} (it wrote to its database {max(quiet, 0):.0f} s ago), and one home "
-            f"has one server: set SPO_HOME to another folder here (with the same SPO_WAREHOUSE both have the same "
-            f"data), or, if that machine is gone, wait {QUIET_S:.0f} s and try again"
-        )
+def _await_silence(say: Say) -> None:
+    """Wait until a server of this home that was started on another machine is gone: two would write to one database.
+
+    Raises OtherPlace when that one goes on writing.
+    """
+    host, began, told = record.other_machine(), time.monotonic(), False
+    while host is not None and (quiet := time.time() - _written()) < QUIET_S:
+        if time.monotonic() - began > QUIET_S and quiet < QUIET_S / 2:  # more than what an ending one still writes
+            raise OtherPlace(
+                f"the server of {home()} runs on {host} (it wrote to its database {max(quiet, 0):.0f} s ago), and one "
+                f"home has one server: stop it there with `spo down`, or set SPO_HOME to another folder here (with the "
+                f"same SPO_WAREHOUSE both have the same data)"
+            )
+        if not told:
+            say(
+                f"the server of {home()} was started on {host} and wrote to its database {max(quiet, 0):.0f} s ago; "
+                f"one is started here once it has been silent for {QUIET_S:.0f} s"
+            )
+            told = True
+        time.sleep(LOOK_EVERY_S)
+
+
+def _written() -> float:
+    """When a server last wrote to the database of this home, in seconds since 1970."""
+    return max((path.stat().st_mtime for path in (home() / "prefect").glob("prefect.db*")), default=0.0)
 
 
 def _fingerprint() -> str:
@@ -338,45 +350,3 @@ def _deploy(say: Say) -> None:
 
 def _logs() -> Path:
     return home() / "logs"
-
-
-def _state_file() -> Path:
-    return home() / "embedded.json"
-
-
-def _identity() -> str:
-    """What tells this home from a copy of it."""
-    return str(home().resolve())
-
-
-def _read_state() -> dict[str, Any]:
-    """The record of this home's processes: empty when there is none, or another home's or machine's."""
-    record = _read_record()
-    here = record.get("host", socket.gethostname()) == socket.gethostname()
-    return record if here and record.get("home") == _identity() else {}
-
-
-def _read_record() -> dict[str, Any]:
-    try:
-        return json.loads(_state_file().read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-
-
-def foreign_record() -> str | None:
-    """What to say of a record that is another home's; None when there is none."""
-    record = _read_record()
-    if not record or _read_state():
-        return None
-    if record.get("home") == _identity():
-        return f"{_state_file()} tells of a server of this home on {record['host']}, which cannot be seen from here"
-    return (
-        f"{_state_file()} tells of the server of {record.get('home', 'an unknown home')}: this folder is a copy or was "
-        f"moved, so that server is left alone; `spo up` starts one for {home()}"
-    )
-
-
-def _write_state(state: dict[str, Any]) -> None:
-    temporary = _state_file().with_suffix(".tmp")
-    temporary.write_text(json.dumps(state))
-    temporary.replace(_state_file())

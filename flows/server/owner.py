@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from flows.server import record
 
 
 def home_served_at(port: int) -> Path | None:
@@ -21,7 +22,7 @@ def home_served_at(port: int) -> Path | None:
 
 
 def _recorded_port(home: Path) -> int | None:
-    with suppress(OSError, json.JSONDecodeError):
-        record = json.loads((home / "embedded.json").read_text(encoding="utf-8"))
-        return record.get("port") if record.get("home") == str(home.resolve()) else None
+    with suppress(OSError):  # it may be another user's
+        found = record.stored(home)
+        return found.get("port") if found.get("home") == record.identity(home) else None
     return None

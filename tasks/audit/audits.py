@@ -103,8 +103,8 @@ class Audited:
         return f"{self.problems} problems audited, {self.new} of them now; {found}"
 
 
-def look(store: Warehouse, wanted: Wanted) -> Backlog:
-    """The problems asked for, each with its programs. Raises NothingToAudit and StageInputMissing."""
+def asked_for(store: Warehouse, wanted: Wanted) -> list[Problem]:
+    """The problems asked for that can be judged. Raises NothingToAudit and StageInputMissing."""
     batch = finished(store, PrepareManifest, run_id=wanted.run) if wanted.run else None
     if wanted.run and batch is None:
         raise NothingToAudit(
@@ -119,14 +119,19 @@ def look(store: Warehouse, wanted: Wanted) -> Backlog:
     if wanted.problem_set and not chosen:
         sets = sorted(row["problem_set"] for row in store.rows("SELECT DISTINCT problem_set FROM problems"))
         raise NothingToAudit(f"no problem is of a set {wanted.problem_set!r}; there are {', '.join(sets) or 'none'}")
-    suites = sorted(set(chosen.values()))
-    stored = sorted(stored_problems(store, suites), key=lambda problem: problem.problem_id)
+    stored = sorted(stored_problems(store, sorted(set(chosen.values()))), key=lambda problem: problem.problem_id)
     problems = [problem for problem in stored if chosen.get(problem.problem_id) == problem.suite_hash]
     missing = sorted(set(wanted.problems) - {problem.problem_id for problem in problems})
     if missing:
         raise NothingToAudit(f"no problem {missing[0]!r} that can be judged is in the warehouse")
+    return problems
+
+
+def look(store: Warehouse, wanted: Wanted) -> Backlog:
+    """The problems asked for, each with its programs. Raises NothingToAudit and StageInputMissing."""
+    problems = asked_for(store, wanted)
     settings = settings_for(store, [problem.packages for problem in problems])
-    programs = _programs(store, suites)
+    programs = _programs(store, sorted({problem.suite_hash for problem in problems}))
     solutions = _solutions(store, [problem.problem_id for problem in problems])
     groups: list[Group] = []
     left_out = Counter[str]()

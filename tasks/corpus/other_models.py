@@ -20,6 +20,7 @@ from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.protocol import Completion, Request
 from tasks.problems.problem import Problem
+from tasks.problems.prompt import DAY
 from tasks.run.errors import StageError
 
 TIMEOUT_S = 600.0
@@ -125,7 +126,8 @@ def _request(config: OtherModelConfig, tokenizer: Any, question: Question) -> Re
     text = prompt_of(config, question.problem)
     if getattr(tokenizer, "chat_template", None):
         messages = [{"role": "user", "content": text}]
-        text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        said = {"tokenize": False, "add_generation_prompt": True, "strftime_now": DAY.strftime}
+        text = str(tokenizer.apply_chat_template(messages, **said))
     ids = tokenizer(text, add_special_tokens=not getattr(tokenizer, "chat_template", None))["input_ids"]
     return Request(
         prompt_ids=tuple(int(token) for token in ids),

@@ -21,14 +21,19 @@ def converted(folder: Path, gguf_file: str, cache: Path) -> Path:
         raise MissingModel(f"reference.gguf_file {gguf_file!r} is not in {folder}")
     with source.open("rb") as stream:
         fingerprint = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
-    return make_once(cache / f"{source.stem}-{fingerprint}", lambda building: _convert(folder, gguf_file, building))
+    made = cache / f"{source.stem}-{fingerprint}"
+    looked_at = cache / f".{made.name}-positions"  # a look takes seconds: the header holds all words of the tokenizer
+    if not looked_at.exists():
+        _refuse_scaled_positions(source)  # also where an earlier version has converted it
+    make_once(made, lambda building: _convert(folder, gguf_file, building))
+    looked_at.touch()
+    return made
 
 
 def _convert(folder: Path, gguf_file: str, target: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    _refuse_scaled_positions(folder / gguf_file)
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder, gguf_file=gguf_file, dtype=torch.float32, local_files_only=True
     )

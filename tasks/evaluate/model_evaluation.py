@@ -29,6 +29,7 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again_by
 from tasks.run.manifests import CurvePoint, ModelEvaluation, PrepareManifest
 from tasks.run.prompt_set import read_prompts
+from tasks.run.put_aside import put_aside
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from warehouse.queries import query
@@ -87,7 +88,7 @@ def _asked(model: OtherModelConfig, context: Context) -> OtherModelConfig:
 
 
 def inputs(context: Context) -> dict[str, Any]:
-    """The model, the problems, the training problems that they are compared with, and what was judged again."""
+    """The model, the problems, the training problems they are compared with, what was judged again or put aside."""
     problems = transfer.problems(context.config)
     subject = subject_of(context, problems)
     return {
@@ -99,6 +100,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "solutions_judged_by": VERSION,
         **(_prompting(context, subject.folder) if subject.folder is not None else {}),
         **judged_again_by(context, (problem.suite_hash for problem in problems)),
+        **put_aside(context, eval_samples.batches_of(subject.policy_id)),
     }
 
 

@@ -9,9 +9,11 @@ the processes of one machine end, those of all others are ended; the exit status
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,11 +25,13 @@ from types import FrameType
 
 from tasks.config.hostfile import host_of
 from tasks.config.placeholders import filled
-from tasks.train.shared import time_limits
+from tasks.train.shared import time_limits, trainer_lock
 from tasks.train.shared.errors import TrainerError
 from tasks.train.shared.job import TrainJob
 
 POLL_S = 0.2
+PORT_WAIT_S = 60.0
+"""Time that the torchruns of a trainer that has ended get to end as well."""
 PASSED_ON = ("PYTHONPATH", "OMP_NUM_THREADS", "SPO_HOME", "HF_HOME", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 """Environment variables that the other machines get too; no secret is among them."""
 
@@ -111,12 +115,44 @@ def main(argv: list[str]) -> int:
     """Start the trainer of the job `argv[0]` on all its machines and wait."""
     job_file = Path(argv[0])
     job = TrainJob.read(job_file)
+    try:
+        _await_earlier(job)
+    except TrainerError as error:
+        _report({"error": str(error), "kind": type(error).__name__})
+        return 1
     commands = [command(job, job_file, rank) for rank in range(len(job.train.hosts))]
     group = ProcessGroup(commands, time_limits.grace_s(job.reference, job.train))
     signal.signal(signal.SIGTERM, group.stop)
     if job.end_on_stdin_eof:
         threading.Thread(target=lambda: (_drain(), group.stop()), daemon=True).start()
     return group.wait()
+
+
+def _await_earlier(job: TrainJob) -> None:
+    """Wait for a trainer of the run that is ending, whose torchrun has the port: beside it each start would fail.
+
+    Raises TrainerError when it does not end. A port that stays taken is for torchrun to name.
+    """
+    patience_s = time_limits.patience_s(job.reference, job.train)
+    trainer_lock.await_end(job.run_dir, patience_s, lambda message: _report({"warning": message}))
+    deadline = time.monotonic() + PORT_WAIT_S
+    while not _free(job.train.rendezvous_port) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _report(line: dict[str, str]) -> None:
+    """One line for the supervisor, as trainers write them (tasks/train/shared/process.py)."""
+    print(json.dumps(line), flush=True)
 
 
 def _drain() -> None:

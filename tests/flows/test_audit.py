@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from flows.cli import audit_command
+from tasks.audit import audits
 from tests.flows.conftest import Server
 from tests.tasks.audit.conftest import ALSO_RIGHT, PROBLEM, RIGHT, WRONG, Shelf
 from warehouse import Warehouse
@@ -46,3 +51,27 @@ def test_accepting_needs_names_or_all(tmp_path: Path) -> None:
         result = at_home.spo("audit", *arguments)
         assert result.returncode == 2, result.stdout + result.stderr
         assert "--all" in result.stderr
+
+
+def test_accepting_reads_no_problem_but_those_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
+    Shelf(str(tmp_path / "warehouse")).put(PROBLEM, [WRONG, ALSO_RIGHT], [RIGHT])
+    read: list[int] = []
+    submitted: list[dict[str, Any]] = []
+    parsed = audits.stored_problems
+
+    def stored_problems(store: Warehouse, suites: list[str]) -> list[Any]:
+        read.append(len(suites))
+        return parsed(store, suites)
+
+    monkeypatch.setattr(audits, "stored_problems", stored_problems)
+    monkeypatch.setattr(audits, "_programs", lambda *_: pytest.fail("names are checked without their programs"))
+    monkeypatch.setattr(audit_command, "_submit", lambda parameters, **_: submitted.append(parameters))
+    audit_command.audit(accept=True, everything=True, set_=None, run=None)
+    assert (read, submitted) == ([], [{"problems": [], "accept": True}])
+    audit_command.audit([PROBLEM.problem_id], accept=True, everything=False, set_=None, run=None)
+    assert (read, len(submitted)) == ([1], 2)
+    with pytest.raises(audits.NothingToAudit, match="'nobody/knows'"):
+        audit_command.audit(["nobody/knows"], accept=True, everything=False, set_=None, run=None)
+    assert len(submitted) == 2

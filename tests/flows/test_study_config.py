@@ -187,6 +187,9 @@ def test_a_seed_among_what_a_study_overrides_is_refused_since_it_would_be_ignore
             SMALL.replace('label = "slow"', 'label = "slow"\ngrid = { "train.steps" = 5 }').encode(),
             "grid of arm 'slow'",
         ),
+        (b'base = "smollm"\nbase_arms = 5\n', "base_arms is a list of names"),
+        (b'base = "smollm"\nbase_arms = "ppo"\n', "base_arms is a list of names"),
+        (b'base = "smollm"\nbase_arms = [5]\n', "base_arms is a list of names"),
     ],
 )
 def test_a_study_of_the_wrong_shape_is_one_message_with_the_file(wrong: bytes, words: str, tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ def grace_s(reference: Path, train: TrainConfig) -> int:
     return LEAST_GRACE_S + math.ceil(publication_s(reference, train) + checkpoint_s(reference, train))
 
 
+def patience_s(reference: Path, train: TrainConfig) -> int:
+    """Seconds after which a trainer that is to end, and still holds its run's lock, is taken as hung."""
+    return grace_s(reference, train) + LEAST_GRACE_S
+
+
 def group_timeout_s(reference: Path, train: TrainConfig) -> int:
     """Seconds after which processes of training take another one that they wait for as hung.
 

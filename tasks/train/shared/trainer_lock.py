@@ -24,17 +24,27 @@ def held(run_dir: Path, wait_s: float, told: Callable[[str], None]) -> Generator
     """Hold the run's lock, which ends with the process. Raises TrainerError if another keeps it for `wait_s`."""
     run_dir.mkdir(parents=True, exist_ok=True)
     with (run_dir / LOCK).open("a") as lock:
-        if not _taken(lock):
-            told(f"another trainer of {run_dir} is ending; it is given {wait_s:.0f} s to write its checkpoint")
-            deadline = time.monotonic() + wait_s
-            while not _taken(lock):
-                if time.monotonic() > deadline:
-                    raise TrainerError(
-                        f"another trainer of {run_dir} has not ended in {wait_s:.0f} s; end it, which holds {LOCK}, "
-                        f"and resume the run"
-                    )
-                time.sleep(POLL_S)
+        _wait(lambda: _taken(lock), run_dir, wait_s, told)
         yield
+
+
+def await_end(run_dir: Path, wait_s: float, told: Callable[[str], None]) -> None:
+    """Wait until no trainer of the run is at work. Raises TrainerError if one is for `wait_s`."""
+    _wait(lambda: not is_held(run_dir), run_dir, wait_s, told)
+
+
+def _wait(over: Callable[[], bool], run_dir: Path, wait_s: float, told: Callable[[str], None]) -> None:
+    if over():
+        return
+    told(f"a trainer of {run_dir} is still at work; it is given {wait_s:.0f} s to write its checkpoint")
+    deadline = time.monotonic() + wait_s
+    while not over():
+        if time.monotonic() > deadline:
+            raise TrainerError(
+                f"a trainer of {run_dir} has not ended in {wait_s:.0f} s; end it, which holds {LOCK}, and resume the "
+                f"run"
+            )
+        time.sleep(POLL_S)
 
 
 def is_held(run_dir: Path) -> bool:
@@ -44,11 +54,6 @@ def is_held(run_dir: Path) -> bool:
             return not _taken(lock)
     except FileNotFoundError:
         return False
-
-
-def at_work(home: Path) -> bool:
-    """Whether a trainer of any run of the home is at work."""
-    return any(is_held(lock.parent) for lock in (home / "runs").glob(f"*/train/{LOCK}"))
 
 
 def _taken(lock: IO[str]) -> bool:

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
 
         job = TrainJob.read(Path(argv[0]))
         torch.set_num_threads(job.train.threads)
-        patience_s = time_limits.grace_s(job.reference, job.train) + time_limits.LEAST_GRACE_S
+        patience_s = time_limits.patience_s(job.reference, job.train)
         first = os.environ.get("RANK", "0") == "0"
         with trainer_lock.held(job.run_dir, patience_s, _say) if first else nullcontext():
             train(job, report)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from flows import settings
-from flows.cli import run_commands
+from flows.cli import eval_command, run_commands
 from flows.settings import RECIPES, recipe_names
 from tasks import config
 from tasks.engines import processor
@@ -269,7 +269,8 @@ def test_a_pretrained_model_in_float32_is_told_of_a_faster_type(
         (["import", "hf:a/b"], ["hf:a/b is no warehouse", "--from columns"]),
         (["audit"], ["there is no warehouse at"]),
         (["audit", "--accept", "x"], ["there is no warehouse at"]),
-        (["eval", "flows/nothing", "--set", "basics"], ["there is no folder", "flows/nothing"]),
+        (["eval", "./flows/nothing", "--set", "basics"], ["there is no folder", "flows/nothing"]),
+        (["eval", "flows/cli/nothing", "--set", "basics"], ["there is no folder", "flows/cli/nothing"]),
         (["eval", "out/tiny", "--set", "nothing.jsonl"], ["there is no file or folder", "nothing.jsonl"]),
     ],
 )
@@ -280,6 +281,15 @@ def test_a_wrong_word_is_answered_with_the_right_ones(tmp_path: Path, arguments:
         assert word in " ".join(result.stderr.replace("│", " ").split())
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "none").exists()
+
+
+def test_a_model_of_the_hub_is_no_folder_where_one_has_its_owners_name(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    owned = tmp_path / "HuggingFaceTB" / "mine"
+    owned.mkdir(parents=True)
+    for model, expected in (("HuggingFaceTB/SmolLM2", "HuggingFaceTB/SmolLM2"), ("HuggingFaceTB/mine", str(owned))):
+        subject = eval_command._subject(model, None, temperature=1.0, top_p=1.0, max_tokens=9)
+        assert subject["reference"] == {"model": expected}
 
 
 def made_run(home: Path, **overrides: Any) -> str:

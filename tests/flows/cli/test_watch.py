@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -19,6 +21,9 @@ from flows.cli.run_commands import RunEnded, _explain
 from flows.progress import StageRow
 from flows.server import liveness
 from flows.server.deployments import SILENT
+from tasks.train.shared import time_limits, trainer_lock
+from tasks.train.shared.job import TrainJob
+from tests.tasks.train.conftest import config, make_job, save_reference
 
 
 def failing(times: int) -> object:
@@ -159,3 +164,84 @@ def test_sigterm_cancels_the_run_and_is_watched_to_its_end_where_a_launcher_asks
         signal.signal(signal.SIGTERM, before)
     assert (ended.state, client.asked) == (("CANCELLED", ["CANCELLING"]) if wanted else ("COMPLETED", []))
     assert len(terms) == (0 if wanted else 1)
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of run tiny-1's training, which a command watches that SIGTERM lets cancel the run."""
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    monkeypatch.setenv(watch.CANCEL_ON_TERM, "1")
+    monkeypatch.setattr(watch.signal, "signal", lambda *_: None)
+    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: contextlib.nullcontext())
+    monkeypatch.setattr(trainer_lock, "POLL_S", 1.0)
+    job = make_job(
+        tmp_path, save_reference(tmp_path / "reference"), config(), run_id="tiny-1", name="runs/tiny-1/train"
+    )
+    job.write(job.run_dir / "job.json")
+    return job.run_dir
+
+
+def seen(state: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is said when a flow run that works on tiny-1 ends as `state`."""
+    monkeypatch.setattr(watch, "_look", lambda *_: watch.Look(state, "tiny-1", "", [], ("tiny-1",)))
+    written = io.StringIO()
+    watch.watch(uuid4(), Console(file=written))
+    return written.getvalue()
+
+
+def test_a_cancelled_runs_trainer_is_waited_for_while_another_runs_trains_on(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    with trainer_lock.held(trained.parents[1] / "tiny-2" / "train", 0, print), contextlib.ExitStack() as stack:
+        stack.enter_context(trainer_lock.held(trained, 0, print))
+
+        def sleep(seconds: float) -> None:
+            clock[0] += seconds
+            if clock[0] > 40:
+                stack.close()
+
+        monkeypatch.setattr(watch.time, "sleep", sleep)
+        assert f"a trainer of {trained} is still at work" in seen("CANCELLED", monkeypatch)
+        assert clock[0] == pytest.approx(40, abs=2)
+        assert seen("CANCELLED", monkeypatch) == ""
+        assert clock[0] == pytest.approx(40, abs=2)
+
+
+def test_a_hung_trainer_is_waited_for_as_long_as_it_gets_to_end_and_then_told_of(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    job = TrainJob.read(trained / "job.json")
+    with trainer_lock.held(trained, 0, print):
+        assert f"a trainer of {trained} has not ended in" in seen("FAILED", monkeypatch)
+        assert clock[0] == pytest.approx(time_limits.patience_s(job.reference, job.train), abs=2)
+
+
+def test_no_trainer_is_waited_for_after_a_run_that_completed(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    with trainer_lock.held(trained, 0, print):
+        assert seen("COMPLETED", monkeypatch) == ""
+    assert clock[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("title", "lines", "expected"),
+    [
+        ("run tiny-1", [StageRow("train", "cancelled")], ("tiny-1",)),
+        (
+            "study quick",
+            [StageRow("a 0", "done", run="tiny-1"), StageRow("a 1", "running", run="tiny-2"), StageRow("a 2")],
+            ("tiny-2",),
+        ),
+        ("audit", [StageRow("audit", "running")], ()),
+        (None, [], ()),
+    ],
+)
+def test_the_runs_that_a_flow_run_works_on_are_those_of_its_stage_table(
+    title: str | None, lines: list[StageRow], expected: tuple[str, ...]
+) -> None:
+    data = json.dumps([{"stage": line.stage, "state": line.state, "run": line.run} for line in lines])
+    tables = [] if title is None else [SimpleNamespace(data=data, description=title, created="1")]
+    run = SimpleNamespace(state=None, state_name=None, name="a-run")
+    client = SimpleNamespace(read_flow_run=lambda _: run, read_artifacts=lambda **_: tables)
+    assert watch._look(client, uuid4()).runs == expected

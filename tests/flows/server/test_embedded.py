@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.server import embedded, processes
+from flows.server import embedded, processes, record
 from flows.server.processes import record_of
 
 
@@ -65,10 +65,10 @@ def test_the_server_of_a_home_is_left_alone_by_a_copy_of_the_home(
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setenv("SPO_HOME", str(original))
         processes = {"server": record_of(child.pid), "worker": None}
-        embedded._write_state({"home": embedded._identity(), "port": embedded.port(), **processes})
+        record.write({"port": embedded.port(), **processes})
         shutil.copytree(original, copy)
         assert embedded.running()["server"]
-        assert embedded.foreign_record() is None
+        assert record.foreign_record() is None
 
         monkeypatch.setenv("SPO_HOME", str(copy))
         said: list[str] = []
@@ -86,11 +86,11 @@ def test_the_server_of_a_home_is_left_alone_by_a_copy_of_the_home(
     assert json.loads((copy / "embedded.json").read_text())["home"] == str(original)
 
 
-def write_running(process: psutil.Process, home: Path, *, code: Path, deployed: str) -> None:
-    """A record in which one process stands for the server and the worker of a home."""
-    record = record_of(process.pid)
-    state = {"home": str(home), "port": embedded.port(), "server": record, "worker": record | {"code": str(code)}}
-    embedded._write_state(state | {"deployed": deployed})
+def write_running(process: psutil.Process, *, code: Path, deployed: str) -> None:
+    """A record in which one process stands for the server and the worker of this home."""
+    this = record_of(process.pid)
+    state = {"port": embedded.port(), "server": this, "worker": this | {"code": str(code)}}
+    record.write(state | {"deployed": deployed})
 
 
 @pytest.fixture
@@ -105,35 +105,35 @@ def answering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_command_is_not_given_to_a_worker_out_of_another_checkout(answering: Path) -> None:
     said: list[str] = []
     this = psutil.Process()
-    write_running(this, answering, code=embedded.PROJECT, deployed=embedded._fingerprint())
+    write_running(this, code=embedded.PROJECT, deployed=embedded._fingerprint())
     embedded.ready(said.append)
     assert said == []
 
-    write_running(this, answering, code=answering / "elsewhere", deployed=embedded._fingerprint())
+    write_running(this, code=answering / "elsewhere", deployed=embedded._fingerprint())
     with pytest.raises(embedded.OtherCode, match=r"elsewhere.*`spo down`"):
         embedded.ready(said.append)
 
 
-def test_a_command_deploys_again_what_has_changed_since_the_server_started(
-    answering: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("answering")
+def test_a_command_deploys_again_what_has_changed_since_the_server_started(monkeypatch: pytest.MonkeyPatch) -> None:
     deployed: list[str] = []
     monkeypatch.setattr(embedded, "_deploy", lambda _: deployed.append("deployed"))
-    write_running(psutil.Process(), answering, code=embedded.PROJECT, deployed="of an earlier version")
+    write_running(psutil.Process(), code=embedded.PROJECT, deployed="of an earlier version")
     for _ in range(2):
         embedded.ready(lambda _: None)
     assert deployed == ["deployed"]
 
 
-def test_a_clock_that_was_set_leaves_server_and_worker_alive(answering: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_running(psutil.Process(), answering, code=embedded.PROJECT, deployed="")
+@pytest.mark.usefixtures("answering")
+def test_a_clock_that_was_set_leaves_server_and_worker_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_running(psutil.Process(), code=embedded.PROJECT, deployed="")
     monkeypatch.setattr(psutil, "boot_time", lambda: time.time() - 7)
     monkeypatch.setattr(psutil.Process, "create_time", lambda _: time.time() + 1000)
     assert embedded.running() == {"server": True, "worker": True}
-    record = record_of(os.getpid())
-    assert processes.alive(record | {"started": record["started"] + 1}) is None
-    assert processes.alive(record | {"boot": "another"}) is None
-    assert processes.alive(record | {"pid": 2**22 + 1}) is None
+    this = record_of(os.getpid())
+    assert processes.alive(this | {"started": this["started"] + 1}) is None
+    assert processes.alive(this | {"boot": "another"}) is None
+    assert processes.alive(this | {"pid": 2**22 + 1}) is None
 
 
 def test_a_record_of_an_earlier_version_is_understood() -> None:
@@ -142,9 +142,9 @@ def test_a_record_of_an_earlier_version_is_understood() -> None:
     assert processes.alive({"pid": this.pid, "created": this.create_time() - 5}) is None
 
 
-def test_no_second_server_is_started_beside_one_on_another_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def started_on_n1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The database of a home whose server was started on another machine, and wrote just now; no time is waited."""
     monkeypatch.setenv("SPO_HOME", str(tmp_path))
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
@@ -152,19 +152,78 @@ def test_no_second_server_is_started_beside_one_on_another_machine(
         raise embedded.DidNotStart("it would have been started")
 
     monkeypatch.setattr(embedded, "_start_server", starting)
-    record = record_of(os.getpid())
-    state = {"home": str(tmp_path), "host": "n1", "port": embedded.port(), "server": record, "worker": record}
-    embedded._write_state(state)
-    (tmp_path / "prefect").mkdir()
-    (tmp_path / "prefect" / "prefect.db-wal").write_bytes(b"")
+    there = {"pid": 4711, "boot": "another", "started": 1.0}
+    state = {"home": str(tmp_path), "host": "n1", "port": embedded.port(), "server": there, "worker": there}
+    (tmp_path / record.NAME).write_text(json.dumps(state))
+    database = tmp_path / "prefect" / "prefect.db-wal"
+    database.parent.mkdir()
+    database.touch()
+    return database
+
+
+def pass_by(database: Path, monkeypatch: pytest.MonkeyPatch, *, writing_for_s: float) -> list[float]:
+    """Let time pass by whenever it is waited; another machine's server writes for so long. The seconds that passed."""
+    passed, begun, zero = [0.0], time.time(), time.monotonic()
+
+    def sleep(seconds: float) -> None:
+        passed[0] += seconds
+        if passed[0] <= writing_for_s:
+            os.utime(database, (begun + passed[0], begun + passed[0]))
+
+    monkeypatch.setattr(embedded.time, "sleep", sleep)
+    monkeypatch.setattr(embedded.time, "time", lambda: begun + passed[0])
+    monkeypatch.setattr(embedded.time, "monotonic", lambda: zero + passed[0])
+    return passed
+
+
+def test_no_second_server_is_started_beside_one_that_writes_on_another_machine(
+    started_on_n1: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, said = pass_by(started_on_n1, monkeypatch, writing_for_s=10_000), list[str]()
     assert embedded.running() == {"server": False, "worker": False}
-    assert "on n1" in str(embedded.foreign_record())
-    with pytest.raises(embedded.OtherPlace, match=r"runs on n1 .* one home has one server: set SPO_HOME"):
-        embedded.up(lambda _: None)
-    long_ago = time.time() - 1000
-    os.utime(tmp_path / "prefect" / "prefect.db-wal", (long_ago, long_ago))
-    with pytest.raises(embedded.DidNotStart, match="would have been"):
-        embedded.up(lambda _: None)
+    assert "on n1" in str(record.foreign_record())
+    with pytest.raises(embedded.OtherPlace, match=r"runs on n1 .* one home has one server: .* set SPO_HOME"):
+        embedded.up(said.append)
+    assert embedded.QUIET_S < passed[0] < embedded.QUIET_S + 10
+    assert "started on n1 and wrote to its database" in said[0]
+
+
+@pytest.mark.parametrize("writing_for_s", [0, 20])
+def test_a_server_is_started_once_the_one_on_another_machine_has_been_silent(
+    writing_for_s: float, started_on_n1: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, said = pass_by(started_on_n1, monkeypatch, writing_for_s=writing_for_s), list[str]()
+    for waited in (embedded.QUIET_S + writing_for_s, 0):
+        began = passed[0]
+        with pytest.raises(embedded.DidNotStart, match="would have been"):
+            embedded.up(said.append)
+        assert passed[0] - began == pytest.approx(waited, abs=5)
+    assert sum("is started here once it has been silent for 120 s" in line for line in said) == 1
+
+
+def test_a_server_is_stopped_after_its_machine_has_got_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        record.write({"port": embedded.port(), "server": record_of(child.pid), "worker": None})
+        monkeypatch.setattr(record.socket, "gethostname", lambda: "renamed")
+        assert embedded.running()["server"]
+        said: list[str] = []
+        embedded.down(said.append)
+        assert "server stopped" in said
+        child.wait(10)
+
+
+def test_a_container_that_follows_another_on_this_machine_does_not_take_its_processes_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(tmp_path))
+    there = record_of(os.getpid()) | {"started": 1.0}
+    record.write({"port": embedded.port(), "server": there, "worker": there})
+    monkeypatch.setattr(record.socket, "gethostname", lambda: "another-container")
+    assert record.other_machine() is not None
+    assert record.read() == {}
 
 
 def test_a_server_on_another_port_is_named_instead_of_waited_for(
@@ -173,8 +232,7 @@ def test_a_server_on_another_port_is_named_instead_of_waited_for(
     monkeypatch.setenv("SPO_HOME", str(tmp_path))
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        record = record_of(child.pid)
-        embedded._write_state({"home": embedded._identity(), "port": 8, "server": record, "worker": None})
+        record.write({"port": 8, "server": record_of(child.pid), "worker": None})
         with pytest.raises(embedded.PortTaken, match=r"127\.0\.0\.1:8/api"):
             embedded.up(lambda _: None)
         child.kill()
@@ -194,10 +252,10 @@ def test_a_command_is_not_given_to_a_worker_that_writes_to_another_warehouse(
     answering: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
-    write_running(psutil.Process(), answering, code=embedded.PROJECT, deployed=embedded._fingerprint())
-    state = embedded._read_state()
+    write_running(psutil.Process(), code=embedded.PROJECT, deployed=embedded._fingerprint())
+    state = record.read()
     state["worker"]["warehouse"] = str(answering / "warehouse")
-    embedded._write_state(state)
+    record.write(state)
     embedded.ready(lambda _: None)
 
     monkeypatch.setenv("SPO_WAREHOUSE", str(answering / "other"))
@@ -211,9 +269,9 @@ def test_a_command_is_not_given_to_a_worker_that_writes_to_another_warehouse(
 def test_what_is_started_is_recorded_with_its_warehouse_and_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPO_WAREHOUSE", "postgresql://me:secret@host/base?data=/shared")
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: psutil.Process())
-    record = embedded._start([], "worker")
-    assert str(record["warehouse"]).startswith("postgresql://me@host/base")
-    assert "secret" not in json.dumps(record)
+    started = embedded._start([], "worker")
+    assert str(started["warehouse"]).startswith("postgresql://me@host/base")
+    assert "secret" not in json.dumps(started)
 
 
 def test_a_command_is_not_given_to_the_server_of_another_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,9 +288,8 @@ def test_a_command_is_not_given_to_the_server_of_another_home(tmp_path: Path, mo
         assert child.stdout is not None
         port = int(child.stdout.readline())
         monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{port}/api")
-        record = record_of(child.pid)
-        state = {"home": str(other), "port": port, "server": record, "worker": record}
-        embedded._write_state(state | {"deployed": embedded._fingerprint()})
+        this = record_of(child.pid)
+        record.write({"port": port, "server": this, "worker": this, "deployed": embedded._fingerprint()})
         embedded.ready(lambda _: None)
         monkeypatch.setenv("SPO_HOME", str(tmp_path / "mine"))
         with pytest.raises(embedded.OtherPlace, match=r"is that of .*/other, .* home is .*/mine: export SPO_HOME="):

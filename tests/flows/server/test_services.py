@@ -96,6 +96,13 @@ def test_workers_can_be_asked_whether_they_poll_and_keep_what_they_fetched_and_c
     assert "cache" in yaml.safe_load(COMPOSE)["volumes"]
 
 
+def test_a_stopped_worker_waits_for_its_trainer_as_long_as_the_example_says() -> None:
+    for name, grace in (("worker", "STOP_GRACE"), ("worker-gpu", "GPU_STOP_GRACE")):
+        worker = SERVICES[name]
+        assert worker["command"].startswith("python -m flows.server.contained prefect worker start ")
+        assert worker["stop_grace_period"] == f"${{{grace}:-{variables(EXAMPLE)[grace]}}}"
+
+
 def test_the_gpu_image_has_vllm_in_an_environment_of_its_own() -> None:
     dockerfile = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
     assert SERVICES["worker-gpu"]["build"]["args"] == {"TORCH": "cuda", "VLLM": "1"}

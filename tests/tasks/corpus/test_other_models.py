@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from sandbox import TestCase
-from tasks.config import OtherModelConfig, RunConfig
+from tasks.config import OtherModelConfig, PretrainConfig, RunConfig
 from tasks.corpus import other_models
 from tasks.corpus.other_models import Answer, OtherModelError, Question
+from tasks.prepare.pretrain import train_tokenizer
 from tasks.problems.problem import Problem
 
 pytest.importorskip("openai")
@@ -137,3 +138,11 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
     config = OtherModelConfig(name="big", endpoint="http://127.0.0.1:9/v1", model="big-1")
     with pytest.raises(OtherModelError, match="APIConnectionError"):
         ask(config, [Question(problem("p"), 1)])
+
+
+def test_a_model_that_is_sampled_here_is_asked_the_same_every_day() -> None:
+    tokenizer: Any = train_tokenizer(PretrainConfig())
+    tokenizer.chat_template = "Today: {{ strftime_now('%d %b %Y') }} {{ messages[0]['content'] }}"
+    config = OtherModelConfig(name="other", model="folder")
+    request = other_models._request(config, tokenizer, Question(problem("p"), 1))
+    assert tokenizer.decode(request.prompt_ids).startswith("Today: 26 Jul 2024")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_a_gguf_is_converted_once_and_leaves_nothing_else_behind(source: Path, t
     written = (folder / "model.safetensors").stat().st_mtime_ns
     assert checkpoint.resolve(reference, cache) == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
-    assert list(cache.iterdir()) == [folder]
+    assert set(cache.iterdir()) == {folder, cache / f".{folder.name}-positions"}
 
 
 @pytest.mark.parametrize(
@@ -128,3 +129,13 @@ def test_scaled_positions_are_refused_and_not_dropped(scaled: dict[str, Any], wo
         checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), tmp_path / "cache")
     write_gguf(build("llama"), tmp_path / "plain.gguf", scaling="none")
     assert checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="plain.gguf"), tmp_path / "cache").is_dir()
+
+
+def test_scaled_positions_are_refused_also_where_an_earlier_version_has_converted_the_file(tmp_path: Path) -> None:
+    file, cache = tmp_path / "tiny.gguf", tmp_path / "cache"
+    write_gguf(build("llama"), file, scaling="linear")
+    earlier = cache / f"tiny-{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
+    earlier.mkdir(parents=True)
+    (earlier / "config.json").write_text("{}")
+    with pytest.raises(UnsupportedArchitecture, match="scales its rotary positions"):
+        checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), cache)

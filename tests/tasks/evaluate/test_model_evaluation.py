@@ -183,7 +183,6 @@ def test_samples_that_were_put_aside_are_judged_and_kept_again(lab: Lab, tmp_pat
     with lab.store() as store:
         batch = store.value("SELECT any_value(batch_id) FROM eval_samples")
         store.append("bad", {"quarantine": [{"bad_batch_id": batch, "reason": "test"}]}, run_id="test")
-    tree["evaluate"] |= {"ks": [2]}
     assert evaluated(lab, "b", tree)[1].rows == 4
     assert lab.value("SELECT count(*) FROM eval_samples") == 4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 from huggingface_hub import DatasetCard, ModelCard, metadata_load
 
 from tasks.config import EngineConfig, validate
-from tasks.engines import checkpoint, open_engine
+from tasks.engines import adapter, checkpoint, open_engine
 from tasks.engines.protocol import Request
 from tasks.estimators import average_paired_difference
 from tasks.publish import card, facts, parts
@@ -108,6 +109,33 @@ def test_published_generation_settings_are_where_responses_end_and_no_way_of_sam
     (tmp_path / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": 2, "pad_token_id": 0}), encoding="utf-8")
     assert json.loads(parts.generation_settings(tmp_path)) == {"eos_token_id": [2, 1], "pad_token_id": 0}
+
+
+def sampled(folder: Path) -> Path:
+    """The checkpoint with settings that sample otherwise than training does, as instruct models have them."""
+    file = folder / "generation_config.json"
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    settings |= {"do_sample": True, "repetition_penalty": 1.1, "temperature": 0.7, "top_k": 20}
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    return folder
+
+
+def assert_sampled_plainly(context: Context, found: Publishable, folder: Path) -> None:
+    """The published model says where its responses end, and nothing of its base's sampling."""
+    (part,) = parts.plan(context, found, "someone/policy", ["model"])
+    assert [one.name for one in part.files].count("generation_config.json") == 1
+    parts.write(context, part, folder)
+    settings = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+    assert settings["eos_token_id"] == checkpoint.stop_ids(folder)[0]
+    assert settings.keys() <= {"eos_token_id", "bos_token_id", "pad_token_id"}
+
+
+def test_a_published_model_does_not_sample_as_its_base_did(finished: Lab, tmp_path: Path) -> None:
+    with opened(finished) as context:
+        found = facts.gather(context)
+        kept = sampled(Path(shutil.copytree(found.policy.path, tmp_path / "kept")))
+        found = replace(found, policy=found.policy.model_copy(update={"path": kept}))
+        assert_sampled_plainly(context, found, tmp_path / "policy")
 
 
 def test_the_card_says_what_the_warehouse_says(finished: Lab, tmp_path: Path) -> None:
@@ -230,6 +258,14 @@ def test_a_run_with_adapters_publishes_the_adapter_alone_too(copied: Callable[[]
     own = PeftModel.from_pretrained(base, str(folder)).merge_and_unload().state_dict()
     assert own.keys() == merged.keys()
     assert all(torch.allclose(own[name], merged[name], atol=1e-6) for name in merged)
+
+    based = sampled(Path(shutil.copytree(found.reference, tmp_path / "base")))
+    kept = Path(shutil.copytree(found.policy.path, tmp_path / "kept"))
+    settings = adapter.settings(kept) | {adapter.BASE_FIELD: str(based)}
+    (kept / adapter.CONFIG).write_text(json.dumps(settings), encoding="utf-8")
+    with opened(lab, run_id) as context:
+        found = replace(found, policy=found.policy.model_copy(update={"path": kept}))
+        assert_sampled_plainly(context, found, tmp_path / "policy")
 
 
 def test_the_card_claims_built_in_splits_only_where_both_are_built_in(finished: Lab) -> None:

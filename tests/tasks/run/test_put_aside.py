@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from tasks.run.put_aside import put_aside
 from tasks.run.stage import Context
+from tasks.run.stage_names import StageName
+from tests.tasks.conftest import Lab
 from warehouse import Warehouse
 from warehouse.superseding import superseded
 
@@ -30,3 +33,28 @@ def test_own_quarantined_batches_are_named_and_those_that_others_stand_for_are_n
         leave_out({"bad_batch_id": "q0/a/3", "reason": "wrong"})
         assert put_aside(context, "q0/a/") != one
         assert put_aside(context, "eval/a/") == {}
+
+
+def again_without(lab: Lab, run_id: str, name: StageName, table: str) -> None:
+    """Put a batch of a stage that is done aside: it draws what is lacking, and is done again."""
+    assert lab.run(run_id, name)[name].skipped
+    counted = f"SELECT count(*) FROM {table}"
+    batch = lab.value(f"SELECT min(batch_id) FROM {table}")
+    before = lab.value(counted)
+    with lab.store() as store:
+        store.append("bad", {"quarantine": [{"bad_batch_id": batch, "reason": "by hand"}]}, run_id="by hand")
+    left = lab.value(counted)
+    assert left < before
+    assert not lab.run(run_id, name)[name].skipped
+    assert lab.value(counted) > left
+    assert lab.run(run_id, name)[name].skipped
+
+
+def test_evaluation_samples_that_were_put_aside_are_drawn_again(copied: Callable[[], Lab]) -> None:
+    again_without(copied(), "micro-1", "evaluate", "eval_samples")
+
+
+def test_rollouts_of_a_search_that_were_put_aside_before_training_are_drawn_again(with_models: Lab) -> None:
+    run_id = with_models.start("first")
+    with_models.run(run_id, "prepare", "q0", "corpus", "pivotal")
+    again_without(with_models, run_id, "pivotal", "token_values")

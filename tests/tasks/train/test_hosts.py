@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tasks.train import hosts
+from tasks.train.shared import time_limits
 from tasks.train.shared.errors import TrainerError
 from tasks.train.supervisor import trainer_command
 from tests.tasks.train.conftest import config, fill, make_job
+from tests.tasks.train.shared.test_trainer_lock import holder
 from tests.tasks.train.trainer.test_runs import assert_close, outcome
 
 
@@ -43,6 +50,55 @@ def test_only_the_other_hosts_are_reached_over_the_remote_shell_and_get_no_secre
         assert words in there[3]
     assert "SPO_HOME=/shared/spo" in there[3]
     assert "hush" not in " ".join(there)
+
+
+TORCHRUN = """
+import socket, sys
+socket.create_server(("127.0.0.1", int(sys.argv[2]))).close()
+from pathlib import Path
+from tasks.train.shared import trainer_lock
+sys.exit(trainer_lock.is_held(Path(sys.argv[1])))
+"""
+"""Stands for torchrun: it fails beside another trainer of the run, and where its port is taken."""
+
+
+@pytest.fixture
+def on_two_hosts(tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The job file of a run on two hosts whose torchruns are stand-ins."""
+    job = make_job(tmp_path, reference, config(hosts=("one", "two"), rendezvous_port=free_port()))
+    job.run_dir.mkdir(parents=True, exist_ok=True)
+    torchrun = [sys.executable, "-c", TORCHRUN, str(job.run_dir), str(job.train.rendezvous_port)]
+    monkeypatch.setattr(hosts, "command", lambda _job, _file, rank: ["true"] if rank else torchrun)
+    before = signal.getsignal(signal.SIGTERM)
+    yield job.write(tmp_path / "job.json")
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_torchrun_starts_once_the_runs_earlier_trainer_has_ended_and_its_port_is_free(
+    on_two_hosts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = hosts.TrainJob.read(on_two_hosts)
+    taken = socket.create_server(("127.0.0.1", job.train.rendezvous_port))
+    with holder(job.run_dir, 1.0) as child:
+        assert child.stdin is not None
+        child.stdin.close()
+        threading.Timer(2.5, taken.close).start()
+        assert hosts.main([str(on_two_hosts)]) == 0
+    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert "is still at work; it is given" in line["warning"]
+
+
+def test_a_trainer_that_does_not_end_is_named_and_no_torchrun_starts_beside_it(
+    on_two_hosts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limits, "patience_s", lambda *_: 1)
+    monkeypatch.setattr(hosts, "ProcessGroup", lambda *_: pytest.fail("a torchrun was started"))
+    with holder(hosts.TrainJob.read(on_two_hosts).run_dir, 0.0) as child:
+        assert hosts.main([str(on_two_hosts)]) == 1
+        child.kill()
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert said[-1]["kind"] == "TrainerError"
+    assert "has not ended in 1 s" in said[-1]["error"]
 
 
 @pytest.mark.slow

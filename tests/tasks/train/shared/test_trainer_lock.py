@@ -51,6 +51,8 @@ def test_a_lock_that_is_kept_is_an_error_by_name_and_ends_with_a_kill(tmp_path: 
         with pytest.raises(TrainerError, match=r"has not ended in 1 s; end it, which holds trainer\.lock"):
             with trainer_lock.held(tmp_path, 1, lambda _: None):
                 pass
+        with pytest.raises(TrainerError, match=r"has not ended in 1 s; end it, which holds trainer\.lock"):
+            trainer_lock.await_end(tmp_path, 1, lambda _: None)
         child.kill()
         child.wait(5)
     began = time.monotonic()

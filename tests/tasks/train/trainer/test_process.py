@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.tasks.train.conftest import config, make_job, save_reference
+from tests.tasks.train.shared.test_trainer_lock import holder
 
 PROCESS = """
 import sys, torch
@@ -26,6 +27,27 @@ def test_the_trainer_computes_with_as_many_threads_as_the_recipe_says(tmp_path: 
         job.write(path)
         done = subprocess.run([sys.executable, "-c", PROCESS, str(path)], capture_output=True, text=True, check=True)
         assert json.loads(done.stdout) == {"threads": threads}
+
+
+BESIDE = PROCESS.replace('"threads": torch.get_num_threads()', '"beside": (job.run_dir / "writing").exists()')
+
+
+def test_a_second_trainer_of_a_run_does_not_train_beside_the_first(tmp_path: Path) -> None:
+    job = make_job(tmp_path, save_reference(tmp_path / "reference"), config())
+    path = job.write(tmp_path / "job.json")
+    job.run_dir.mkdir(parents=True, exist_ok=True)
+    (job.run_dir / "writing").touch()
+    command = [sys.executable, "-c", BESIDE, str(path)]
+    with (
+        holder(job.run_dir, 0.0) as first,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as second,
+    ):
+        assert second.stderr is not None
+        told = next((line for line in second.stderr if "is still at work" in line), None)  # None: it has ended
+        (job.run_dir / "writing").unlink()
+        first.communicate()
+        assert json.loads(second.communicate(timeout=60)[0]) == {"beside": False}
+    assert told is not None
 
 
 ENGINE = """

@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tasks.estimators import soft_value
 from tasks.scoring.reference import fingerprint
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
+from tasks.train.trainer import reference_refresh
 from tasks.train.trainer.reference_refresh import values_under
 from tests.tasks.train.conftest import PROBLEMS, RUN, config, fill, make_job, trajectory
 from tests.tasks.train.trainer.test_publisher import in_a_process, instead_of_publishing, train
@@ -159,6 +161,23 @@ def test_a_run_repeated_from_its_records_changes_its_reference_at_the_same_step(
     assert all((left[name] == right[name]).all() for name in left)
     assert outcome(job)["batches"] == outcome(finished)["batches"]
     assert published_weights.latest(job.weights) == published_weights.read(job.weights / f"step-{job.train.steps:08d}")
+
+
+@pytest.mark.parametrize(("reference", "recorded"), [("nominee", True), ("another", False)])
+def test_a_change_that_version_0_1_recorded_without_its_reference_is_repeated(
+    reference: str, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference_refresh, "policy_id", lambda _: "nominee")
+    counts = {"problem_id": "p", "reference": reference, "sampling": "s", "template_id": "t", "suite_hash": "h"}
+    with Warehouse.open(tmp_path / "warehouse") as warehouse:
+        warehouse.append("reference/run/00000006", {"reference_counts": [counts | {"n": 3, "k": 1}]}, run_id="run")
+        session: Any = SimpleNamespace(
+            job=SimpleNamespace(run_id="run", kept=tmp_path), step=6, references=SimpleNamespace(nominee=4)
+        )
+        rank_zero: Any = SimpleNamespace(warehouse=warehouse, last_recorded=9)
+        assert reference_refresh._time_has_come(session, rank_zero) == recorded
+        session.step = 7
+        assert not reference_refresh._time_has_come(session, rank_zero)
 
 
 @pytest.mark.parametrize(
