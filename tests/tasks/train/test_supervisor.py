@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.engines.inspection import weight_bytes
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import Interrupted, ProcessDied
 from tasks.train.shared.job import TrainJob
@@ -120,7 +119,7 @@ def test_a_trainer_that_crashes_again_and_again_at_the_same_step_is_given_up(tmp
 
 def test_two_workers_fill_one_run_and_hand_over_in_memory_leaves_nothing_there(tmp_path: Path, reference: Path) -> None:
     job = job_in(tmp_path, reference, rollout_workers=2, max_batches_ahead=4)
-    memory = published_weights.memory_folder(job.run_dir, weight_bytes(reference))
+    memory = published_weights.memory_folder(job.run_dir)
     job = job.model_copy(update={"weights_dir": memory})
     run = Watched(job, quiet)
     run.supervise(lambda: False)
