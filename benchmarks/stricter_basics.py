@@ -57,6 +57,14 @@ TWINS = {"at_most_hundred", "left_over", "polite", "multiple_of_five", "starts_w
 DOUBTFUL = {"hello", "zeros_and_one", "first_digit", "last_digit", "last_two_digits"}
 """Evaluation tasks of which a right program by a reasonable reading fails."""
 KS = (1, 10)
+PASSED = """
+    SELECT text FROM (
+        SELECT DISTINCT ON (sample, seed) text, reward FROM eval_samples
+        WHERE policy_id = $policy AND sampling = $sampling AND suite_hash = $suite AND prompt_id = $prompt
+        ORDER BY arrival
+    ) WHERE reward = 0
+"""
+"""Which samples of a policy pass a problem, each once and as it was judged first (as in `eval_samples.counts`)?"""
 
 Scores = dict[str, Counts]
 """Samples and successes by problem."""
@@ -86,13 +94,9 @@ def still_right(context: Context, prompts: PromptSet, policy_id: str, judge: Jud
         _, name, style = problem_id.split("/")
         if name not in tasks:
             continue
-        asked = {"policy": policy_id, "prompt": prompts.prompts[problem_id].prompt_id}
-        asked["sampling"] = eval_samples.label_of(context)
-        rows = context.warehouse.rows(
-            "SELECT text FROM eval_samples WHERE policy_id = $policy AND prompt_id = $prompt AND sampling = $sampling "
-            "AND reward = 0",
-            asked,
-        )
+        prompt = prompts.prompts[problem_id]
+        asked = {"policy": policy_id, "prompt": prompt.prompt_id, "suite": prompt.problem.suite_hash}
+        rows = context.warehouse.rows(PASSED, asked | {"sampling": eval_samples.label_of(context)})
         suite = tasks[name].problem("stdin" if style == "stdin" else "function").suite()
         found = judge.judge([Submission(extract_program(row["text"]), suite) for row in rows])
         after[problem_id] = (n, sum(one.verdict is Verdict.accepted for one in found))

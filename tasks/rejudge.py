@@ -30,8 +30,9 @@ from warehouse.superseding import content, superseded
 
 AFFECTED = (Verdict.compile_error, Verdict.runtime_error, Verdict.infra)
 """Verdicts that versions before 3 gave to right programs."""
-OF_FUNCTIONS = (Verdict.wrong_answer, Verdict.time_limit, Verdict.memory_limit, Verdict.output_limit)
-"""Those that versions before 5 gave to right programs whose functions asserts call, besides."""
+OTHERS = (Verdict.wrong_answer, Verdict.time_limit, Verdict.memory_limit, Verdict.output_limit)
+"""Those that versions before 5 gave to right programs whose functions asserts call, besides, and that a response may
+have got for something else than its program."""
 AS_TODAY = ("3", "4")
 """Versions that judge programs which read and print as today's does, but for those with last words."""
 BUT_PACKAGES = ("5",)
@@ -43,6 +44,16 @@ LAST_WORDS = (
 """What a response mentions whose program versions before 5 may have cut short: output at its very end (sandbox.traits).
 
 They called it `wrong_answer`, besides. The expression finds more than it has to.
+"""
+FENCES = (
+    r"(?m)[^`\n]`{3,}[^\s`]*[ \t\r]*$"  # behind something else on their line
+    r"|^[ \t]*(~{3}|`{4})|^[ \t]*```[ \t]*\w*[^\w\s`]"  # of other marks, or with more than a language
+    r"|^[ \t]*```[ \t]*\w(`{0,2}[^`])*\n[ \t]*```[ \t]*\w"  # of a block that begins before the last one has ended
+    r"|```[^\0]*\n# Task:[^\0]*```"
+)
+"""What a response mentions in which older rules may have found another program than today's (tasks/problems/fences.py).
+
+It finds more than it has to, too; what has the verdict of today's program is no suspect.
 """
 RESPONSES = ("trajectories", "eval_samples")
 COPIED = tuple(name for name in TABLES if name != "quarantine")
@@ -114,7 +125,7 @@ def look(store: Warehouse, verdicts: Iterable[str] = ()) -> Backlog:
     What a version that is right about it has judged so is none.
     """
     wanted = sorted({*map(str, AFFECTED), *verdicts})
-    asked = {"verdicts": wanted, "of_functions": list(map(str, OF_FUNCTIONS)), "last_words": LAST_WORDS}
+    asked = {"verdicts": wanted, "others": list(map(str, OTHERS)), "last_words": LAST_WORDS, "fences": FENCES}
     rows = store.rows(query(__name__, "suspects"), asked)
     problems = problems_of(store, sorted({row["suite_hash"] for row in rows}))
     settings = settings_for(store, [problem.packages for problem in problems.values()])

@@ -1,5 +1,6 @@
 -- name: suspects
--- Which failed responses may an older version of the sandbox have judged wrongly, and in which batches are they?
+-- Which failed responses may an older version of the sandbox have judged wrongly, or for another program than is found in
+-- them today, and in which batches are they?
 -- `waits`: online responses of a run whose training has begun and not ended, which follows what is appended.
 WITH training AS (
     SELECT run_id FROM run_events WHERE kind = 'begun'
@@ -17,7 +18,9 @@ FROM responses
 WHERE text IS NOT NULL AND suite_hash IS NOT NULL
   AND (list_contains($verdicts, verdict)
        OR (verdict = 'wrong_answer' AND regexp_matches(text, $last_words))
-       OR (list_contains($of_functions, verdict) AND suite_hash IN (SELECT suite_hash FROM problems WHERE style = 'function')))
+       OR (list_contains($others, verdict)
+           AND (regexp_matches(text, $fences)
+                OR suite_hash IN (SELECT suite_hash FROM problems WHERE style = 'function'))))
 GROUP BY ALL
 ORDER BY ALL;
 
@@ -25,7 +28,7 @@ ORDER BY ALL;
 -- Which programs were judged by a version that judges these as today's does, and to the very end of their output?
 WITH found AS (
     SELECT suite_hash, bool_or(style = 'stdin') AS stdin, bool_or(json_exists(checker_json, '$.packages')) AS packages
-    FROM problems WHERE list_contains($suites, suite_hash) GROUP BY suite_hash
+    FROM problems WHERE suite_hash IN (SELECT unnest($suites::VARCHAR[])) GROUP BY suite_hash
 )
 SELECT program_hash, suite_hash, verdict, bool_or(list_contains($but_packages, sandbox_version)) AS to_the_end
 FROM verdicts JOIN found USING (suite_hash)

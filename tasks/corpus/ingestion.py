@@ -16,7 +16,7 @@ from typing import Any
 from sandbox import Judge, Judgement, Submission, Suite, Verdict
 from tasks.engines import checkpoint as checkpoints
 from tasks.problems.programs import extract_program, normal_hash, program_hash
-from tasks.problems.prompt import encode_response, encode_text, template_for
+from tasks.problems.prompt import encode_response, encode_text, other_end, template_for
 from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem, PromptSet
 from tasks.run.sampling import in_shards
@@ -107,6 +107,8 @@ class Ingestion:
         self._context, self._prompts, self._judge = context, prompts, judge
         self._tokenizer: Any = checkpoints.load_tokenizer(prompts.reference)
         self._template = template_for(context.config.reference, self._tokenizer)
+        self.end = other_end(self._template, self._tokenizer)
+        """The token that ends responses, where that is another one than the tokenizer's own end."""
         self._known = KnownVerdicts(context.warehouse, most_mb=context.config.sandbox.known_verdicts_mb)
         self._limit = context.config.engine.max_response_tokens
         self._run_id = context.run_id if run_id is None else run_id
@@ -136,7 +138,8 @@ class Ingestion:
     def _unit(self, kind: str, items: Sequence[ExternalResponse]) -> Ingested:
         prompts = [self._prompts.prompts[item.problem_id] for item in items]
         places = [(prompt.prompt_id, prompt.problem.suite_hash) for prompt in prompts]
-        unit = digest(limit=self._limit, prompts=places, responses=[_identity_of(item) for item in items])
+        ended = {} if self.end is None else {"end": self.end}
+        unit = digest(limit=self._limit, prompts=places, responses=[_identity_of(item) for item in items], **ended)
         batch = f"import/{kind}/{unit}"
         self.batches.add(batch)
         if self._context.warehouse.committed([batch]):

@@ -29,7 +29,7 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.put_aside import put_aside
+from tasks.run.put_aside import drawn_and_put_aside, put_aside
 from tasks.run.sampling import counts_filter, in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.assignment import Assignment
@@ -84,7 +84,7 @@ def body(context: Context) -> CorpusManifest:
     prompts = prompt_set.load(context, "train")
     collected = collect(context, prompts)
     added, left_out = collected.added, collected.left_out
-    members, flow = select(context, prompts, collected.batches)
+    members, flow = select(context, prompts, collected.batches, collected.end)
     corpus_id = hashlib.sha256("\n".join(row["trajectory_id"] for row in members).encode()).hexdigest()[:24]
     rows = [row | {"corpus_id": corpus_id} for row in members]
     context.warehouse.append(f"corpus/{corpus_id}", {"corpus": rows}, run_id=context.run_id)
@@ -127,6 +127,8 @@ class Collected:
     """Reason -> responses that could not be taken in."""
     batches: list[str]
     """Batches of what was taken in, those that another run had stored among them."""
+    end: int | None
+    """The token that ends what is taken in, where that is another one than the tokenizer's own end."""
 
 
 def collect(context: Context, prompts: PromptSet) -> Collected:
@@ -153,7 +155,7 @@ def collect(context: Context, prompts: PromptSet) -> Collected:
         items = _retokenized(context, prompts)
         _say_retokenized(context, len(items), "of runs with another tokenizer or template")
         added["retokenized"] = _ingest(context, ingestion, "retokenized", items).added
-    return Collected(added, dict(left_out), sorted({*drawn, *ingestion.batches}))
+    return Collected(added, dict(left_out), sorted({*drawn, *ingestion.batches}), ingestion.end)
 
 
 def drawn_for_corpus(context: Context, prompts: PromptSet) -> Counter[str]:
@@ -198,13 +200,14 @@ def sample_reference(context: Context, prompts: PromptSet) -> tuple[int, list[st
 
 
 def _units(context: Context, prompts: PromptSet) -> dict[str, list[Assignment]]:
-    """What the corpus lacks of pi_0's samples, by the batch that it makes."""
+    """What the corpus lacks of pi_0's samples, by the batch that it makes; they start behind all that was drawn."""
     drawn, most, label = drawn_for_corpus(context, prompts), context.config.corpus.reference_samples, _label(context)
     missing = {p: most - drawn[p] for p in prompts.prompts if drawn[p] < most}
+    start = drawn + drawn_and_put_aside(context, _prefix(context, prompts)) if missing else drawn
     found: dict[str, list[Assignment]] = {}
     for ids in in_shards(sorted(missing), max(PROBLEMS_PER_BATCH, SAMPLES_PER_BATCH // max(1, most))):
-        asked = [prompts.assignment(p, missing[p], "corpus", label, drawn[p]) for p in ids]
-        work = [(a.prompt_id, a.problem.suite_hash, drawn[p], a.n) for p, a in zip(ids, asked, strict=True)]
+        asked = [prompts.assignment(p, missing[p], "corpus", label, start[p]) for p in ids]
+        work = [(a.prompt_id, a.problem.suite_hash, start[p], a.n) for p, a in zip(ids, asked, strict=True)]
         unit = digest(prompts_suites_start_samples=work)
         found[retry_batch_id(context, _prefix(context, prompts) + unit)] = asked
     return found
@@ -253,7 +256,7 @@ def _take_in_known(context: Context, prompts: PromptSet, ingestion: Ingestion) -
 def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: OtherModelConfig) -> int:
     """Answers of another model, topped up to `samples` per problem; stored some problems at a time."""
     origin = _origin(model)
-    rows = context.warehouse.rows(ANSWERED, [origin, prompts.prompt_ids, prompts.suites])
+    rows = context.warehouse.rows(ANSWERED, [origin, prompts.prompt_ids, prompts.suites, ingestion.end, ingestion.end])
     have = Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
     missing = [(p, number) for p in sorted(prompts.prompts) for number in range(have[p], model.samples)]
     added = 0
@@ -323,7 +326,7 @@ def _say_retokenized(context: Context, number: int, whose: str) -> None:
 
 
 def select(
-    context: Context, prompts: PromptSet, ingested: Sequence[str]
+    context: Context, prompts: PromptSet, ingested: Sequence[str], end: int | None
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
     """Members of the corpus (trajectory_id, problem_id, source), and per source what became of its responses."""
     config = context.config.corpus
@@ -332,7 +335,8 @@ def select(
     for ids in in_shards(sorted(prompts.prompts), PROBLEMS_PER_SELECTION):
         candidates: dict[str, list[CorpusCandidate]] = {}
         source_of: dict[str, str] = {}
-        for row in context.warehouse.rows(SELECTION, _parameters(context, prompts, ids) | {"ingested": list(ingested)}):
+        asked = _parameters(context, prompts, ids) | {"ingested": list(ingested), "end": end}
+        for row in context.warehouse.rows(SELECTION, asked):
             fates = flow.setdefault(row["source"], Counter())
             fates["came in"] += 1
             fates["judged"] += row["reward"] is not None

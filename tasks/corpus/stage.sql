@@ -4,27 +4,32 @@
 SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
 WHERE (list_contains($sources, source)
        OR source = 'human' AND NOT starts_with(batch_id, 'import/human/')
-       OR source = 'reference' AND $other_models AND NOT list_contains($prompt_ids, prompt_id))
+       OR source = 'reference' AND $other_models AND prompt_id NOT IN (SELECT unnest($prompt_ids::VARCHAR[])))
   AND run_id <> $run_id AND ($pin IS NULL OR snapshot_id <= $pin)
-  AND (list_contains($prompt_ids, prompt_id) OR list_contains($suite_hashes, suite_hash));
+  AND (prompt_id IN (SELECT unnest($prompt_ids::VARCHAR[])) OR suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[])));
 
 -- name: reference
 -- Which samples of reference policies, not drawn for the corpus, could join this run's corpus?
 SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
 WHERE source = 'reference' AND NOT starts_with(batch_id, $drawn)
-  AND list_contains($prompt_ids, prompt_id) AND list_contains($suite_hashes, suite_hash)
+  AND prompt_id IN (SELECT unnest($prompt_ids::VARCHAR[]))
+  AND suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[]))
   AND ($until IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'));
 
 -- name: drawn
 -- How many samples of the reference policy were drawn for the corpus, per problem?
 SELECT problem_id, count(*) AS n FROM trajectories
-WHERE starts_with(batch_id, ?) AND list_contains(?, prompt_id) AND list_contains(?, suite_hash)
+WHERE starts_with(batch_id, ?)
+  AND prompt_id IN (SELECT unnest(?::VARCHAR[])) AND suite_hash IN (SELECT unnest(?::VARCHAR[]))
   AND (?::BIGINT IS NULL OR snapshot_id <= ?) GROUP BY problem_id;
 
 -- name: answered
--- How many answers of another model are there, per problem?
+-- How many answers of another model are there, per problem? Not those that end with another token than they should.
 SELECT problem_id, count(DISTINCT seed) AS n FROM trajectories
-WHERE engine = ? AND list_contains(?, prompt_id) AND list_contains(?, suite_hash) GROUP BY problem_id;
+WHERE engine = ?
+  AND prompt_id IN (SELECT unnest(?::VARCHAR[])) AND suite_hash IN (SELECT unnest(?::VARCHAR[]))
+  AND (?::INTEGER IS NULL OR finish_reason = 'length' OR token_ids[-1] = ?)
+GROUP BY problem_id;
 
 -- name: known
 -- Which of these responses could a corpus keep? One per program, right ones first.
@@ -49,16 +54,19 @@ WITH responses AS (
         END AS source
     FROM trajectories t
     LEFT JOIN runs r ON r.run_id = t.run_id AND t.source = 'online'
-    WHERE list_contains($prompt_ids, t.prompt_id)
-      AND list_contains($suite_hashes, t.suite_hash)
+    WHERE t.prompt_id IN (SELECT unnest($prompt_ids::VARCHAR[]))
+      AND t.suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[]))
       AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
       AND (t.verdict IS DISTINCT FROM $too_long OR t.max_response_tokens = $limit)
+      -- What was taken in before the chat template's end of an answer was known ends with the tokenizer's end.
+      AND ($end::INTEGER IS NULL OR t.finish_reason = 'length' OR t.logprob_kind = 'raw' OR t.token_ids[-1] = $end
+           OR t.source NOT IN ('human', 'other_model', 'prior_spo', 'prior_ppo'))
       -- A pin leaves out what others found later, but not Q0's samples, and not what this run takes in or asks for: it
       -- may have been stored by another run that takes in the same.
       AND ($pin IS NULL OR t.snapshot_id <= $pin
            OR t.source = 'reference' AND (t.snapshot_id <= $until OR contains(t.batch_id, '/rejudged-'))
-           OR t.source = 'other_model' AND list_contains($asked, t.seed)
-           OR list_contains($ingested, split_part(t.batch_id, '/rejudged-', 1)))
+           OR t.source = 'other_model' AND t.seed IN (SELECT unnest($asked::BIGINT[]))
+           OR split_part(t.batch_id, '/rejudged-', 1) IN (SELECT unnest($ingested::VARCHAR[])))
     QUALIFY row_number() OVER (PARTITION BY t.trajectory_id ORDER BY t.reward DESC NULLS LAST, t.snapshot_id) = 1
 ),
 filtered AS (
@@ -98,8 +106,8 @@ FROM (
         END AS source
     FROM trajectories t
     LEFT JOIN runs r ON r.run_id = t.run_id AND t.source = 'online'
-    WHERE NOT list_contains($prompt_ids, t.prompt_id)
-      AND list_contains($suite_hashes, t.suite_hash)
+    WHERE t.prompt_id NOT IN (SELECT unnest($prompt_ids::VARCHAR[]))
+      AND t.suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[]))
       AND t.reward = 0
       AND t.source NOT IN ('human', 'pivotal_rollout')
       AND t.run_id <> $run_id

@@ -5,4 +5,4 @@ QUALIFY row_number() OVER (PARTITION BY problem_id ORDER BY arrival DESC) = 1;
 
 -- name: tests
 -- Which tests have these suites?
-SELECT DISTINCT ON (problem_id, suite_hash, position) * FROM tests WHERE list_contains(?, suite_hash);
+SELECT DISTINCT ON (problem_id, suite_hash, position) * FROM tests WHERE suite_hash IN (SELECT unnest(?::VARCHAR[]));

@@ -7,7 +7,8 @@ FROM (
            row_number() OVER (PARTITION BY problem_id ORDER BY md5(trajectory_id)) AS turn
     FROM corpus WHERE corpus_id = $corpus_id
 ) c JOIN trajectories t USING (trajectory_id)
-WHERE t.reward = 0 AND len(t.token_ids) BETWEEN 3 AND $longest AND list_contains($problem_ids, t.problem_id)
+WHERE t.reward = 0 AND len(t.token_ids) BETWEEN 3 AND $longest
+  AND t.problem_id IN (SELECT unnest($problem_ids::VARCHAR[]))
 QUALIFY row_number() OVER (PARTITION BY c.trajectory_id) = 1
 ORDER BY c.turn, md5(c.trajectory_id)
 LIMIT $limit;

@@ -1,9 +1,9 @@
 """Fenced blocks in a model's text, as models write them.
 
-A fence is three or more backticks or tildes at the beginning of a line, or backticks at the end of a line of prose; the
-block's language stands behind it. A block ends at a line that begins with its fence, or where another one with a
-language begins; an unclosed one runs to the end of the text, or to a fence at the end of its last line. In a list, or
-behind prose, a block is indented as it is.
+A fence is three or more backticks or tildes at the beginning of a line, or backticks at the end of a line of prose that
+do not end code within the line; the block's language stands behind it. A block ends at a line that begins with its
+fence, or where another one with a language begins; an unclosed one runs to the end of the text, or to a fence at the
+end of its last line. In a list, or behind prose, a block is indented as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ PYTHON = {"python", "py"}
 
 _OPENING = re.compile(r"(?P<before>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
 _AFTER_PROSE = re.compile(r"(?P<before>.*[^`])(?P<fence>`{3,})(?P<info>[^\s`]*[ \t]*)")
+_BACKTICKS = re.compile("`{3,}")
 _CLOSING = re.compile(r"[ \t]*(?P<fence>`{3,}|~{3,})(?P<info>.*)")
 _LANGUAGE = re.compile(r"[{.\s]*([a-z]+)")
 
@@ -30,30 +31,42 @@ class Block:
     start: int
     end: int
     closed: bool
+    uncertain: bool = False
+    """Nothing closes it, and it begins behind prose or where another one ends: it may be no block at all."""
 
 
 def blocks(text: str) -> list[Block]:
     """The blocks of `text`, in order."""
     found: list[Block] = []
     opened: re.Match[str] | None = None
-    lines, position, start, body = text.split("\n"), 0, 0, list[str]()
+    lines, position, start, body, uncertain = text.split("\n"), 0, 0, list[str](), False
     for line in lines:
         if opened is not None and _ends(opened, line):
             found.append(Block(_language(opened), _unindented(opened, body), start, position, closed=True))
             opened = _opening(line) if _begins_another(line) else None
-            start, body = position, []
+            start, body, uncertain = position, [], True
         elif opened is not None:
             body.append(line)
         elif position + len(line) < len(text):  # a fence that ends the text begins nothing
             opened, start, body = _opening(line), position, []
+            uncertain = opened is not None and bool(opened["before"].strip())
         position += len(line) + 1
     if opened is not None:
-        found.append(Block(_language(opened), _unclosed(opened, body), start, len(text), closed=False))
+        last = _language(opened), _unclosed(opened, body), start, len(text)
+        found.append(Block(*last, closed=False, uncertain=uncertain))
     return found
 
 
 def _opening(line: str) -> re.Match[str] | None:
-    return _OPENING.fullmatch(line) or _AFTER_PROSE.fullmatch(line)
+    if match := _OPENING.fullmatch(line):
+        return match
+    match = _AFTER_PROSE.fullmatch(line)
+    return None if match is None or _ends_code(match) else match
+
+
+def _ends_code(fence: re.Match[str]) -> bool:
+    """Whether a fence behind prose ends code within its line, as in ``It prints ```7``` ``, and so opens nothing."""
+    return len(_BACKTICKS.findall(fence["before"])) % 2 == 1 and _language(fence) not in PYTHON
 
 
 def _ends(opened: re.Match[str], line: str) -> bool:

@@ -16,12 +16,13 @@ _NEXT_TASK = re.compile(rf"^{TASK_MARK}", re.MULTILINE)
 def extract_program(text: str) -> str:
     """The program in `text`: its last fenced Python block, else its last fence without a language, else all of it.
 
-    What a fence is, is said in fences.py. Whatever follows a line that starts with `# Task:`, unless within a closed
+    What a fence is, is said in fences.py. What may be no block, and is no Python, gives way to the blocks before it: a
+    line of prose may end in "```python". Whatever follows a line that starts with `# Task:`, unless within a closed
     fence, is the model inventing the next task and is cut off first. The result has no trailing white space; it may be
     empty.
     """
     text = _before_next_task(text.replace("\r\n", "\n"))
-    blocks = fences.blocks(text)
+    blocks = _without_prose(fences.blocks(text))
     python = [block.body for block in blocks if block.language in fences.PYTHON]
     plain = [block.body for block in blocks if not block.language]
     chosen = python or plain
@@ -51,6 +52,14 @@ def _before_next_task(text: str) -> str:
         if not any(block.start < mark.start() < block.end for block in closed):
             return text[: mark.start()]
     return text
+
+
+def _without_prose(blocks: list[fences.Block]) -> list[fences.Block]:
+    """The blocks without the last one, where it is uncertain and holds no Python but prose, or nothing."""
+    if len(blocks) < 2 or not blocks[-1].uncertain:
+        return blocks
+    body = blocks[-1].body
+    return blocks if body.strip() and identity.form(body) is not None else blocks[:-1]
 
 
 def _digest(text: str) -> str:

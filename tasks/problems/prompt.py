@@ -177,6 +177,12 @@ def end_of(template: Template, tokenizer: Any) -> int:
     return int(tokenizer.eos_token_id) if own is None else own
 
 
+def other_end(template: Template, tokenizer: Any) -> int | None:
+    """The token that ends a response, where that is another one than the tokenizer's own end."""
+    own = template.end_id if isinstance(template, ChatTemplate) else None
+    return None if own == tokenizer.eos_token_id else own
+
+
 def ends_of_turn(tokenizer: Any) -> tuple[int, ...]:
     """The special tokens that the chat template writes behind an answer; none if it shows no answers."""
     turns = [{"role": "user", "content": "How many?"}, {"role": "assistant", "content": _ANSWER}]

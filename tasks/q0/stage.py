@@ -21,7 +21,7 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.put_aside import put_aside
+from tasks.run.put_aside import counted_and_put_aside, put_aside
 from tasks.run.sampling import (
     UNSCORED,
     counts,
@@ -129,13 +129,14 @@ def _draw(context: Context, prompts: PromptSet, sampler: Sampler, work: Mapping[
 
 
 def _drawn(context: Context, prompts: PromptSet) -> dict[str, int]:
-    """Samples drawn so far per problem, also those without a verdict and those that this run does not count: where the
-    next ones start."""
+    """Samples drawn so far per problem, also those without a verdict, those that this run does not count and those in
+    quarantine: where the next ones start."""
     everybody = counts_filter(replace(context, pin=None), prompts).model_copy(update={"left_out": None})
     drawn = counted(context.warehouse, everybody)
-    lost = context.warehouse.rows(UNSCORED, [_prefix(context, prompts.policy_id)])
-    unscored = {row["problem_id"]: int(row["n"]) for row in lost}
-    return {name: drawn.get(name, (0, 0))[0] + unscored.get(name, 0) for name in prompts.prompts}
+    prefix = _prefix(context, prompts.policy_id)
+    unscored = {row["problem_id"]: int(row["n"]) for row in context.warehouse.rows(UNSCORED, [prefix])}
+    aside = counted_and_put_aside(context, prefix, reference=prompts.policy_id, sampling=sampling(context))
+    return {name: drawn.get(name, (0, 0))[0] + unscored.get(name, 0) + aside[name] for name in prompts.prompts}
 
 
 def _prefix(context: Context, policy_id: str) -> str:

@@ -19,8 +19,9 @@ WITH samples AS (
     SELECT DISTINCT ON (policy_id, problem_id, suite_hash, prompt_id, sample, seed)
            policy_id, problem_set, problem_id, sample, reward, normal_hash, entropy, arrival
     FROM eval_samples
-    WHERE list_contains($policies, policy_id) AND sampling = $sampling AND list_contains($suites, suite_hash)
-      AND list_contains($prompts, prompt_id)
+    WHERE policy_id IN (SELECT unnest($policies::VARCHAR[])) AND sampling = $sampling
+      AND suite_hash IN (SELECT unnest($suites::VARCHAR[]))
+      AND prompt_id IN (SELECT unnest($prompts::VARCHAR[]))
     ORDER BY arrival
 ), counted AS (
     SELECT * FROM samples

@@ -4,3 +4,23 @@ SELECT DISTINCT bad_batch_id AS batch FROM quarantine
 WHERE NOT starts_with(reason, $superseded)
   AND EXISTS (FROM unnest($prefixes::VARCHAR[]) AS wanted(prefix) WHERE starts_with(bad_batch_id, prefix))
 ORDER BY batch;
+
+-- name: drawn
+-- How many samples of each problem are in such batches whose ids begin so?
+SELECT problem_id, count(*) AS n FROM stored.trajectories
+WHERE starts_with(batch_id, $prefix)
+  AND batch_id IN (SELECT bad_batch_id FROM quarantine WHERE NOT starts_with(reason, $superseded))
+GROUP BY problem_id;
+
+-- name: counted
+-- How many samples of a reference policy did such batches count for each problem, whoever drew them, and how many more
+-- were left without a verdict in those whose ids begin so?
+WITH aside AS (SELECT DISTINCT bad_batch_id FROM quarantine WHERE NOT starts_with(reason, $superseded)),
+samples AS (
+    SELECT problem_id, n FROM stored.reference_counts
+    WHERE reference = $reference AND sampling = $sampling AND batch_id IN (FROM aside)
+    UNION ALL
+    SELECT problem_id, 1 FROM stored.trajectories
+    WHERE starts_with(batch_id, $prefix) AND reward IS NULL AND batch_id IN (FROM aside)
+)
+SELECT problem_id, CAST(sum(n) AS BIGINT) AS n FROM samples GROUP BY problem_id;

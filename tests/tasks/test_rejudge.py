@@ -14,7 +14,7 @@ import sandbox
 from tasks.config import validate
 from tasks.plan import statuses
 from tasks.problems.problem import Problem, rows
-from tasks.problems.programs import program_hash
+from tasks.problems.programs import extract_program, program_hash
 from tasks.rejudge import AS_TODAY, BUT_PACKAGES, Backlog, Rejudged, look, rejudge
 from tasks.run import runs
 from tasks.run.provenance import begin_training
@@ -249,7 +249,7 @@ def test_samples_that_had_no_verdict_count_once_they_have_one(copied: Callable[[
 
 
 @pytest.mark.parametrize(
-    "style, verdict, version, program, suspected",
+    "style, verdict, version, text, suspected",
     [
         ("stdin", "runtime_error", "2", "pass", True),
         ("stdin", "runtime_error", "3", "pass", False),
@@ -266,19 +266,23 @@ def test_samples_that_had_no_verdict_count_once_they_have_one(copied: Callable[[
         ("function", "wrong_answer", "5", "pass", False),
         ("stdin", "wrong_answer", "5", "f = open(1, 'w', closefd=False)", False),
         ("function", "wrong_answer", sandbox.VERSION, "pass", False),
+        ("stdin", "wrong_answer", "2", "~~~python\npass\n~~~", True),
+        ("stdin", "wrong_answer", "4", "~~~python\npass\n~~~", False),
+        ("stdin", "wrong_answer", "2", "```python\npass\n```\nIt passes.\n```python\nx = 1\n```", False),
     ],
 )
 def test_what_a_version_that_is_right_about_it_has_judged_is_no_suspect(
-    style: Any, verdict: str, version: str, program: str, suspected: bool, tmp_path: Path
+    style: Any, verdict: str, version: str, text: str, suspected: bool, tmp_path: Path
 ) -> None:
+    program = program_hash(extract_program(text))
     tests = (sandbox.TestCase("assert f(1) == 1" if style == "function" else "1", ""),)
     problem = Problem("p", "set", "train", "p", "p", hidden_tests=tests, style=style)
     row = {
         "trajectory_id": "t", "problem_id": "p", "suite_hash": problem.suite_hash, "source": "reference",
-        "token_ids": [1], "text": program, "program_hash": program_hash(program), "verdict": verdict, "reward": -1.0,
+        "token_ids": [1], "text": text, "program_hash": program, "verdict": verdict, "reward": -1.0,
     }  # fmt: skip
     judged = {
-        "program_hash": program_hash(program), "suite_hash": problem.suite_hash, "sandbox_version": version,
+        "program_hash": program, "suite_hash": problem.suite_hash, "sandbox_version": version,
         "verdict": verdict, "tests_passed": 0, "tests_total": 1,
     }  # fmt: skip
     with Warehouse.open(tmp_path / "warehouse") as store:
@@ -323,23 +327,35 @@ def test_a_verdict_of_this_version_is_used_without_judging(spoilt: Any) -> None:
         assert facts(store) == right
 
 
-def test_a_program_that_an_older_rule_did_not_find_in_its_text_is_found_and_judged(copied: Callable[[], Lab]) -> None:
+def listed(program: str) -> str:
+    return "1. Read:\n\n" + textwrap.indent(f"```python\n{program}\n```", "   ") + "\n2. Done."
+
+
+def after_another(program: str) -> str:
+    return f"```python\nprint(0)\n\n```python\n{program}\n```"
+
+
+@pytest.mark.parametrize(
+    ("written", "verdict"), [(listed, "compile_error"), (after_another, "wrong_answer"), (after_another, "time_limit")]
+)
+def test_a_program_that_an_older_rule_did_not_find_in_its_text_is_found_and_judged(
+    written: Callable[[str], str], verdict: str, copied: Callable[[], Lab]
+) -> None:
     lab = copied()
     with lab.store() as store:
         (known,) = store.rows("SELECT problem_id, program FROM solutions JOIN eval_samples USING (problem_id) LIMIT 1")
     program = known["program"].rstrip()
-    listed = "1. Read:\n\n" + textwrap.indent(f"```python\n{program}\n```", "   ") + "\n2. Done."
     one = "WHERE problem_id = ? AND sample = 0 AND verdict IS NOT NULL"
 
-    def indent(connection: Any, schema: str) -> int:
-        set_to = "text = ?, verdict = 'compile_error', reward = -1, program_hash = 'of the indented block'"
-        connection.execute(f"UPDATE {schema}.eval_samples SET {set_to} {one}", [listed, known["problem_id"]])
+    def write(connection: Any, schema: str) -> int:
+        set_to = f"text = ?, verdict = '{verdict}', reward = -1, program_hash = 'of what was cut out'"
+        connection.execute(f"UPDATE {schema}.eval_samples SET {set_to} {one}", [written(program), known["problem_id"]])
         return 0
 
-    maintenance.rewrite(lab.location, indent)
+    maintenance.rewrite(lab.location, write)
     _, found = judged_again(lab)
     with lab.store() as store:
         rows = store.rows(f"SELECT verdict, program_hash FROM eval_samples {one}", [known["problem_id"]])
-    assert found.changed == {"compile_error -> accepted": len(rows)}
+    assert found.changed == {f"{verdict} -> accepted": len(rows)}
     assert rows
     assert all(list(row.values()) == ["accepted", program_hash(program)] for row in rows)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tasks.train.trainer.session import RankZeroState, Session
 
 COUNTS = query(__name__, "counts")
+RECORDED = query(__name__, "recorded")
 
 
 def renew(session: Session) -> bool:
@@ -87,8 +88,9 @@ def _time_has_come(session: Session, rank_zero: RankZeroState) -> bool:
     """Whether the nominee becomes the reference after this step; its counts are stored then."""
     job, warehouse = session.job, rank_zero.warehouse
     nominee = policy_id(published_weights.folder_of(job.kept, session.references.nominee))
-    batch = f"reference/{job.run_id}/{session.step:08d}/{nominee}"  # of these weights: steps may be trained anew
-    if warehouse.committed([batch]):
+    step = f"reference/{job.run_id}/{session.step:08d}"
+    batch = f"{step}/{nominee}"  # of these weights: steps may be trained anew
+    if warehouse.committed([batch]) or warehouse.value(RECORDED, [step, nominee]):  # the latter by version 0.1
         return True
     if session.step <= rank_zero.last_recorded:
         return False

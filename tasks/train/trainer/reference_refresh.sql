@@ -4,3 +4,7 @@ SELECT problem_id, suite_hash, prompt_id, count(*) AS n, count(*) FILTER (reward
 WHERE run_id = ? AND source = 'online' AND policy_start = ? AND policy_end = ? AND temperature = 1 AND top_p = 1
   AND reward IS NOT NULL
 GROUP BY problem_id, suite_hash, prompt_id ORDER BY problem_id;
+
+-- name: recorded
+-- Does a batch hold counts of this reference?
+SELECT count(*) FROM reference_counts WHERE batch_id = ? AND reference = ?;

@@ -201,6 +201,23 @@ def test_more_corpus_samples_are_drawn_on_top_of_the_known_ones(with_models: Lab
     assert lab.value("SELECT count(DISTINCT trajectory_id) FROM trajectories") == 6 * 6
 
 
+@pytest.mark.parametrize("which", ["min", "max"])
+def test_samples_of_one_batch_among_several_are_drawn_again_for_the_corpus(which: str, with_models: Lab) -> None:
+    lab = with_models
+    only = {"corpus.sources": ["reference"], "corpus.reference_logprobs": False}
+    for samples in (4, 8):
+        lab.run(prepared(lab, only | {"corpus.reference_samples": samples}), "corpus")
+    batch = lab.value(f"SELECT arg_{which}(batch_id, arrival) FROM trajectories")
+    with lab.store() as store:
+        store.append("bad", {"quarantine": [{"bad_batch_id": batch, "reason": "by hand"}]}, run_id="by hand")
+    again = only | {"corpus.reference_samples": 8}
+    found = lab.run(prepared(lab, again | {"train.steps": 3}), "corpus")["corpus"]
+    assert found.manifest.added["reference"] == 6 * 4
+    each = "SELECT count(DISTINCT trajectory_id) AS n FROM trajectories GROUP BY problem_id"
+    assert lab.value(f"SELECT list(DISTINCT n) FROM ({each})") == [8]
+    assert lab.run(prepared(lab, again | {"train.steps": 4}), "corpus")["corpus"].skipped
+
+
 def test_log_probabilities_of_what_training_drew_from_the_corpus_were_computed_once_and_here(finished: Lab) -> None:
     drawn = (
         "(SELECT DISTINCT id FROM (SELECT unnest(trajectory_ids) AS id, unnest(sources) AS source FROM train_batches) "

@@ -5,6 +5,7 @@ import pytest
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 
 FENCE = "```"
+IN_A_DOCSTRING = f'def f(x):\n    """Twice x.\n\n    >>> f(1)  {FENCE}2{FENCE}\n    """\n    return 2 * x'
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,20 @@ FENCE = "```"
         (f"{FENCE}python\nprint('{FENCE}')\n{FENCE}\nIt prints {FENCE}", f"print('{FENCE}')"),
         (f"A block ends with {FENCE} as ever.\n{FENCE}python\nprint(1)\n{FENCE}", "print(1)"),
         (f"print(1)\n{FENCE}", f"print(1)\n{FENCE}"),
+        (f"The output is {FENCE}7{FENCE}\n\n{FENCE}\nprint(1)\n{FENCE}\nIt prints 1.", "print(1)"),
+        (f"The output is {FENCE}7{FENCE}.\n\n{FENCE}\nprint(1)\n{FENCE}", "print(1)"),
+        (f"{FENCE}7{FENCE}\nit is:\n{FENCE}\nprint(1)\n{FENCE}\nNot {FENCE}8{FENCE}, {FENCE}7{FENCE}\n", "print(1)"),
+        (f"{FENCE}\nprint(1)\n{FENCE}\nThe output is {FENCE}7{FENCE}\nThat is all.", "print(1)"),
+        (f"Instead of {FENCE}print(0){FENCE} write {FENCE}python\nprint(1)\n{FENCE}\nIt prints 1.", "print(1)"),
+        (f"Between {FENCE} and {FENCE}, {FENCE}python\nprint(1)\n{FENCE}\nIt prints 1.", "print(1)"),
+        (f"The mark is {FENCE} as in {FENCE}python\nprint(1)\n{FENCE}\nIt prints 1.", "print(1)"),
+        (IN_A_DOCSTRING, IN_A_DOCSTRING),
+        (f"{FENCE}\nprint(1)\n{FENCE}\nIt is a block marked {FENCE}python\nand it prints 1.", "print(1)"),
+        (f"{FENCE}python\nprint(1)\n{FENCE}\nIt is a block marked {FENCE}python\nand it prints 1.", "print(1)"),
+        (f"{FENCE}python\nprint(1)\n{FENCE}python\nIt prints 1.", "print(1)"),
+        (f"{FENCE}python\nprint(1)\n{FENCE}python", "print(1)"),
+        (f"{FENCE}python\nprint(0)\n{FENCE}\nBetter: {FENCE}python\nprint(1)", "print(1)"),
+        (f"{FENCE}python\nprint(0)\n\n{FENCE}python\nprint(1)", "print(1)"),
         ("for i in range(2):\n    print(i)\n", "for i in range(2):\n    print(i)"),
         ("  print(1)", "  print(1)"),
         ("", ""),

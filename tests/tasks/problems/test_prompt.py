@@ -19,6 +19,7 @@ from tasks.problems.prompt import (
     UnknownTemplate,
     complete_length,
     encode_response,
+    other_end,
     template_for,
 )
 from tasks.problems.stubs import function_task, task_of
@@ -202,4 +203,7 @@ def test_answers_written_elsewhere_end_as_the_chat_template_ends_them(tokenizer)
     template = template_for(ReferenceConfig(), changed)
     ids = encode_response(template, changed, "print(1)")
     assert ids[-1] == changed.convert_tokens_to_ids("<|turn|>") != changed.eos_token_id
+    assert other_end(template, changed) == ids[-1]
+    assert other_end(FewShotTemplate(), changed) is None
+    assert other_end(template_for(ReferenceConfig(), tokenizer), tokenizer) is None
     assert changed.eos_token_id not in ids

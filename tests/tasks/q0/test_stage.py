@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,16 @@ import pytest
 
 from tasks.q0 import stage
 from tasks.q0.stage import NoUsablePrompt
+from tasks.run import prompt_set, runs
 from tasks.run.errors import OtherWeights
 from tasks.run.prompt_set import PromptSet
+from tasks.run.stage import Context
 from tasks.sampling.assignment import Assignment
 from tests.tasks.conftest import Lab
 from tests.tasks.small_model import small_model, small_run
 from warehouse import maintenance
 from warehouse.schema import TABLES
+from warehouse.superseding import content
 
 
 def test_a_run_of_which_no_prompt_is_solved_stops_after_q0_and_keeps_the_samples(copied: Callable[[], Lab]) -> None:
@@ -62,14 +66,55 @@ def test_a_problem_with_other_tests_gets_samples_of_its_own_that_count(tmp_path:
 def test_samples_in_quarantine_are_drawn_again_by_the_next_run(tmp_path: Path) -> None:
     lab, model = Lab(tmp_path), small_model(tmp_path / "model")
     lab.run(small_run(lab, model, **{"q0.problems_per_shard": 2}), "prepare", "q0")
-    with lab.store() as store:
-        bad = {"bad_batch_id": store.value("SELECT min(batch_id) FROM reference_counts"), "reason": "by hand"}
-        store.append("bad", {"quarantine": [bad]}, run_id="by hand")
+    put_aside(lab, "SELECT min(batch_id) FROM reference_counts")
     found = lab.run(small_run(lab, model, **{"q0.problems_per_shard": 2}), "prepare", "q0")["q0"]
     assert str(found.manifest.summary).startswith("8 new samples, 16 known")
     again = lab.run(small_run(lab, model, **{"q0.problems_per_shard": 2, "train.steps": 3}), "prepare", "q0")["q0"]
     assert again.skipped
     assert lab.value("SELECT sum(n) FROM reference_counts") == 24
+
+
+@pytest.mark.parametrize("which", ["min", "max"])
+def test_samples_of_one_batch_among_several_are_drawn_again(which: str, tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    for samples in (4, 8):
+        lab.run(small_run(lab, model, **{"q0.samples": samples}), "prepare", "q0")
+    put_aside(lab, f"SELECT arg_{which}(batch_id, arrival) FROM reference_counts")
+    found = lab.run(small_run(lab, model, **{"q0.samples": 8, "train.steps": 3}), "prepare", "q0")["q0"]
+    assert str(found.manifest.summary).startswith("8 new samples, 40 known")
+    each = "SELECT sum(n) AS n FROM reference_counts GROUP BY problem_id"
+    assert lab.value(f"SELECT list(DISTINCT n) FROM ({each})") == [8]
+    assert lab.value("SELECT count(DISTINCT trajectory_id) FROM stored.trajectories") == 48 + 8
+    again = lab.run(small_run(lab, model, **{"q0.samples": 8, "train.steps": 4}), "prepare", "q0")["q0"]
+    assert again.skipped
+
+
+def test_samples_without_a_verdict_and_of_other_stages_are_passed_over_when_they_are_put_aside(tmp_path: Path) -> None:
+    lab, model = Lab(tmp_path), small_model(tmp_path / "model")
+    run_id = small_run(lab, model)
+    lab.run(run_id, "prepare", "q0")
+    with lab.store() as store:
+        context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
+        prompts = prompt_set.load(context, "train")
+        columns = "problem_id, reference, sampling, template_id, suite_hash, prompt_id"
+        counts = store.rows(f"SELECT {columns}, 3 AS n, 0 AS k FROM reference_counts WHERE problem_id = 'teapot-4'")
+        store.append("rollout/other/0/00000000", {"reference_counts": counts}, run_id="other")
+        lost = [content(row) for row in store.rows("SELECT * FROM trajectories WHERE problem_id = 'teapot-4'")][:1]
+        batch = store.value("SELECT any_value(batch_id) FROM reference_counts WHERE batch_id LIKE 'q0/%'")
+        store.append(f"{batch}-lost", {"trajectories": [row | {"reward": None} for row in lost]}, run_id="other")
+        before = stage._drawn(context, prompts)
+        assert before == dict.fromkeys(prompts.prompts, 4) | {"teapot-4": 4 + 3 + 1}
+    for one in ("rollout/other/0/00000000", f"{batch}-lost", batch):
+        put_aside(lab, f"SELECT '{one}'")
+        with lab.store() as store:
+            assert stage._drawn(replace(context, warehouse=store), prompts) == before
+
+
+def put_aside(lab: Lab, which: str) -> None:
+    """Put the batch that a query gives into quarantine."""
+    with lab.store() as store:
+        bad = {"bad_batch_id": store.value(which), "reason": "by hand"}
+        store.append(f"bad/{bad['bad_batch_id']}", {"quarantine": [bad]}, run_id="by hand")
 
 
 def test_counts_of_before_prompts_were_recorded_still_count(tmp_path: Path) -> None:

@@ -158,7 +158,6 @@ def test_samples_put_into_quarantine_are_drawn_again(with_models: Lab) -> None:
     lab = with_models
     run_id = lab.start("spoilt")
     lab.run(run_id, "prepare", "q0")
-    before = lab.value("SELECT string_agg(trajectory_id, ',' ORDER BY trajectory_id) FROM trajectories")
     for _ in range(2):
         batch = lab.value("SELECT max(batch_id) FROM reference_counts")
         with lab.store() as store:
@@ -168,7 +167,9 @@ def test_samples_put_into_quarantine_are_drawn_again(with_models: Lab) -> None:
         assert lab.value("SELECT sum(n) FROM reference_counts") == (PROBLEMS - 2) * SAMPLES
         assert lab.run(run_id, "q0", force=True)["q0"].rows == 2 * SAMPLES
         assert lab.value("SELECT sum(n) FROM reference_counts") == PROBLEMS * SAMPLES
-    assert lab.value("SELECT string_agg(trajectory_id, ',' ORDER BY trajectory_id) FROM trajectories") == before
+    drawn = "SELECT count(DISTINCT trajectory_id) FROM {}"
+    assert lab.value(drawn.format("trajectories")) == PROBLEMS * SAMPLES
+    assert lab.value(drawn.format("stored.trajectories")) == (PROBLEMS + 2 * 2) * SAMPLES, "other samples each time"
 
 
 def test_a_stage_whose_input_is_missing_says_what_to_run(with_models: Lab) -> None:

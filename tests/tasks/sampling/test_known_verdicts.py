@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import sandbox
 from sandbox import Judgement, Verdict
-from tasks.sampling.known_verdicts import VERDICT_BYTES, KnownVerdicts
+from tasks.sampling.known_verdicts import KNOWN_VERDICTS, VERDICT_BYTES, KnownVerdicts
+from warehouse import Warehouse
 
 ROUNDS, SUITES, PROGRAMS = 1000, 300, 40
 """1,000 batches of five problems each, of 300 with 40 programs that come again."""
@@ -21,7 +24,7 @@ class Stored:
         self.read: list[str] = []
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        assert "known_verdicts" in sql
+        assert sql == KNOWN_VERDICTS
         suites = parameters[2]
         self.read += suites
         return [
@@ -93,3 +96,17 @@ def test_without_a_warehouse_nothing_is_forgotten_and_a_failing_sandbox_is_no_ve
     known.put(("broken", "suite"), Judgement(Verdict.infra, 0, 1))
     assert known.count == 3000
     assert known.get(("broken", "suite")) is None
+
+
+def test_what_is_read_is_what_the_view_of_known_verdicts_shows_for_these_suites(tmp_path: Path) -> None:
+    row = {"program_hash": "p", "suite_hash": "s", "sandbox_version": sandbox.VERSION, "verdict": "accepted"}
+    others = [{"verdict": "wrong_answer"}, {"suite_hash": "t"}, {"sandbox_version": "0"}, {"program_hash": "q"}]
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        store.append("infra", {"verdicts": [row | {"verdict": "infra"}]}, run_id="run")
+        for number, changes in enumerate([{}, *others]):
+            store.append(str(number), {"verdicts": [row | changes]}, run_id="run")
+        columns = "program_hash, suite_hash, verdict, tests_passed, tests_total"
+        shown = f"SELECT {columns} FROM known_verdicts WHERE suite_hash = 's' AND sandbox_version = ?"
+        found = store.rows(KNOWN_VERDICTS, [sandbox.VERSION, str(Verdict.infra), ["s"]])
+        assert sorted(found, key=str) == sorted(store.rows(shown, [sandbox.VERSION]), key=str)
+    assert {(one["program_hash"], one["verdict"]) for one in found} == {("p", "accepted"), ("q", "accepted")}
