@@ -50,6 +50,7 @@ FENCES = (
     r"|^[ \t]*(~{3}|`{4})|^[ \t]*```[ \t]*\w*[^\w\s`]"  # of other marks, or with more than a language
     r"|^[ \t]*```[ \t]*\w(`{0,2}[^`])*\n[ \t]*```[ \t]*\w"  # of a block that begins before the last one has ended
     r"|```[^\0]*\n# Task:[^\0]*```"
+    r"|\A[^`]*[(=][^`]*\n```[ \t\r]*$"  # of a block that the text begins within
 )
 """What a response mentions in which older rules may have found another program than today's (tasks/problems/fences.py).
 

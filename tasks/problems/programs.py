@@ -11,17 +11,20 @@ TASK_MARK = "# Task:"
 """Starts a worked example of the few-shot template; a model that goes on after its answer writes it next."""
 
 _NEXT_TASK = re.compile(rf"^{TASK_MARK}", re.MULTILINE)
+_BARE_FENCE = re.compile(r"^```[ \t]*$", re.MULTILINE)
 
 
 def extract_program(text: str) -> str:
     """The program in `text`: its last fenced Python block, else its last fence without a language, else all of it.
 
     What a fence is, is said in fences.py. What may be no block, and is no Python, gives way to the blocks before it: a
-    line of prose may end in "```python". Whatever follows a line that starts with `# Task:`, unless within a closed
-    fence, is the model inventing the next task and is cut off first. The result has no trailing white space; it may be
-    empty.
+    line of prose may end in "```python". A text that begins with Python and closes a fence which it never opened
+    begins within a block: so does an answer to worked examples. Whatever follows a line that starts with `# Task:`,
+    unless within a closed fence, is the model inventing the next task and is cut off first. The result has no trailing
+    white space; it may be empty.
     """
-    text = _before_next_task(text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
+    text = _before_next_task(f"```python\n{text}" if _begins_within_a_block(text) else text)
     blocks = _without_prose(fences.blocks(text))
     python = [block.body for block in blocks if block.language in fences.PYTHON]
     plain = [block.body for block in blocks if not block.language]
@@ -44,6 +47,17 @@ def normal_hash(program: str) -> str:
     """Identity for duplicates and diversity: like `program_hash`, and docstrings do not count."""
     form = identity.form(program, docstrings=False)
     return _digest("text:" + program.strip() if form is None else "form:" + form)
+
+
+def _begins_within_a_block(text: str) -> bool:
+    """Whether a statement of Python stands before the first fence, and behind it, up to the next fence, no Python."""
+    fence = _BARE_FENCE.search(text)
+    head = text[: fence.start()] if fence else ""
+    if fence is None or not re.search("[(=]", head) or "```" in head or identity.form(head) is None:
+        return False
+    opened = next((block.body for block in fences.blocks(text) if block.start == fence.start()), "")
+    behind = _NEXT_TASK.split(opened)[0]
+    return not behind.strip() or identity.form(behind) is None
 
 
 def _before_next_task(text: str) -> str:

@@ -335,8 +335,18 @@ def after_another(program: str) -> str:
     return f"```python\nprint(0)\n\n```python\n{program}\n```"
 
 
+def within_a_block(program: str) -> str:
+    return f"{program}\n```\n\nFor 1 it prints:\n\n```\n2\n```"
+
+
 @pytest.mark.parametrize(
-    ("written", "verdict"), [(listed, "compile_error"), (after_another, "wrong_answer"), (after_another, "time_limit")]
+    ("written", "verdict"),
+    [
+        (listed, "compile_error"),
+        (after_another, "wrong_answer"),
+        (after_another, "time_limit"),
+        (within_a_block, "wrong_answer"),
+    ],
 )
 def test_a_program_that_an_older_rule_did_not_find_in_its_text_is_found_and_judged(
     written: Callable[[str], str], verdict: str, copied: Callable[[], Lab]
