@@ -34,14 +34,15 @@ def deploy(say: Callable[[str], None], environment: Mapping[str, str], folder: P
 
     A pool that is there keeps what somebody has set: a limit, a pause, a job template. Raises NotDeployed.
     """
-    prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
-    create = [] if _has_pool(environment["PREFECT_API_URL"]) else [["work-pool", "create", POOL, "--type", "process"]]
+    api, prefect = environment["PREFECT_API_URL"], [sys.executable, "-m", "prefect", "--no-prompt"]
+    create = [] if _has_pool(api) else [["work-pool", "create", POOL, "--type", "process"]]
     for command in (*create, ["deploy", "--all"]):
         result = subprocess.run([*prefect, *command], env=dict(environment), cwd=folder, capture_output=True, text=True)
-        if result.returncode:
+        made_meanwhile = command in create and result.returncode and _has_pool(api)  # a worker makes the pool it lacks
+        if result.returncode and not made_meanwhile:
             output = (result.stdout + result.stderr)[-3000:]
             raise NotDeployed(f"`prefect {' '.join(command)}` failed:\n{output}")
-    _watch_heartbeats(environment["PREFECT_API_URL"])
+    _watch_heartbeats(api)
     say("deployments are in place")
 
 
