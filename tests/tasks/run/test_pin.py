@@ -34,6 +34,7 @@ def selected(store: Warehouse, pin: int | None) -> list[str]:
         "until": pin,
         "asked": [7],
         "ingested": ["known"],
+        "end": None,
     }
     rows = store.rows(SELECTION, wanted)
     return sorted(row["trajectory_id"] for row in rows)
