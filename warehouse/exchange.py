@@ -181,13 +181,11 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Exchang
         batches = theirs.ledger.batches()
         names = _names(ours, (batch.batch_id for batch in batches), str(origin))
         known = ours.committed(names.values())
-        by_name = {names[batch.batch_id]: batch for batch in reversed(batches)}  # of equal work the first
+        first: dict[str, CommittedBatch] = {}  # of equal work
+        for batch in batches:
+            first.setdefault(names[batch.batch_id], batch)
         missing = [
-            batch
-            for batch in batches
-            if (name := names[batch.batch_id]) not in known
-            and not name.startswith(f"warehouse/{own}/")
-            and by_name[name] is batch
+            batch for name, batch in first.items() if name not in known and not name.startswith(f"warehouse/{own}/")
         ]
         if missing:
             _refuse_other_runs(theirs, ours)

@@ -53,10 +53,11 @@ def other_machine() -> str | None:
 def foreign_record() -> str | None:
     """What to say of a record that is another home's or machine's; None when there is none."""
     found = stored(home())
-    if not found or read():
+    if not found:
         return None
-    if host := other_machine():
-        return f"{_file()} tells of a server of this home on {host}, which cannot be seen from here"
+    if found.get("home") == identity(home()):
+        elsewhere = f"{_file()} tells of a server of this home on {found.get('host')}, which cannot be seen from here"
+        return None if _of_this_machine(found) else elsewhere
     return (
         f"{_file()} tells of the server of {found.get('home', 'an unknown home')}: this folder is a copy or was "
         f"moved, so that server is left alone; `spo up` starts one for {home()}"

@@ -31,8 +31,9 @@ def arms_of(look: Look, runs: Sequence[str]) -> dict[str, Mapping[str, Any]]:
 
 def _comparable(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The newest run of each arm and seed, of those with the settings that the arm has now."""
-    settings = {row["arm"]: _settings(row) for row in members}  # the last is the newest
-    return [row for row in members if row["newest"] and _settings(row) == settings[row["arm"]]]
+    settings = [_settings(row) for row in members]
+    of_arm = {row["arm"]: own for row, own in zip(members, settings, strict=True)}  # the last is the newest
+    return [row for row, own in zip(members, settings, strict=True) if row["newest"] and own == of_arm[row["arm"]]]
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, Any]:

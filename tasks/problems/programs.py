@@ -53,16 +53,16 @@ def _begins_within_a_block(text: str) -> bool:
     """Whether a statement of Python stands before the first fence, and behind it, up to the next fence, no Python."""
     fence = _BARE_FENCE.search(text)
     head = text[: fence.start()] if fence else ""
-    if fence is None or not re.search("[(=]", head) or "```" in head or identity.form(head) is None:
+    if fence is None or not re.search("[(=]", head) or "```" in head or not _is_python(head):
         return False
     opened = next((block.body for block in fences.blocks(text) if block.start == fence.start()), "")
-    behind = _NEXT_TASK.split(opened)[0]
-    return not behind.strip() or identity.form(behind) is None
+    return not _is_python(_NEXT_TASK.split(opened)[0])
 
 
 def _before_next_task(text: str) -> str:
-    closed = [block for block in fences.blocks(text) if block.closed]
-    for mark in _NEXT_TASK.finditer(text):
+    marks = list(_NEXT_TASK.finditer(text))
+    closed = [block for block in fences.blocks(text) if block.closed] if marks else []
+    for mark in marks:
         if not any(block.start < mark.start() < block.end for block in closed):
             return text[: mark.start()]
     return text
@@ -70,10 +70,13 @@ def _before_next_task(text: str) -> str:
 
 def _without_prose(blocks: list[fences.Block]) -> list[fences.Block]:
     """The blocks without the last one, where it is uncertain and holds no Python but prose, or nothing."""
-    if len(blocks) < 2 or not blocks[-1].uncertain:
-        return blocks
-    body = blocks[-1].body
-    return blocks if body.strip() and identity.form(body) is not None else blocks[:-1]
+    doubtful = len(blocks) > 1 and blocks[-1].uncertain
+    return blocks[:-1] if doubtful and not _is_python(blocks[-1].body) else blocks
+
+
+def _is_python(text: str) -> bool:
+    """Whether the text is Python, and not blank."""
+    return bool(text.strip()) and identity.form(text) is not None
 
 
 def _digest(text: str) -> str:

@@ -179,8 +179,8 @@ def end_of(template: Template, tokenizer: Any) -> int:
 
 def other_end(template: Template, tokenizer: Any) -> int | None:
     """The token that ends a response, where that is another one than the tokenizer's own end."""
-    own = template.end_id if isinstance(template, ChatTemplate) else None
-    return None if own == tokenizer.eos_token_id else own
+    end = end_of(template, tokenizer)
+    return None if end == tokenizer.eos_token_id else end
 
 
 def ends_of_turn(tokenizer: Any) -> tuple[int, ...]:

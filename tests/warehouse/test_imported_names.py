@@ -1,0 +1,77 @@
+"""What batches of another warehouse are called here: equal work counts once, whichever way it came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warehouse import Warehouse
+from warehouse.exchange import import_
+from warehouse.verification import verify
+
+
+def test_batches_that_say_what_they_hold_keep_their_ids_and_come_once(folder: str, tmp_path: Path) -> None:
+    """Two who drew the same samples have them once; manifests name problems and prompts by their batches."""
+    target = str(tmp_path / "target")
+    counts = [
+        {"problem_id": "p0", "reference": "r", "sampling": "s", "suite_hash": "h", "template_id": "t", "n": 4, "k": 2}
+    ]
+    for location, run in ((folder, "one"), (target, "two")):
+        with Warehouse.open(location) as store:
+            store.append("q0/r/s/same", {"reference_counts": counts}, run_id=run)
+            store.append(f"q0/r/s/of-{run}", {"reference_counts": counts}, run_id=run)
+            store.append("named-by-hand", {"run_events": [{"kind": run}]}, run_id=run)
+    found = import_(target, folder)
+    assert (found.batches, found.skipped) == (2, 1)
+    with Warehouse.open(target) as store:
+        rows = store.rows("SELECT batch_id, run_id FROM reference_counts ORDER BY batch_id")
+        assert [tuple(row.values()) for row in rows] == [
+            ("q0/r/s/of-one", "one"),
+            ("q0/r/s/of-two", "two"),
+            ("q0/r/s/same", "two"),
+        ]
+        assert store.value("SELECT count(*) FROM run_events") == 2
+    assert import_(target, folder).batches == 0
+    assert import_(folder, target).batches == 2
+
+
+def test_what_was_imported_under_another_name_is_not_taken_again(folder: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target")
+    with Warehouse.open(folder) as store:
+        store.append("q0/r/s/unit", {"run_events": [{"kind": "once"}]}, run_id="one")
+        origin = store.ledger.get("warehouse_id")
+    with Warehouse.open(target) as store:
+        store.append(f"warehouse/{origin}/q0/r/s/unit", {"run_events": [{"kind": "once"}]}, run_id="one")
+    assert import_(target, folder).batches == 0
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_equal_work_counts_once_whoever_took_it_in_and_under_which_name(folder: str, tmp_path: Path, own: bool) -> None:
+    between, target = str(tmp_path / "between"), str(tmp_path / "target")
+    counts = {
+        "reference_counts": [
+            {
+                "problem_id": "p",
+                "reference": "r",
+                "sampling": "s",
+                "template_id": "t",
+                "suite_hash": "u",
+                "n": 4,
+                "k": 1,
+            }
+        ]
+    }
+    with Warehouse.open(folder) as store:
+        store.append("q0/r/s/unit", counts, run_id="one")
+        origin = store.ledger.get("warehouse_id")
+    with Warehouse.open(between) as store:  # as imports named such batches before
+        store.append(f"warehouse/{origin}/q0/r/s/unit", counts, run_id="one")
+        if own:
+            store.append("q0/r/s/unit", counts, run_id="two")
+    for source in (folder, between) if not own else (between, folder):
+        import_(target, source)
+    with Warehouse.open(target) as store:
+        assert store.rows("SELECT batch_id, n FROM reference_counts") == [{"batch_id": "q0/r/s/unit", "n": 4}]
+    assert import_(target, between).batches == 0
+    assert verify(target).clean
