@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from flows.server.api import server_client
 from flows.settings import POOL
 
 SILENT_AFTER_S = 90
@@ -48,7 +49,8 @@ def deploy(say: Callable[[str], None], environment: Mapping[str, str], folder: P
 
 def _has_pool(api: str) -> bool:
     try:
-        answer = httpx.get(f"{api}/work_pools/{POOL}", timeout=60)
+        with server_client(api) as client:
+            answer = client.get(f"/work_pools/{POOL}")
         there = answer.status_code != NOT_FOUND
         if there:
             answer.raise_for_status()
@@ -59,7 +61,7 @@ def _has_pool(api: str) -> bool:
 
 def _watch_heartbeats(api: str) -> None:
     """Let the server mark a run as crashed when its process and its worker are gone: nobody else can tell."""
-    with httpx.Client(base_url=api, timeout=60) as client:
+    with server_client(api) as client:
         try:
             found = client.post("/automations/filter", json={"limit": 200}).raise_for_status().json()
             if all(automation["name"] != WATCH for automation in found):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import psutil
 
+from flows.server.api import server_client
 from flows.server.deployments import SILENT
 from flows.settings import POOL
 
@@ -28,7 +28,7 @@ def end_orphans(api: str) -> list[str]:
         "work_pools": {"name": {"any_": [POOL]}},
     }
     ended: list[str] = []
-    with httpx.Client(base_url=api, timeout=60) as client:
+    with server_client(api) as client:
         said: list[dict[str, Any]] = client.post("/flow_runs/filter", json=asked).raise_for_status().json()
         alive = _alive() if said else set[str]()
         for run in said:

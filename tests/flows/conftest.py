@@ -76,10 +76,14 @@ class Server:
         return self.post("artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run_id]}}})
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """What the server answers."""
+        """What the server answers, asked again while its database is busy, as Prefect's own client does."""
         import httpx
 
-        return httpx.post(f"{self.api}/{path}", json=body, timeout=60).raise_for_status().json()
+        def ask() -> httpx.Response | None:
+            response = httpx.post(f"{self.api}/{path}", json=body, timeout=60)
+            return None if response.status_code == 503 else response
+
+        return until(ask, 60).raise_for_status().json()
 
     def value(self, sql: str) -> Any:
         """First value of a query."""

@@ -53,7 +53,7 @@ def test_what_responses_look_like_is_counted() -> None:
         row("The answer is 7, isn't it?"),
         row(""),
         row("x = 1\ny = '", finish="length", verdict="cut_off"),
-        row("print(1)\n```", finish="stop"),
+        row("print(1) ```", finish="stop"),
     ]
     assert describe(rows, {"a": STATEMENT}) == Responses(
         number=6, accepted=1, cut_off=1, not_python=3, empty=1, repeat_prompt=1, stray_fence=1, tokens=60

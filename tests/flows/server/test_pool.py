@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from flows.server import deployments
+from flows.server import deployments, orphans
 
 API = "http://127.0.0.1:9/api"
+
+
+def answer_with(monkeypatch: pytest.MonkeyPatch, handler: Callable[[httpx.Request], httpx.Response]) -> None:
+    """Let a function answer in the server's place."""
+    monkeypatch.setattr("httpx._client.HTTPTransport", lambda *_, **__: httpx.MockTransport(handler))
 
 
 @pytest.mark.parametrize(("status", "made"), [(404, True), (200, False)])
@@ -22,12 +28,12 @@ def test_a_pool_that_is_there_is_left_as_it_is(status: int, made: bool, monkeypa
         commands.append(command[4:])
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    def asked(address: str, **_: Any) -> httpx.Response:
-        assert address == f"{API}/work_pools/spo"
-        return httpx.Response(status, request=httpx.Request("GET", address))
+    def asked(request: httpx.Request) -> httpx.Response:
+        assert str(request.url) == f"{API}/work_pools/spo"
+        return httpx.Response(status)
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(httpx, "get", asked)
+    answer_with(monkeypatch, asked)
     monkeypatch.setattr(deployments, "_watch_heartbeats", lambda _: None)
     deployments.deploy(lambda _: None, {"PREFECT_API_URL": API}, Path())
     create = [["work-pool", "create", "spo", "--type", "process"]]
@@ -43,11 +49,8 @@ def test_a_pool_that_a_worker_makes_meanwhile_is_no_failure(there: bool, monkeyp
         commands.append(command[4])
         return subprocess.CompletedProcess(command, int(command[4] == "work-pool"), "", "it says why")
 
-    def asked(address: str, **_: Any) -> httpx.Response:
-        return httpx.Response(next(answers), request=httpx.Request("GET", address))
-
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(httpx, "get", asked)
+    answer_with(monkeypatch, lambda _: httpx.Response(next(answers)))
     monkeypatch.setattr(deployments, "_watch_heartbeats", lambda _: None)
     if there:
         deployments.deploy(lambda _: None, {"PREFECT_API_URL": API}, Path())
@@ -58,9 +61,20 @@ def test_a_pool_that_a_worker_makes_meanwhile_is_no_failure(there: bool, monkeyp
 
 
 def test_a_server_that_does_not_say_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(address: str, **_: Any) -> httpx.Response:
-        return httpx.Response(500, request=httpx.Request("GET", address))
-
-    monkeypatch.setattr(httpx, "get", broken)
+    answer_with(monkeypatch, lambda _: httpx.Response(500))
     with pytest.raises(deployments.NotDeployed, match="does not say whether it has the pool 'spo'"):
         deployments.deploy(lambda _: None, {"PREFECT_API_URL": API}, Path())
+
+
+def test_a_server_whose_database_is_busy_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def busy_at_first(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if len(asked) == 1:
+            return httpx.Response(503, headers={"Retry-After": "0"})
+        return httpx.Response(200, json=[{"id": "1", "name": "left behind", "state_type": "RUNNING"}])
+
+    answer_with(monkeypatch, busy_at_first)
+    assert orphans.end_orphans(API) == ["left behind"]
+    assert asked == ["/api/flow_runs/filter"] * 2 + ["/api/flow_runs/1/set_state"]
