@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,15 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.server import deployments, orphans
+from flows.server import api, deployments, orphans
 
 API = "http://127.0.0.1:9/api"
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, handler: Callable[[httpx.Request], httpx.Response]) -> None:
     """Let a function answer in the server's place."""
-    monkeypatch.setattr("httpx._client.HTTPTransport", lambda *_, **__: httpx.MockTransport(handler))
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda _, request: handler(request))
+    monkeypatch.setattr(api, "PAUSES_S", (0, 0))
 
 
 @pytest.mark.parametrize(("status", "made"), [(404, True), (200, False)])
@@ -72,9 +74,23 @@ def test_a_server_whose_database_is_busy_is_asked_again(monkeypatch: pytest.Monk
     def busy_at_first(request: httpx.Request) -> httpx.Response:
         asked.append(request.url.path)
         if len(asked) == 1:
-            return httpx.Response(503, headers={"Retry-After": "0"})
+            return httpx.Response(503)
         return httpx.Response(200, json=[{"id": "1", "name": "left behind", "state_type": "RUNNING"}])
 
     answer_with(monkeypatch, busy_at_first)
     assert orphans.end_orphans(API) == ["left behind"]
     assert asked == ["/api/flow_runs/filter"] * 2 + ["/api/flow_runs/1/set_state"]
+
+
+def test_starting_a_server_does_not_fix_the_settings_of_prefects_client() -> None:
+    """It reads the server's address once, when it is imported, and a command that submits a run says it afterwards."""
+    code = f"""
+import sys
+import httpx
+from flows.server.orphans import end_orphans
+try:
+    end_orphans("{API}")
+except httpx.ConnectError:
+    print("prefect" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
