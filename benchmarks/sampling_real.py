@@ -31,10 +31,10 @@ import torch
 
 from tasks.config.sampling import EngineConfig
 from tasks.engines import SamplingEngine, checkpoint, open_here
-from tasks.engines.choosing import all_at_once, choose
 from tasks.engines.gguf_conversion import converted
 from tasks.engines.process_engine import ProcessEngine
 from tasks.engines.protocol import Request
+from tasks.engines.token_sampling import all_at_once, choose
 
 PAGES = Path(__file__).parents[1] / "docs"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -23,7 +23,7 @@ from typing import Any
 from sandbox import InvalidSuite, Judge, SandboxError, SandboxUnavailable, Submission, Suite, TestCase, Verdict
 from tasks.config import NAMED_MODELS, InvalidConfig, ProblemFiles, ReferenceConfig, RunConfig
 from tasks.corpus import files
-from tasks.engines import checkpoint, inspection, interpreter, packaged_models
+from tasks.engines import checkpoint, inspection, packaged_models, vllm_environment
 from tasks.engines.devices import visible_gpus
 from tasks.engines.protocol import EngineError
 from tasks.prepare import reference_solutions
@@ -286,7 +286,7 @@ def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Fa
 
 def _look_at_engine(config: RunConfig, found: _Faults) -> None:
     python = config.engine.python
-    if config.engine.kind == "vllm" and (fault := interpreter.vllm_fault(python)):
+    if config.engine.kind == "vllm" and (fault := vllm_environment.vllm_fault(python)):
         found.add(f"engine.kind is 'vllm': {fault}")
     elif config.engine.kind != "vllm" and python and not config.shards.launcher and shutil.which(python) is None:
         found.add(f"engine.python is {python!r}, which is no program here: give the path of a Python, or leave it out")

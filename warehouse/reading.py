@@ -25,9 +25,9 @@ from warehouse import lake
 from warehouse.errors import BadQuestion, StillReading, TookTooLong, UnknownSnapshot, WarehouseBusy, WarehouseError
 from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
-from warehouse.pandas_import import without_pandas
 from warehouse.resident import ResidentColumns
 from warehouse.resident_tables import SEARCH_PATH, ResidentTables
+from warehouse.without_pandas import without_pandas
 
 TIMEOUT_S: Final = 60.0
 AT_ONCE: Final = 4

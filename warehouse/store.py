@@ -22,7 +22,7 @@ from warehouse.ledger import BatchLedger
 from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
 from warehouse.ownership import claim
-from warehouse.pandas_import import without_pandas
+from warehouse.without_pandas import without_pandas
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -84,7 +84,7 @@ def _models() -> Finding:
 
 
 def _engines() -> Finding:
-    from tasks.engines.interpreter import vllm_version
+    from tasks.engines.vllm_environment import vllm_version
 
     embedded_one = "transformers: in the process that samples; beside GPUs in one process for each (engine.processes)"
     if not VLLM_PYTHON.exists():

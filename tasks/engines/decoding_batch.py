@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.engines.choosing import choose, entropies_of
 from tasks.engines.protocol import Completion, EngineError, Request
 from tasks.engines.randomness import sample_seed, stream_key, uniforms
+from tasks.engines.token_sampling import choose, entropies_of
 
 StopTest = Callable[[str, Sequence[int]], bool]
 """Whether the newest of some tokens completes a stop text."""

@@ -146,7 +146,7 @@ def _manifest(
         sets={name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
         comparison=comparison,
         described=f"{len(prompts.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
-        reused=f"{known} samples of earlier evaluations" if known else "",
+        reused=f"{known} samples drawn beside training or in earlier runs" if known else "",
         summary=f"{largest} {100 * change.before:.1f}% -> {100 * change.after:.1f}%, {sampled} new samples",
     )
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from tasks.problems.problem import ProblemError
 from warehouse.errors import InvalidRows
-from warehouse.parquet_import import parquet_rows
+from warehouse.parquet_rows import parquet_rows
 
 
 class InvalidProblem(ProblemError):

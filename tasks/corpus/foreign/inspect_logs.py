@@ -28,7 +28,7 @@ from tasks.corpus.foreign.response import (
 )
 from tasks.problems.records import InvalidProblem, Record
 from warehouse.errors import InvalidRows
-from warehouse.zip_import import zip_members
+from warehouse.zip_members import zip_members
 
 SAMPLES = "samples/"
 """Folder of the samples in a zipped log."""

@@ -10,8 +10,8 @@ import pytest
 
 from tasks.config import EngineConfig
 from tasks.engines import open_engine
-from tasks.engines.interpreter import vllm_fault, vllm_version
 from tasks.engines.protocol import Request
+from tasks.engines.vllm_environment import vllm_fault, vllm_version
 from tests.tasks.engines.conftest import build, save, save_tokenizer
 
 PYTHON = Path(__file__).parents[3] / ".venv-vllm" / "bin" / "python"

@@ -5,8 +5,16 @@ import pytest
 import torch
 from transformers import TopPLogitsWarper
 
-from tasks.engines.choosing import ROW_BY_ROW, all_at_once, block_sums, choose, entropies_of, last_kept, nucleus_floor
 from tasks.engines.randomness import derived_seed, sample_seed, stream_key, uniforms
+from tasks.engines.token_sampling import (
+    ROW_BY_ROW,
+    all_at_once,
+    block_sums,
+    choose,
+    entropies_of,
+    last_kept,
+    nucleus_floor,
+)
 
 
 @pytest.mark.parametrize("vocabulary", [7, 64, 500])
