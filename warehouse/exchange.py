@@ -26,7 +26,8 @@ from warehouse.schema import PROVENANCE, TABLES
 from warehouse.store import Parameters, Warehouse, utc_now
 
 Format = Literal["parquet", "jsonl", "hf"]
-PRIVATE: Final = "tests"
+PRIVATE: Final = frozenset({"tests", "audit_findings", "suite_versions", "verdicts", "survivors"})
+"""Tables and views that hold inputs or expected outputs of hidden tests, or say them in words."""
 _ROWS_PER_BATCH: Final = 10_000
 _NAMED: Final = 5
 NAMED_BY_CONTENT: Final = (
@@ -58,12 +59,14 @@ def export(
     """Write tables, views or one query (`SELECT ...`) into the folder `target`, a file each.
 
     `hf` is the layout that `datasets.load_dataset(target)` reads, with a card. Hidden tests are only written when
-    `hidden_tests` says so. Raises WarehouseError (unknown name, private table, folder not empty),
+    `hidden_tests` says so. Raises WarehouseError (unknown name, two queries, what is private, folder not empty),
     UnknownSnapshot and StorageFull.
     """
     names = [what] if isinstance(what, str) else list(what)
     folder = Path(target)
     with Warehouse.open(location, read_only=True) as warehouse:
+        if sum(_label(name) == "query" for name in names) > 1:
+            raise WarehouseError("one query at a time: each is written as `query`, a file of its own folder")
         queries = {_label(name): _source(warehouse, name, hidden_tests=hidden_tests) for name in names}
         at = warehouse.snapshot() if snapshot is None else snapshot
         warehouse.check_snapshot(at)
@@ -114,16 +117,13 @@ def _source(warehouse: Warehouse, name: str, *, hidden_tests: bool) -> str:
             raise WarehouseError(f"there is no table or view {name!r}; there are {', '.join(sorted(known))}")
         ordered = " ORDER BY arrival" if name in TABLES else ""  # so that an import keeps what is newest
         query = f'SELECT * FROM "{name}"{ordered}'
-    if not hidden_tests and _reads_tests(warehouse, query):
+    private = () if hidden_tests else sorted(PRIVATE.intersection(map(str.lower, warehouse.tables_of(query))))
+    if private:
         raise WarehouseError(
-            f"{name!r} reads the table {PRIVATE!r}, which holds expected outputs: ask for hidden tests to export it"
+            f"{name!r} reads {', '.join(private)}, which holds what hidden tests expect: ask for hidden tests "
+            "(--hidden-tests) to export it"
         )
     return query
-
-
-def _reads_tests(warehouse: Warehouse, query: str) -> bool:
-    """True when the query names the table of tests, in whichever schema (no view reads it)."""
-    return any(name.lower() == PRIVATE for name in warehouse.tables_of(query))
 
 
 def _path(folder: Path, label: str, form: Format) -> Path:

@@ -17,7 +17,7 @@ from tasks.corpus.other_models import Answer, Question
 from tasks.engines.randomness import derived_seed
 from tasks.evaluate.eval_samples import COUNTS, DRAWN, Scores, batches_of
 from tasks.evaluate.sample_files import StoredSamples
-from tasks.prepare.stage import fingerprint
+from tasks.prepare.stage import fingerprint, problems_batch
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
@@ -60,7 +60,7 @@ class OutsideSample:
 
 def store_prompts(context: Context, problems: Sequence[Problem]) -> StoredPrompts:
     """The problems in the warehouse, with their statements as prompts."""
-    batch = f"problems/{fingerprint(problems)}"
+    batch = problems_batch(problems)
     context.warehouse.append(batch, problems_module.rows(problems), run_id=context.run_id)
     rows: list[Row] = [
         {

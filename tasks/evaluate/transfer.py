@@ -13,7 +13,7 @@ from typing import Any
 from tasks.config import RunConfig
 from tasks.engines import checkpoint
 from tasks.prepare import reference_solutions
-from tasks.prepare.stage import fingerprint, limited, prompt_id
+from tasks.prepare.stage import fingerprint, limited, problems_batch, prompt_id
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import template_for
@@ -49,7 +49,7 @@ def load(context: Context, found: Sequence[Problem]) -> PromptSet | None:
     template = template_for(config.reference, tokenizer)
     encoded = {one.problem_id: template.encode(tokenizer, one) for one in found}
     kept = [one for one in found if len(encoded[one.problem_id]) <= config.problems.max_prompt_tokens]
-    batch = f"problems/{fingerprint(kept)}"
+    batch = problems_batch(kept)
     context.warehouse.append(batch, problems_module.rows(kept), run_id=context.run_id)
     rows: list[dict[str, Any]] = [
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,8 @@ def inputs(context: Context) -> dict[str, Any]:
     grown = [new for new, old in zip(versions, report.problems, strict=True) if new is not old]
     accepted = {"accepted_tests": fingerprint(grown)} if grown else {}
     shown = {} if context.config.problems.source == "miniature" else version_of(context.config.reference)
-    problems = fingerprint([*report.problems, *report.unjudgeable])
-    return {"problems": problems, **shown, **extent, **judged, **accepted}
+    found = [*report.problems, *report.unjudgeable]
+    return {"problems": fingerprint(found), "known": known(found), **shown, **extent, **judged, **accepted}
 
 
 def body(context: Context) -> PrepareManifest:
@@ -83,8 +83,9 @@ def _prepared(context: Context) -> PrepareManifest:
         kept, prompts, report = _with_good_tests(context, kept, prompts, report, left_out)
     _check(kept, report, left_out, config)
     store = context.warehouse
-    batch = _problems_batch(kept, report)
-    store.append(batch, problems_module.rows([*kept, *report.unjudgeable]), run_id=context.run_id)
+    written = [*kept, *report.unjudgeable]
+    batch = problems_batch(written)
+    store.append(batch, problems_module.rows(written), run_id=context.run_id)
     grown = {problem.problem_id: chains[problem.problem_id] for problem in kept if len(chains[problem.problem_id]) > 1}
     _append_versions(context, grown.values())
     policy = checkpoint.policy_id(folder)
@@ -232,11 +233,19 @@ def _with_good_tests(
     )
 
 
-def _problems_batch(kept: Sequence[Problem], report: ReadReport) -> str:
-    """The batch that the problems are written in: another one when others of the same are found unjudgeable."""
-    begins = reference_solutions.UNFIT
-    unfit = sorted(p.problem_id for p in report.unjudgeable if (p.unjudgeable_reason or "").startswith(begins))
-    return f"problems/{fingerprint([*kept, *report.unjudgeable])}" + (f"/{digest(unfit=unfit)}" if unfit else "")
+def known(problems: Sequence[Problem]) -> str:
+    """Identity of what else is known of these problems: programs for them, and why some cannot be judged."""
+    parts = [
+        [p.problem_id, (p.unjudgeable_reason or "").partition(" (")[0], *(astuple(one) for one in p.solutions)]
+        for p in problems
+        if p.solutions or p.unjudgeable_reason
+    ]
+    return digest(known=sorted(parts, key=lambda part: str(part[0])))
+
+
+def problems_batch(problems: Sequence[Problem]) -> str:
+    """The batch that these problems are written in: another one when anything that is read of them differs."""
+    return f"problems/{fingerprint(problems)}/{known(problems)}"
 
 
 def limited(problem: Problem, config: RunConfig) -> Problem:

@@ -17,6 +17,8 @@ WHERE reference = $reference AND sampling = $sampling AND template_id = $templat
 GROUP BY problem_id ORDER BY problem_id;
 
 -- name: drawn_before
--- Which of these responses of pi_0 are in another batch already, and judged by which tests?
+-- Which of these responses of pi_0 are counted already, in another batch, and judged by which tests? A batch of an
+-- imported file may hold responses without counting them.
 SELECT DISTINCT trajectory_id, suite_hash FROM trajectories
-WHERE policy_start = $reference AND batch_id <> $batch AND reward IS NOT NULL AND trajectory_id IN (SELECT unnest($ids));
+WHERE policy_start = $reference AND batch_id <> $batch AND reward IS NOT NULL AND trajectory_id IN (SELECT unnest($ids))
+  AND batch_id IN (SELECT batch_id FROM reference_counts WHERE reference = $reference);

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from flows.cli.main import app
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import InvalidRows, Warehouse, WarehouseError
-from warehouse.exchange import export, import_
+from warehouse.exchange import PRIVATE, export, import_
 from warehouse.superseding import superseded
 from warehouse.verification import verify
 
@@ -27,7 +27,16 @@ def filled(folder: str) -> str:
         shown = {"input": "1", "output": "2"}
         problem = {"problem_id": "p0", "split": "train", "statement": "Add.", "public_tests": [shown]}
         prompt = {"prompt_id": "q", "problem_id": "p0", "token_ids": [1], "text": "Add."}
-        store.append("problems", {"tests": [hidden], "problems": [problem], "prompts": [prompt]}, run_id="run")
+        told = {"program_hash": "h", "suite_hash": "s", "verdict": "wrong_answer", "detail": f"expected {SECRET}"}
+        audit = {"audit_id": "a", "problem_id": "p0", "suite_hash": "s", "programs": ["h", "g"], "solutions": []}
+        audit |= {"inputs": 9, "discarded": 0, "behaviours": 2, "disagreeing": 1}
+        finding = {"audit_id": "a", "problem_id": "p0", "suite_hash": "s", "position": 0, "input": SECRET, "groups": 2}
+        finding |= {"expected": SECRET, "basis": "majority", "dissenters": ["h"]}
+        extended = {"problem_id": "p0", "suite_hash": "t", "parent_suite_hash": "s", "parent_tests_hash": "u"}
+        extended |= {"version": 2, "added": [{"input": SECRET, "output": SECRET}], "audit_ids": ["a"]}
+        audited = {"audits": [audit], "audit_findings": [finding], "suite_versions": [extended], "verdicts": [told]}
+        asked = {"tests": [hidden], "problems": [problem], "prompts": [prompt]}
+        store.append("problems", asked | audited, run_id="run")
         store.append("mask", {"quarantine": [{"bad_batch_id": "b", "reason": "test"}]}, run_id="run")
     return folder
 
@@ -82,10 +91,11 @@ def test_an_export_at_a_snapshot_leaves_later_rows_out(filled: str, tmp_path: Pa
         "SELECT * FROM stored.tests WHERE expected = 'x'",
         'SELECT p.* FROM problems AS p JOIN lake.stored."TESTS" USING (problem_id)',
         "WITH t AS (SELECT * FROM tests) SELECT count(*) FROM t",
+        *sorted(PRIVATE - {"tests"}),
     ],
 )
 def test_hidden_tests_are_exported_only_when_asked_for(filled: str, tmp_path: Path, what: str) -> None:
-    with pytest.raises(WarehouseError, match="holds expected outputs"):
+    with pytest.raises(WarehouseError, match="holds what hidden tests expect"):
         export(filled, tmp_path / "out", what)
     assert not (tmp_path / "out").exists()
     export(filled, tmp_path / "out", what, hidden_tests=True)
@@ -102,8 +112,8 @@ def test_no_expected_output_is_in_any_other_table_or_view(filled: str, tmp_path:
     with Warehouse.open(filled) as store:
         names = [row["view_name"] for row in store.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")]
         leaking = [name for name in names if SECRET in str(store.rows(f'SELECT * FROM "{name}"'))]
-    assert leaking == ["tests"]
-    export(filled, tmp_path / "out", [name for name in names if name != "tests"], form="jsonl")
+    assert set(leaking) == PRIVATE
+    export(filled, tmp_path / "out", [name for name in names if name not in PRIVATE], form="jsonl")
     assert not any(SECRET.encode() in file.read_bytes() for file in (tmp_path / "out").iterdir())
 
 
@@ -112,6 +122,8 @@ def test_unknown_names_and_full_folders_are_refused(filled: str, tmp_path: Path)
         export(filled, tmp_path / "out", "dreams")
     with pytest.raises(WarehouseError, match="not a SELECT statement"):
         export(filled, tmp_path / "out", "DROP VIEW q0")
+    with pytest.raises(WarehouseError, match="one query at a time"):
+        export(filled, tmp_path / "out", ["SELECT 1 AS one", "SELECT 2 AS two"])
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "file").touch()
     with pytest.raises(WarehouseError, match="is not empty"):

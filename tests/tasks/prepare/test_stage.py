@@ -161,3 +161,25 @@ def test_another_version_of_the_template_renders_the_prompts_anew(
     again = prepared("again")
     assert not again.skipped
     assert (first.manifest.template_id, again.manifest.template_id) == (FEW_SHOT, "few_shot-99")
+
+
+def test_a_file_with_other_solutions_is_read_anew(with_models: Lab, tmp_path: Path) -> None:
+    path, records = tmp_path / "set.jsonl", [problem(number) for number in range(8)]
+    records[0]["solutions"] = solutions("print(0)")
+    problems = {"source": "jsonl", "path": str(path), "train": 8, "evaluation": 0}
+
+    def prepared(name: str) -> StageResult[PrepareManifest]:
+        write(path, records)
+        return with_models.run(with_models.start(name, {"problems": problems}), "prepare")["prepare"]
+
+    wrong = prepared("wrong")
+    records[0]["solutions"] = solutions("print(int(input()))")
+    right = prepared("right")
+    assert (wrong.manifest.rows, right.manifest.rows) == (7, 8)
+    records[1]["solutions"] += solutions("print(1 + int(input()))")
+    more = prepared("more")
+    assert not more.skipped
+    asked = "SELECT count(*) FROM solutions WHERE batch_id = ?"
+    with with_models.store() as store:
+        assert store.value(asked, [more.manifest.problems_batch]) == 9
+    assert prepared("same").skipped

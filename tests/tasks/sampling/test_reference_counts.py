@@ -1,0 +1,37 @@
+"""Which of pi_0's responses count as evidence for a soft value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.sampling.reference_counts import drawn_first, reference_counts
+from tasks.sampling.sampler import Judged
+from tests.warehouse.conftest import trajectory
+from warehouse import Warehouse
+from warehouse.exchange import export, import_
+
+LIMIT = 96
+
+
+def drawn(number: int) -> list[Judged]:
+    """Responses of pi_0 as Q0 draws them."""
+    same = {"top_p": 1.0, "max_response_tokens": LIMIT, "prefix_tokens": 0, "prompt_id": "q", "suite_hash": "s"}
+    return [Judged(0, n, trajectory(n, source="reference", **same), None) for n in range(number)]
+
+
+def counts(judged: list[Judged]) -> list[dict[str, object]]:
+    """Their rows of `reference_counts`."""
+    return reference_counts(judged, reference="policy", template_id="t", max_response_tokens=LIMIT)
+
+
+def test_responses_count_once_and_those_that_an_import_brought_alone_still_count(tmp_path: Path) -> None:
+    judged, here, there = drawn(4), str(tmp_path / "here"), str(tmp_path / "there")
+    with Warehouse.open(here) as store:
+        store.append(
+            "q0/a", {"trajectories": [one.row for one in judged], "reference_counts": counts(judged)}, run_id="r"
+        )
+        assert drawn_first(store, "q0/b", judged, reference="policy") == []
+    export(here, tmp_path / "out", "trajectories")
+    import_(there, tmp_path / "out" / "trajectories.parquet", table="trajectories")
+    with Warehouse.open(there) as store:
+        assert drawn_first(store, "q0/b", judged, reference="policy") == judged
