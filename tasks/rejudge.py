@@ -208,10 +208,10 @@ def _tables_of(store: Warehouse, batches: Iterable[str]) -> dict[str, list[str]]
 def _replace(store: Warehouse, batch: str, held: Iterable[str], changed: dict[tuple[str, str, str], Judgement]) -> None:
     """Append the batch once more with the changed verdicts, and leave the old one out in the same commit."""
     tables: dict[str, list[Row]] = {name: [] for name in (*RESPONSES, "reference_counts", "token_values")}
-    run_id = ""
+    runs: dict[str, list[str]] = {}  # a batch of an imported file may hold rows of several
     for table in held:
         rows = store.rows(query(__name__, "contents", table=table), [batch])
-        run_id = rows[0]["run_id"] if rows else run_id
+        runs[table] = [row["run_id"] for row in rows]
         tables[table] = [content(row) for row in rows]
     uncounted = _uncounted(store, batch, tables)
     for table in RESPONSES:
@@ -220,7 +220,9 @@ def _replace(store: Warehouse, batch: str, held: Iterable[str], changed: dict[tu
     tables["token_values"] = [_values(row, tables["trajectories"]) for row in tables["token_values"]]
     new = rejudged_batch(batch, sandbox.VERSION)
     tables["quarantine"] = [superseded(batch, new)]
-    store.append(new, tables, run_id=run_id)
+    run_id = next(run for own in runs.values() for run in own)
+    several = {table: own for table, own in runs.items() if set(own) != {run_id}}
+    store.append(new, tables, run_id=run_id, runs=several)
 
 
 def _corrected(row: Row, changed: dict[tuple[str, str, str], Judgement]) -> Row:

@@ -63,8 +63,18 @@ def _field(column: Column) -> pa.Field:
     return pa.field(column.name, _ARROW[column.type], nullable=not column.required, metadata={"doc": column.meaning})
 
 
-def to_arrow(name: str, rows: Sequence[Mapping[str, Any]], *, run_id: str, batch_id: str, now: datetime) -> pa.Table:
-    """`rows` in the table's schema with their provenance; raises InvalidRows naming table, row and field."""
+def to_arrow(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    run_id: str | Sequence[str],
+    batch_id: str,
+    now: datetime | Sequence[datetime],
+) -> pa.Table:
+    """`rows` in the table's schema with their provenance; raises InvalidRows naming table, row and field.
+
+    Run and time are those of all rows, or one for each.
+    """
     table = table_named(name)
     own = {column.name for column in table.columns}
     for number, row in enumerate(rows):
@@ -73,23 +83,13 @@ def to_arrow(name: str, rows: Sequence[Mapping[str, Any]], *, run_id: str, batch
             raise InvalidRows(f"table {name!r}, row {number}: no such field {unknown[0]!r}")
     schema = arrow_schema(name)
     arrays = [_column(name, column, rows, schema.field(column.name).type) for column in table.columns]
-    stamp = (run_id, batch_id, now, SCHEMA_VERSION)
+    stamp: tuple[Any, ...] = (run_id, batch_id, now, SCHEMA_VERSION)
     for column, value in zip(PROVENANCE, stamp, strict=True):
-        arrays.append(pa.repeat(pa.scalar(value, schema.field(column.name).type), len(rows)))
+        kind = schema.field(column.name).type
+        each = isinstance(value, list | tuple)
+        arrays.append(pa.array(value, kind) if each else pa.repeat(pa.scalar(value, kind), len(rows)))
     built = pa.Table.from_arrays(arrays, schema=schema)
     _check_lists(name, built)
-    return built
-
-
-def restamped(
-    name: str, rows: Sequence[Mapping[str, Any]], *, runs: Sequence[str], times: Sequence[datetime], batch_id: str
-) -> pa.Table:
-    """`rows` in the table's schema, each with a run and a time of its own; raises InvalidRows as `to_arrow`."""
-    built = to_arrow(name, rows, run_id="", batch_id=batch_id, now=datetime.fromtimestamp(0, UTC))
-    schema = built.schema
-    for column, values in (("run_id", runs), ("created_at", times)):
-        number = schema.get_field_index(column)
-        built = built.set_column(number, schema.field(number), pa.array(values, schema.field(number).type))
     return built
 
 

@@ -295,7 +295,7 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
         known = warehouse.committed(parts)
         missing = {name: part for name, part in parts.items() if name not in known}
         for name, part in missing.items():
-            built = encoding.restamped(table, rows[part], runs=runs[part], times=times[part], batch_id=name)
+            built = encoding.to_arrow(table, rows[part], run_id=runs[part], batch_id=name, now=times[part])
             content = (table, built.num_rows, encoding.parquet_bytes(table, built))
             warehouse.stage_parts(name, [content], run_id=run_id or "import")
         warehouse.commit()

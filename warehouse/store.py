@@ -108,22 +108,37 @@ class Warehouse:
         self._connection.close()
         self._ledger.close()
 
-    def append(self, batch_id: str, tables: Mapping[str, Sequence[Mapping[str, Any]]], *, run_id: str) -> int:
+    def append(
+        self,
+        batch_id: str,
+        tables: Mapping[str, Sequence[Mapping[str, Any]]],
+        *,
+        run_id: str,
+        runs: Mapping[str, Sequence[str]] | None = None,
+    ) -> int:
         """Append a batch to one or several tables at once; the snapshot that shows it.
 
         A batch id names a unit of work: appending the same id again changes nothing and returns the first snapshot.
+        Rows belong to `run_id`, those of a table in `runs` to the runs that stand there, one for each.
         Columns that a row leaves out are null. Raises InvalidRows, UnknownTable, StorageFull, StorageLost or
         WarehouseBusy; then the batch is not acknowledged and the same call may be repeated.
         """
         with self._writing:
             known = self._ledger.snapshots([batch_id])
             if batch_id not in known:
-                self.stage(batch_id, tables, run_id=run_id)
+                self.stage(batch_id, tables, run_id=run_id, runs=runs)
                 self._commit_staged()
                 known = self._ledger.snapshots([batch_id])
             return known[batch_id]
 
-    def stage(self, batch_id: str, tables: Mapping[str, Sequence[Mapping[str, Any]]], *, run_id: str) -> None:
+    def stage(
+        self,
+        batch_id: str,
+        tables: Mapping[str, Sequence[Mapping[str, Any]]],
+        *,
+        run_id: str,
+        runs: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         """Make a batch durable; it becomes visible at the next commit, whoever makes it. Raises as `append`."""
         from warehouse import encoding
 
@@ -132,7 +147,8 @@ class Warehouse:
         now = utc_now()
         parts: list[tuple[str, int, memoryview]] = []
         for name, rows in tables.items():
-            table = encoding.to_arrow(name, rows, run_id=run_id, batch_id=batch_id, now=now)
+            of = (runs or {}).get(name, run_id)
+            table = encoding.to_arrow(name, rows, run_id=of, batch_id=batch_id, now=now)
             if table.num_rows:
                 parts.append((name, table.num_rows, encoding.parquet_bytes(name, table)))
         self.stage_parts(batch_id, parts, run_id=run_id)

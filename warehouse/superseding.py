@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,15 @@ def content(row: Mapping[str, Any]) -> dict[str, Any]:
 def superseded(old: str, new: str) -> dict[str, Any]:
     """The row of `quarantine` that leaves batch `old` out for batch `new`; it is appended with `new`."""
     return {"bad_batch_id": old, "reason": f"{_BY}{new}"}
+
+
+def successors(store: Warehouse, batches: Iterable[str]) -> set[str]:
+    """The batches that hold the rows of these now, those that took their place and are shown."""
+    pairs = store.rows(query(__name__, "successions"), [_BY])
+    found, look = set[str](), set(batches)
+    while look := {row["new"] for row in pairs if row["old"] in look} - found:
+        found |= look
+    return found & {row["new"] for row in pairs if row["shown"]}
 
 
 def leave_one_successor(store: Warehouse) -> int:

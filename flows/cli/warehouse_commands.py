@@ -50,18 +50,22 @@ def quarantine(
     batches: Annotated[list[str], typer.Argument(help="Batch ids; a batch is what was appended at once.")],
     reason: Annotated[str, typer.Option(help="Kept with them.")] = "bad data",
 ) -> None:
-    """Leave batches out of every view from now on; nothing is deleted."""
+    """Leave batches, and what took their place, out of every view from now on; nothing is deleted."""
     from warehouse import Warehouse
+    from warehouse.superseding import successors
 
     with Warehouse.open(warehouse_location()) as store:
         unknown = sorted(set(batches) - store.committed(batches))
         if unknown:
             print(f"no such batch, so nothing was changed: {', '.join(unknown)}")
             raise typer.Exit(1)
-        for batch in batches:
+        judged_again = sorted(successors(store, batches) - set(batches))
+        for batch in (*batches, *judged_again):
             row = {"bad_batch_id": batch, "reason": reason}
             store.append(f"quarantine/{batch}", {"quarantine": [row]}, run_id="quarantine")
-    print(f"{len(batches)} batches left out from now on")
+    for batch in judged_again:
+        print(f"{batch} holds what one of them held, so it is left out, too")
+    print(f"{len(batches) + len(judged_again)} batches left out from now on")
 
 
 def export(
