@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasks.config import ConfigError, RunConfig, validate
+from tasks.problems.problem import ProblemError
 from tasks.run import runs
 from tasks.run.errors import StageError
 from tasks.run.manifests import Manifest
@@ -78,7 +79,7 @@ def _status(stage: Stage[Any], context: Context, record: dict[str, Any]) -> Stag
     manifest = stage.manifest.model_validate_json(record["manifest_json"])
     try:
         key = current_key(stage, context)
-    except StageError as error:
+    except (StageError, ProblemError) as error:
         return StageStatus(stage.name, "stale", f"its inputs are gone: {error}", record)
     if key != record["key"]:
         return StageStatus(stage.name, "stale", "what it reads has changed since", record)

@@ -86,6 +86,11 @@ def _postgres(text: str) -> Location:
         raise WarehouseError(
             f"the location {server!r} names no place for the data: add ?data=/shared/folder or ?data=s3://bucket/prefix"
         )
+    if "://" not in data and not Path(data).expanduser().is_absolute():
+        raise WarehouseError(
+            f"the location {server!r} names the folder {data!r} from where a command happens to run: workers run "
+            f"elsewhere, so name it whole, data={Path(data).resolve()}"
+        )
     if not schema.isidentifier():
         raise WarehouseError(f"the schema {schema!r} of {server!r} is not a plain name")
     address = f"{server}?{urlencode(settings)}" if settings else server

@@ -76,7 +76,7 @@ STAGES = TableSchema(
         text(
             "key", "sha256 over stage, version, configuration and inputs; equal keys need not run again", required=True
         ),
-        text("status", "completed, skipped or failed", required=True),
+        text("status", "completed or skipped; what failed is an event", required=True),
         count("snapshot_in", "snapshot the stage read"),
         count("snapshot_out", "snapshot after its last batch"),
         count("rows", "rows it appended"),

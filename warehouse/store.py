@@ -194,7 +194,7 @@ class Warehouse:
             cursor.execute(f"SET VARIABLE at_snapshot = {int(snapshot)}")
         try:
             found = _run(cursor, sql, parameters)
-            names = [column[0] for column in found.description or ()]
+            names = _column_names(found)
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
         finally:
             if snapshot is not None:
@@ -267,6 +267,18 @@ def _run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters) ->
     if found is None:  # what DuckDB says to a text without a statement
         raise WarehouseError(f"there is no SQL statement to run in {sql!r}")
     return found
+
+
+def _column_names(found: duckdb.DuckDBPyConnection) -> list[str]:
+    """The columns of a result; one whose name another before it has gets a number, as in a table made of it."""
+    names: list[str] = []
+    for column in found.description or ():
+        number, name = 0, column[0]
+        while name in names:
+            number += 1
+            name = f"{column[0]}_{number}"
+        names.append(name)
+    return names
 
 
 def _table_names(tree: Any) -> Iterator[str]:

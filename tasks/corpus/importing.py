@@ -149,7 +149,7 @@ def import_rollouts(context: Context, source: Source) -> Account:
     matching = Matching(*([one.problem for one in found.prompts.values()] for found in (prompts, evaluation)))
     found = _sorted(rows(source), matching, _tokens(context, prompts), source)
     with Judge(**context.config.sandbox.judge_arguments()) as judge:
-        ingestion = Ingestion(context, prompts, judge, run_id=RUN_ID)
+        ingestion = Ingestion(context, prompts, judge, run_id=RUN_ID, again=True)
         items = numbered(item for _, item in found.taken)
         done = ingestion.run(
             f"{source.format}/{source.name}", items, lambda n, total: context.progress(n, total, "responses", "judged")

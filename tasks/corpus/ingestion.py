@@ -19,10 +19,11 @@ from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import encode_response, encode_text, other_end, template_for
 from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem, PromptSet
-from tasks.run.sampling import in_shards
+from tasks.run.sampling import in_shards, retry_batch_id
 from tasks.run.stage import Context
 from tasks.sampling.known_verdicts import KnownVerdicts
 from tasks.sampling.sampler import CUT_OFF, outcome, verdict_row
+from warehouse.superseding import successors
 
 TOO_LONG = "too_long"
 CLAIMED = "claimed"
@@ -102,8 +103,10 @@ def _identity_of(item: ExternalResponse) -> list[Any]:
 class Ingestion:
     """Turns foreign responses into trajectories of one run's prompts."""
 
-    def __init__(self, context: Context, prompts: PromptSet, judge: Judge, *, run_id: str | None = None) -> None:
-        """`run_id`: whose rows they become, if not the run's own."""
+    def __init__(
+        self, context: Context, prompts: PromptSet, judge: Judge, *, run_id: str | None = None, again: bool = False
+    ) -> None:
+        """`run_id`: whose rows they become, if not the run's own; `again`: take in what was put aside before, too."""
         self._context, self._prompts, self._judge = context, prompts, judge
         self._tokenizer: Any = checkpoints.load_tokenizer(prompts.reference)
         self._template = template_for(context.config.reference, self._tokenizer)
@@ -112,6 +115,7 @@ class Ingestion:
         self._known = KnownVerdicts(context.warehouse, most_mb=context.config.sandbox.known_verdicts_mb)
         self._limit = context.config.engine.max_response_tokens
         self._run_id = context.run_id if run_id is None else run_id
+        self._again = again
         self.batches: set[str] = set()
         """Batches of everything taken in so far, also of what was stored before."""
 
@@ -141,6 +145,8 @@ class Ingestion:
         ended = {} if self.end is None else {"end": self.end}
         unit = digest(limit=self._limit, prompts=places, responses=[_identity_of(item) for item in items], **ended)
         batch = f"import/{kind}/{unit}"
+        if self._again and not successors(self._context.warehouse, [batch]):
+            batch = retry_batch_id(self._context, batch)
         self.batches.add(batch)
         if self._context.warehouse.committed([batch]):
             return Ingested()

@@ -11,8 +11,9 @@ from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.sampling import counts
+from tasks.run.sampling import counts, retry_batch_id
 from tasks.run.stage import Context
 from warehouse.queries import query
 
@@ -49,8 +50,8 @@ def store(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any]
                 {"trajectory_id": identity, "fingerprint": fingerprint, "logprobs": logprobs}
                 for identity, logprobs in sorted(score(rows).items())
             ]
-            unit = f"{table[0]['trajectory_id']}-{table[-1]['trajectory_id']}-{len(table)}"
-            batch = f"scores/{fingerprint}/{unit}"
+            unit = digest(trajectories=[row["trajectory_id"] for row in table])
+            batch = retry_batch_id(context, f"scores/{fingerprint}/{unit}")
             context.warehouse.append(batch, {"reference_logprobs": table}, run_id=context.run_id)
     return len(missing)
 

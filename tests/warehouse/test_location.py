@@ -22,6 +22,7 @@ PASSWORD = "it's a s@fe/pass word"
     "location, message",
     [
         ("postgresql://u@h/d", "names no place for the data"),
+        ("postgresql://u@h/d?data=shared", "names the folder 'shared' from where a command happens to run"),
         ("/w?dta=x", "unknown setting 'dta'"),
         ("/w?data=gs://b/x", "not at 'gs://b/x'"),
         ("postgresql://u@h/d?data=/x&schema=a-b", "not a plain name"),

@@ -327,3 +327,10 @@ def test_a_warehouse_of_version_1_gets_the_tables_of_audits(folder: str) -> None
     with Warehouse.open(folder) as store:
         assert [store.value(f"SELECT count(*) FROM {table}") for table in added] == [0, 0, 0]
         assert store.ledger.get("schema_version") == str(SCHEMA_VERSION)
+
+
+def test_columns_of_one_name_are_told_apart(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        assert store.rows("SELECT a.x, b.x, 3 AS y FROM (SELECT 1 AS x) AS a, (SELECT 2 AS x) AS b") == [
+            {"x": 1, "x_1": 2, "y": 3}
+        ]

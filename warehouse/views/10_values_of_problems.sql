@@ -1,11 +1,22 @@
--- How often does each policy solve each problem, over all its scored responses (rate with a 95% Jeffreys interval)?
+-- Which rows of `trajectories` say again what an earlier one says: the same response (of runs
+-- that drew side by side, or imported), judged by the same tests?
+CREATE OR REPLACE VIEW repeated_trajectories AS
+SELECT arrival, trajectory_id, suite_hash, batch_id FROM trajectories
+WHERE hash(trajectory_id, suite_hash) IN (
+    SELECT response FROM (SELECT hash(trajectory_id, suite_hash) AS response FROM trajectories)
+    GROUP BY response HAVING count(*) > 1
+)
+QUALIFY row_number() OVER (PARTITION BY trajectory_id, suite_hash ORDER BY arrival) > 1;
+
+-- How often does each policy solve each problem by each suite, over all its different responses (rate with a 95% Jeffreys
+-- interval; what lies in several batches counts once)?
 CREATE OR REPLACE VIEW pass_rate_by_problem AS
-SELECT problem_id, source, policy_start AS policy, temperature, n, k, k / n AS rate,
+SELECT problem_id, suite_hash, source, policy_start AS policy, temperature, n, k, k / n AS rate,
        rate_lower(n, k) AS rate_lower, rate_upper(n, k) AS rate_upper, unscored
 FROM (
-    SELECT problem_id, source, policy_start, temperature, count(reward) AS n,
+    SELECT problem_id, suite_hash, source, policy_start, temperature, count(reward) AS n,
            count(*) FILTER (reward = 0) AS k, count(*) FILTER (reward IS NULL) AS unscored
-    FROM trajectories
+    FROM trajectories ANTI JOIN repeated_trajectories USING (arrival)
     GROUP BY ALL
 );
 

@@ -13,7 +13,8 @@ FROM ranked
 WHERE copy = 1
 QUALIFY place <= 32;
 
--- Which scored responses can be trained on, and how often was each trained on so far?
+-- Which scored responses can be trained on (each once, in however many batches it lies), and how often was each trained on
+-- so far?
 CREATE OR REPLACE VIEW replay_pool AS
 WITH uses AS (
     SELECT trajectory_id, count(*) AS uses
@@ -22,7 +23,7 @@ WITH uses AS (
 )
 SELECT trajectory_id, problem_id, source, policy_start AS policy, step, reward, len(token_ids) AS response_tokens,
        coalesce(uses.uses, 0) AS uses, run_id, created_at, snapshot_id, arrival
-FROM trajectories
+FROM trajectories ANTI JOIN repeated_trajectories USING (arrival)
 LEFT JOIN uses USING (trajectory_id)
 WHERE reward IS NOT NULL;
 

@@ -230,6 +230,18 @@ def test_log_probabilities_of_what_training_drew_from_the_corpus_were_computed_o
     assert finished.value("SELECT count(*) - count(DISTINCT (trajectory_id, fingerprint)) FROM reference_logprobs") == 0
 
 
+def test_log_probabilities_that_were_put_aside_are_computed_again(copied: Callable[[], Lab]) -> None:
+    lab, of_the_corpus = copied(), "FROM reference_logprobs WHERE starts_with(batch_id, 'scores/')"
+    stored = lab.value(f"SELECT count(*) {of_the_corpus}")
+    with lab.store() as store:
+        bad = store.rows(f"SELECT DISTINCT batch_id AS bad_batch_id, 'by hand' AS reason {of_the_corpus}")
+        store.append("bad", {"quarantine": bad}, run_id="by hand")
+    run_id = lab.start("again", {"corpus.per_problem": 7})
+    for stage in ("prepare", "q0", "corpus"):
+        lab.run(run_id, stage)
+    assert lab.value(f"SELECT count(*) {of_the_corpus}") >= stored > 0
+
+
 def probabilities(lab: Lab, corpus_id: str) -> dict[str, float]:
     """The probability that pi_0 gives all members of each problem, by transformers alone."""
     import torch

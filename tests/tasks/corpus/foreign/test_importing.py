@@ -111,6 +111,17 @@ def test_importing_twice_adds_nothing_and_says_so(lab: Lab) -> None:
     assert lab.value("SELECT count(*) FROM trajectories") == rows
 
 
+def test_what_was_put_aside_is_taken_in_when_it_is_imported_again(lab: Lab) -> None:
+    first = imported(lab, fixture("verl", "verl.jsonl"))
+    with lab.store() as store:
+        bad = store.rows("SELECT DISTINCT batch_id AS bad_batch_id, 'by hand' AS reason FROM trajectories")
+        store.append("bad", {"quarantine": bad}, run_id="by hand")
+        assert store.value("SELECT count(*) FROM trajectories") == 0
+    again = imported(lab, fixture("verl", "verl.jsonl"))
+    assert (again.new, again.known, again.verdicts) == (first.new, 0, first.verdicts)
+    assert imported(lab, fixture("verl", "verl.jsonl")).new == 0
+
+
 def test_an_import_that_was_stopped_goes_on_where_it_was(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.corpus.ingestion.PROBLEMS_PER_BATCH", 1)
     with judge_broken_at(call=2):
