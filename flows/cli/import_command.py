@@ -75,6 +75,11 @@ def import_(
     Rollouts are judged here and retokenized exactly or refused; every row is accounted for (docs/import.md).
     """
     if from_ is None:
+        claimed = {"--as": as_ != Origin.other_model, "--trust": trust, "--correct-at": correct_at != 1.0}
+        of_rollouts = {"--column": column, "--model": model, **claimed, "--account": account}
+        for option, given in (of_rollouts | {"--split": split != "train", "--revision": revision}).items():
+            if given:
+                raise typer.BadParameter(f"{option} is for rollouts: say --from FORMAT (docs/import.md)")
         _exchange(source, table, run)
         return
     if table is not None:

@@ -267,6 +267,7 @@ def test_a_pretrained_model_in_float32_is_told_of_a_faster_type(
         (["run", "--set", "recipe=../../escaped"], ["recipe: String should match pattern"]),
         (["import", "README.md"], ["README.md is no warehouse", "--from FORMAT"]),
         (["import", "hf:a/b"], ["hf:a/b is no warehouse", "--from columns"]),
+        (["import", "README.md", "--table", "trajectories", "--trust"], ["--trust is for rollouts", "--from FORMAT"]),
         (["audit"], ["there is no warehouse at"]),
         (["audit", "--accept", "x"], ["there is no warehouse at"]),
         (["eval", "./flows/nothing", "--set", "basics"], ["there is no folder", "flows/nothing"]),
