@@ -36,7 +36,7 @@ from warehouse.queries import query
 
 
 class TooFewSamples(StageError):
-    """A file has fewer samples of a problem than pass@k needs."""
+    """There are fewer samples of a problem than pass@k needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,21 @@ def body(context: Context) -> ModelEvaluation:
     subject = subject_of(context, problems)
     prompts, new = _sampled(context, subject, problems)
     scores = outside_samples.scores(context, prompts.prompts, subject.policy_id, subject.label)
+    _require_enough(scores, prompts.prompts, max(context.config.evaluate.ks))
     found = overlaps(training_problems(context), problems)
     return _manifest(context, subject, prompts, new, scores, found).model_copy(update={"transfer_unfit": unfit})
+
+
+def _require_enough(scores: Scores, prompts: Mapping[str, Any], k: int) -> None:
+    """Raises TooFewSamples where the sandbox failed on so many samples of a problem that pass@k cannot be told."""
+    judged = {problem_id: n for own in scores.values() for problem_id, (n, _) in own.items()}
+    few = {problem_id: n for problem_id in sorted(prompts) if (n := judged.get(problem_id, 0)) < k}
+    if few:
+        told = ", ".join(f"{problem_id!r} ({n})" for problem_id, n in list(few.items())[:5])
+        raise TooFewSamples(
+            f"pass@{k} needs {k} samples of each problem, and the sandbox could not judge all of {len(few)} problems: "
+            f"{told}; the others are kept: look at `spo doctor`, then run the same again, or lower --k"
+        )
 
 
 def _sampled(context: Context, subject: Subject, problems: Sequence[Problem]) -> tuple[_Prompts, int]:

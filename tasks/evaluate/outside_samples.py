@@ -2,20 +2,21 @@
 
 They have no tokens; their problems are kept with the statement as the prompt. What is kept is not kept again, whichever
 problems were asked for then: an evaluation that was stopped, or one of more problems, goes on where the last one was.
+What the sandbox failed on is not kept, so that the next evaluation judges it, or asks for it, again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sandbox import Judge, Submission, Suite, Verdict
+from sandbox import Judge, Judgement, Submission, Suite, Verdict
 from tasks.config import OtherModelConfig
 from tasks.corpus import other_models
 from tasks.corpus.other_models import Answer, Question
 from tasks.engines.randomness import derived_seed
-from tasks.evaluate.eval_samples import COUNTS, DRAWN, Scores, batches_of
+from tasks.evaluate.eval_samples import COUNTS, Scores, batches_of
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.prepare.stage import fingerprint, problems_batch
 from tasks.problems import problem as problems_module
@@ -23,10 +24,10 @@ from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem
-from tasks.run.sampling import in_shards, retry_batch_id
+from tasks.run.sampling import in_shards, retry_batch_id, scored
 from tasks.run.stage import Context
 from tasks.sampling.known_verdicts import KnownVerdicts
-from tasks.sampling.sampler import Row, outcome, verdict_row
+from tasks.sampling.sampler import Judged, Row, outcome, verdict_row
 from warehouse.queries import query
 
 PROBLEMS_PER_BATCH = 8
@@ -35,6 +36,8 @@ TEMPLATE = "statement"
 KEPT = query(__name__, "kept")
 
 Prompted = Mapping[str, PromptedProblem]
+_Key = tuple[str, str]
+"""Program and suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,13 @@ def judge_stored(context: Context, prompts: Prompted, policy_id: str, label: str
 
 
 def ask(context: Context, prompts: Prompted, policy_id: str, label: str, model: OtherModelConfig) -> int:
-    """Ask the server for what is missing, judge and keep it, some problems at a time; the number of answers."""
-    found = context.warehouse.rows(DRAWN, _wanted(prompts, policy_id, label))
-    drawn = {str(row["problem_id"]): int(row["n"]) for row in found}
-    missing = {p: range(drawn.get(p, 0), model.samples) for p in sorted(prompts) if drawn.get(p, 0) < model.samples}
-    total, done = sum(map(len, missing.values())), 0
+    """Ask the server for what is missing, judge and keep it, some problems at a time; the number of answers kept."""
+    kept = {
+        (row["problem_id"], row["sample"]) for row in context.warehouse.rows(KEPT, _wanted(prompts, policy_id, label))
+    }
+    lacking = {p: [n for n in range(model.samples) if (p, n) not in kept] for p in sorted(prompts)}
+    missing = {problem_id: numbers for problem_id, numbers in lacking.items() if numbers}
+    total, done, new = sum(map(len, missing.values())), 0, 0
     if not missing:
         return 0
     with (
@@ -127,10 +132,10 @@ def ask(context: Context, prompts: Prompted, policy_id: str, label: str, model: 
             unit = [(name, number) for name in shard for number in missing[name]]
             questions = [Question(prompts[p].problem, derived_seed(policy_id, p, number)) for p, number in unit]
             found = zip(unit, questions, answers(questions), strict=True)
-            keeper.keep([_answered(name, n, answer, question.seed) for (name, n), question, answer in found])
+            new += keeper.keep([_answered(name, n, answer, question.seed) for (name, n), question, answer in found])
             done += len(unit)
             context.progress(done, total, "answers", "asked and judged")
-    return done
+    return new
 
 
 def _answered(problem_id: str, number: int, answer: Answer, seed: int) -> OutsideSample:
@@ -167,44 +172,51 @@ class _Keeper:
         self._kept = {(row["problem_id"], row["sample"], row["seed"]) for row in rows}
 
     def keep(self, asked: Sequence[OutsideSample]) -> int:
-        """Judge what is not kept and has no verdict, and append it as one batch; the number appended."""
+        """Judge what is not kept and has no verdict, and append it as one batch; the number appended.
+
+        Raises SandboxFailing where too many stay without a verdict; nothing of them is appended then.
+        """
         samples = [one for one in asked if (one.problem_id, one.number, one.seed) not in self._kept]
         if not samples:
             return 0
         suites = {one.problem_id: self._prompts[one.problem_id].problem.suite() for one in samples}
         shown = {name: [self._prompts[name].prompt_id, suite.suite_id] for name, suite in suites.items()}
         content = [[one.problem_id, *shown[one.problem_id], one.number, one.text] for one in samples]
-        unit = digest(samples=content)
+        unit = digest(scored=content)
         batch = retry_batch_id(self._context, f"{batches_of(self._policy_id)}{self._label}/{unit}")
         if self._context.warehouse.committed([batch]):  # another evaluation has kept it meanwhile
             return 0
-        verdicts = list(self._judged(samples, suites))
-        rows = [self._row(one, suites[one.problem_id]) for one in samples]
+        fresh = self._judged(samples, suites)
+        judged = scored(self._item(one, suites[one.problem_id], fresh) for one in samples)
+        rows = [item.row for item in judged if item.row["reward"] is not None]
+        by_id = {suite.suite_id: suite for suite in suites.values()}
+        verdicts = [
+            verdict_row(program, by_id[suite_id], judgement)
+            for (program, suite_id), judgement in fresh.items()
+            if judgement.verdict != Verdict.infra
+        ]
         self._context.warehouse.append(batch, {"eval_samples": rows, "verdicts": verdicts}, run_id=self._context.run_id)
         return len(rows)
 
-    def _judged(self, samples: Sequence[OutsideSample], suites: Mapping[str, Suite]) -> Iterator[Row]:
-        """Rows of the verdicts made now."""
+    def _judged(self, samples: Sequence[OutsideSample], suites: Mapping[str, Suite]) -> dict[_Key, Judgement]:
+        """Judgements made now."""
         self._known.read(suite.suite_id for suite in suites.values())
-        missing: dict[tuple[str, str], tuple[str, Suite]] = {}
+        missing: dict[_Key, Submission] = {}
         for one in samples:
             key = program_hash(one.program), suites[one.problem_id].suite_id
             if one.finished and self._known.get(key) is None:
-                missing[key] = one.program, suites[one.problem_id]
-        asked = [Submission(program, suite) for program, suite in missing.values()]
-        for (key, (_, suite)), judgement in zip(missing.items(), self._judge.judge(asked), strict=True):
+                missing[key] = Submission(one.program, suites[one.problem_id])
+        fresh = dict(zip(missing, self._judge.judge(list(missing.values())), strict=True))
+        for key, judgement in fresh.items():
             self._known.put(key, judgement)
-            if judgement.verdict != Verdict.infra:
-                yield verdict_row(key[0], suite, judgement)
+        return fresh
 
-    def _row(self, one: OutsideSample, suite: Suite) -> Row:
+    def _item(self, one: OutsideSample, suite: Suite, fresh: Mapping[_Key, Judgement]) -> Judged:
         key = program_hash(one.program), suite.suite_id
-        judgement = self._known.get(key) if one.finished else None
+        judgement = (fresh.get(key) or self._known.get(key)) if one.finished else None
         judged = outcome(judgement, tests_total=len(suite.tests))
-        if one.finished and judgement is None:
-            judged |= {"verdict": str(Verdict.infra), "reward": None}
         prompted = self._prompts[one.problem_id]
-        return {
+        row: Row = {
             "policy_id": self._policy_id,
             "step": 0,
             "problem_set": prompted.problem.problem_set,
@@ -222,9 +234,10 @@ class _Keeper:
             "verdict": judged["verdict"],
             "reward": judged["reward"],
         }
+        return Judged(0, one.number, row, None)
 
 
 def _wanted(prompts: Prompted, policy_id: str, label: str) -> list[object]:
-    """What COUNTS, DRAWN and KEPT are asked with."""
+    """What COUNTS and KEPT are asked with."""
     suites = sorted({one.problem.suite_hash for one in prompts.values()})
     return [policy_id, label, suites, sorted(one.prompt_id for one in prompts.values())]

@@ -18,7 +18,7 @@ counted AS (
     FROM eval_samples
     WHERE run_id = $run  -- an evaluation by itself prepares nothing: all of its problems are its own
       AND ((SELECT batch FROM prepared) IS NULL OR problem_id IN (SELECT problem_id FROM own))
-    ORDER BY arrival
+    ORDER BY reward IS NULL, arrival
 )
 SELECT policy_id, any_value(step) AS step, problem_set, problem_id, count(reward) AS n,
        count(*) FILTER (reward = 0) AS c

@@ -22,7 +22,7 @@ WITH samples AS (
     WHERE policy_id IN (SELECT unnest($policies::VARCHAR[])) AND sampling = $sampling
       AND suite_hash IN (SELECT unnest($suites::VARCHAR[]))
       AND prompt_id IN (SELECT unnest($prompts::VARCHAR[]))
-    ORDER BY arrival
+    ORDER BY reward IS NULL, arrival
 ), counted AS (
     SELECT * FROM samples
     QUALIFY row_number() OVER (PARTITION BY policy_id, problem_id ORDER BY reward IS NULL, sample, arrival) <= $most

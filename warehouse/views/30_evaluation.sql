@@ -6,7 +6,7 @@ FROM (
     SELECT DISTINCT ON (policy_id, problem_set, sampling, problem_id, prompt_id, suite_hash, sample, seed)
            policy_id, step, problem_set, sampling, problem_id, prompt_id, suite_hash, reward
     FROM eval_samples
-    ORDER BY arrival
+    ORDER BY reward IS NULL, arrival
 )
 GROUP BY ALL;
 
