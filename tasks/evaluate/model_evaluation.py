@@ -115,7 +115,11 @@ def body(context: Context) -> ModelEvaluation:
     """Draw and judge what is missing; pass@k, by set, and without what was trained on here."""
     problems, unfit = transfer.fit(context, transfer.problems(context.config))
     if not problems:
-        of_own = f": of {len(unfit)} their own solutions fail the tests, first {min(unfit)!r}" if unfit else ""
+        of_own = (
+            f": of {len(unfit)} have tests that cannot be trusted, first {min(unfit)!r}: {unfit[min(unfit)]}"
+            if unfit
+            else ""
+        )
         raise InvalidProblem(f"no problem of the set can be judged{of_own}, so there is nothing to evaluate on")
     subject = subject_of(context, problems)
     prompts, new = _sampled(context, subject, problems)

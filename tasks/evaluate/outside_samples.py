@@ -27,7 +27,7 @@ from tasks.run.prompt_set import PromptedProblem
 from tasks.run.sampling import in_shards, retry_batch_id, scored
 from tasks.run.stage import Context
 from tasks.sampling.known_verdicts import KnownVerdicts
-from tasks.sampling.sampler import Judged, Row, outcome, verdict_row
+from tasks.sampling.sampler import Judged, Row, outcome, unjudged, verdict_row
 from warehouse.queries import query
 
 PROBLEMS_PER_BATCH = 8
@@ -234,7 +234,7 @@ class _Keeper:
             "verdict": judged["verdict"],
             "reward": judged["reward"],
         }
-        return Judged(0, one.number, row, None)
+        return Judged(0, one.number, row, None, unjudged(judgement))
 
 
 def _wanted(prompts: Prompted, policy_id: str, label: str) -> list[object]:

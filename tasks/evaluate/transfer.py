@@ -31,7 +31,8 @@ def problems(config: RunConfig) -> list[Problem]:
 def fit(context: Context, found: Sequence[Problem]) -> tuple[list[Problem], dict[str, str]]:
     """Those of the problems whose tests can be trusted, and why the others' cannot, by problem.
 
-    A problem is left out where all its own solutions fail its tests, as the run's own problems are.
+    A problem is left out where all its own solutions fail its tests, or its test code fails for any program, as
+    the run's own problems are.
     """
     refused = reference_solutions.refused_of(context, found)
     return [problem for problem in found if problem.problem_id not in refused], refused

@@ -16,6 +16,9 @@ from tasks.sampling.sampler import Row, verdict_row
 PYTHON = {"python", "python3", "py"}
 UNFIT = "its own solution is judged"
 """How the reason begins why such a problem cannot be judged."""
+NO_PROGRAM = "pass"
+"""Judged where tests are code and there is no own solution: `infra` says that they fail whatever a program answers."""
+UNTESTABLE = "its test code fails for every program"
 TRIED = 3
 """Solutions of a problem that are judged before it counts as one that cannot be judged."""
 JUDGED_AT_ONCE = 256
@@ -36,13 +39,18 @@ def programs(problem: Problem) -> list[str]:
     return list(dict.fromkeys(right))[:TRIED]
 
 
+def tried(problem: Problem) -> list[str]:
+    """What shows whether a problem's tests can be trusted: its own solutions, or a program that does nothing."""
+    return programs(problem) or ([NO_PROGRAM] if problem.style == "function" else [])
+
+
 def refused_of(context: Context, problems: Sequence[Problem]) -> dict[str, str]:
     """What `refused` says of a run's problems, some hundred at a time.
 
     Verdicts are stored, so that nobody judges these programs again.
     """
     found: dict[str, str] = {}
-    if not any(programs(problem) for problem in problems):
+    if not any(tried(problem) for problem in problems):
         return found
     known = KnownVerdicts(context.warehouse)
     with Judge(**context.config.sandbox.judge_arguments()) as judge:
@@ -61,17 +69,17 @@ def refused_of(context: Context, problems: Sequence[Problem]) -> dict[str, str]:
 def refused(
     problems: Sequence[Problem], judge: Judging, known: KnownVerdicts | None = None, rows: list[Row] | None = None
 ) -> dict[str, str]:
-    """Problem id -> why its tests accept none of its own solutions, for the problems of which that is so.
+    """Problem id -> why its tests cannot be trusted: they accept none of its own solutions, or fail for any program.
 
     A solution that is accepted ends the search for its problem. Verdicts in `known` are used; rows of `verdicts` for
     new ones are added to `rows`.
     """
     known, rows = known or KnownVerdicts(), [] if rows is None else rows
-    open_problems = [problem for problem in problems if programs(problem)]
+    open_problems = [problem for problem in problems if tried(problem)]
     known.read(problem.suite_hash for problem in open_problems)
     first: dict[str, Judgement] = {}
     for attempt in range(TRIED):
-        asked = [(p, p.suite(), programs(p)[attempt]) for p in open_problems if len(programs(p)) > attempt]
+        asked = [(p, p.suite(), tried(p)[attempt]) for p in open_problems if len(tried(p)) > attempt]
         if not asked:
             break
         found = _judgements(asked, judge, known, rows)
@@ -81,17 +89,18 @@ def refused(
                 passed.add(problem.problem_id)
             first.setdefault(problem.problem_id, judgement)
         open_problems = [problem for problem in open_problems if problem.problem_id not in passed]
-    return {p.problem_id: _reason(first[p.problem_id]) for p in open_problems if _blames(p, first[p.problem_id])}
+    return {p.problem_id: _reason(p, first[p.problem_id]) for p in open_problems if _blames(p, first[p.problem_id])}
 
 
 def _blames(problem: Problem, judgement: Judgement) -> bool:
     """Whether the problem is to blame: where only outputs are compared, `infra` is the sandbox's own failure."""
-    return judgement.verdict != Verdict.infra or problem.style == "function"
+    infra = judgement.verdict == Verdict.infra
+    return (not infra or problem.style == "function") if programs(problem) else infra
 
 
-def _reason(judgement: Judgement) -> str:
+def _reason(problem: Problem, judgement: Judgement) -> str:
     detail = f" ({judgement.detail})" if judgement.detail else ""
-    return f"{UNFIT} {judgement.verdict}{detail}"
+    return f"{UNFIT} {judgement.verdict}{detail}" if programs(problem) else f"{UNTESTABLE}{detail}"
 
 
 def _judgements(

@@ -220,7 +220,7 @@ def _decontaminated(
 def _with_good_tests(
     context: Context, kept: list[Problem], prompts: list[dict[str, Any]], report: ReadReport, left_out: dict[str, int]
 ) -> tuple[list[Problem], list[dict[str, Any]], ReadReport]:
-    """Without the problems whose own solutions fail their tests, which the report then has as unjudgeable."""
+    """Without the problems whose tests cannot be trusted, which the report then has as unjudgeable."""
     refused = reference_solutions.refused_of(context, kept)
     unfit = [replace(p, unjudgeable_reason=refused[p.problem_id]) for p in kept if p.problem_id in refused]
     for problem in unfit:

@@ -181,7 +181,7 @@ class EvaluateManifest(Manifest):
     transfer_alike: dict[str, int] = {}
     """Set of `evaluate.transfer` -> how many of its problems a training problem of the run resembles, if any."""
     transfer_unfit: dict[str, str] = {}
-    """Problem of `evaluate.transfer` -> why its tests cannot be trusted: its own solutions fail. It was left out."""
+    """Problem of `evaluate.transfer` -> why its tests cannot be trusted. It was left out."""
     described: str
     """How many problems and samples stand behind the figures, for people."""
 
@@ -191,7 +191,7 @@ class EvaluateManifest(Manifest):
         names = sorted(self.transfer_unfit)
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         said = f" ({names[0]}: {self.transfer_unfit[names[0]]})" if names else ""
-        begins = f"{len(names)} problems left out, their tests accept none of their own solutions: "
+        begins = f"{len(names)} problems left out, whose tests cannot be trusted: "
         return f"{begins}{', '.join(names[:3])}{more}{said}" if names else ""
 
 

@@ -104,11 +104,12 @@ def scored(judged: Iterable[Judged]) -> list[Judged]:
     Raises SandboxFailing; the caller must not have stored anything of the batch then.
     """
     found = list(judged)
-    lost = [item.row for item in found if item.row["reward"] is None]
+    lost = [item for item in found if item.row["reward"] is None]
     if len(lost) > MOST_UNSCORED * len(found):
         raise SandboxFailing(
             f"the sandbox could not judge {len(lost)} of {len(found)} programs, first of problem "
-            f"{lost[0]['problem_id']!r}; nothing of this batch was stored: look at `spo doctor`, then run again"
+            f"{lost[0].row['problem_id']!r} ({lost[0].detail or 'no reason'}); nothing of this batch was stored: "
+            "look at `spo doctor`, then run again"
         )
     return found
 

@@ -51,6 +51,8 @@ class Judged:
     sample: int
     row: Row
     verdict_row: Row | None
+    detail: str = ""
+    """What the sandbox says, where it failed to judge."""
     entropy: float | None = None
     """Mean of the policy's along the response, nats per token; None where not asked for, or not to be known."""
 
@@ -187,7 +189,7 @@ class Sampler:
             verdict = verdict_row(draft.program_hash, draft.suite, judgement) if judgement and is_new else None
             entropies = draft.completion.entropies
             entropy = fmean(entropies) if entropies else None
-            yield asked.batch, Judged(asked.number, asked.sample, row, verdict, entropy)
+            yield asked.batch, Judged(asked.number, asked.sample, row, verdict, unjudged(judgement), entropy)
 
     def _suite(self, problem: Problem) -> Suite:
         if problem.unjudgeable_reason:
@@ -281,6 +283,11 @@ class Sampler:
             "parent_trajectory_id": assignment.parent_trajectory_id,
             **outcome(judgement, tests_total=len(draft.suite.tests)),
         }
+
+
+def unjudged(judgement: Judgement | None) -> str:
+    """Why the sandbox failed to judge; empty where it did not."""
+    return judgement.detail if judgement is not None and judgement.verdict == Verdict.infra else ""
 
 
 def outcome(judgement: Judgement | None, *, tests_total: int) -> Row:

@@ -282,7 +282,10 @@ def test_a_problem_whose_own_solution_fails_its_tests_is_left_out_and_named(lab:
     assert result.manifest.described.startswith("1 problems, 2 samples")
     assert list(result.manifest.transfer_unfit) == ["Human/1"]
     only = settings(write(tmp_path / "only.jsonl", [broken]), **of_file(samples_file(tmp_path)))
-    with pytest.raises(InvalidProblem, match="of 1 their own solutions fail the tests, first 'Human/1'"):
+    with pytest.raises(
+        InvalidProblem,
+        match="of 1 have tests that cannot be trusted, first 'Human/1': its own solution is judged wrong_answer",
+    ):
         evaluated(lab, "b", only)
 
 

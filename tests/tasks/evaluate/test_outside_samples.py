@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 @contextmanager
-def failing_on(words: str) -> Iterator[None]:
+def failing_on(words: str) -> Generator[None]:
     """The sandbox itself fails on every program that holds these words."""
     judge = Judge.judge
 
@@ -60,7 +60,7 @@ def kept(lab: Lab) -> int:
 
 
 def test_a_sandbox_that_fails_on_many_samples_stops_the_evaluation_and_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
-    with failing_on("x ** 2"), pytest.raises(SandboxFailing, match="could not judge 2 of 4 programs"):
+    with failing_on("x ** 2"), pytest.raises(SandboxFailing, match=rf"could not judge 2 of 4 programs.*\({FAILED}\)"):
         evaluated(lab, "a", file_settings(tmp_path))
     assert kept(lab) == 0
     assert evaluated(lab, "b", file_settings(tmp_path))[1].rows == 4

@@ -42,7 +42,7 @@ class CountingJudge:
                 yield submission
 
         for number, judgement in self._judge.judge_stream(watched()):
-            yield number, Judgement(self._verdict, 0, 2) if self._verdict else judgement
+            yield number, Judgement(self._verdict, 0, 2, detail="as the test wants") if self._verdict else judgement
 
 
 def sampler(engine: Any, tokenizer: Any, judge: Any, **changes: Any) -> Sampler:
@@ -149,6 +149,7 @@ def test_an_infrastructure_failure_leaves_the_response_unscored_and_is_not_remem
     for _ in range(2):
         (item,) = run(unlucky, assigned(problem, 1))
         assert (item.row["verdict"], item.row["reward"], item.verdict_row) == ("infra", None, None)
+        assert item.detail == "as the test wants"
     assert len(counting.seen) == 2
 
 
