@@ -107,7 +107,9 @@ def _on_ray(settings: ShardsConfig) -> Executor:
     try:
         from prefect_ray import RayTaskRunner
     except ImportError as error:
-        raise RayMissing(f'shards.runner = "ray" needs `pip install .[ray]` ({error}); or set it to "here"') from error
+        raise RayMissing(
+            f'shards.runner = "ray" needs `pip install -e \'.[ray]\'` in the project ({error}); or set it to "here"'
+        ) from error
 
     @contextmanager
     def executor(worker: WorkerFactory, context: Context) -> Generator[Work]:

@@ -78,6 +78,22 @@ OURS = [pytest.param(words(c), id=f"{page}: {c}") for page, c in ALL if c.starts
 PREFECTS = [pytest.param(words(c), id=f"{page}: {c}") for page, c in ALL if c.startswith(PREFIX)]
 
 
+SOURCES = [path for package in ("flows", "tasks", "sandbox", "warehouse") for path in (PROJECT / package).rglob("*.py")]
+OWN_INSTALL = re.compile(r"""pip install (?!-e |--)(?:['"]?\.['"\[\s`]|['"]?\.$|['"]?spo-pipeline)""", re.MULTILINE)
+
+
+def test_an_install_that_is_not_editable_is_found() -> None:
+    wrong = ("pip install '.[ray]'", "pip install .[ray]", "pip install spo-pipeline[hub]", "pip install .")
+    right = ("pip install -e '.[ray]'", "pip install peft", "pip install --target /opt/contest numpy")
+    assert all(OWN_INSTALL.search(text) for text in wrong)
+    assert not any(OWN_INSTALL.search(text) for text in right)
+
+
+@pytest.mark.parametrize("path", [*PAGES, *SOURCES], ids=lambda path: str(path.relative_to(PROJECT)))
+def test_the_project_is_installed_from_its_checkout_beside_which_prefect_yaml_stands(path: Path) -> None:
+    assert not OWN_INSTALL.search(path.read_text(encoding="utf-8"))
+
+
 def test_the_documents_have_commands() -> None:
     assert len(OURS) > 25
     assert len(PREFECTS) > 5

@@ -201,9 +201,10 @@ class ShardsConfig(Section):
     """Which machines the stages sample on; the samples are the same wherever they are drawn."""
 
     runner: Literal["here", "ray"] = "here"
-    """`here`: the stage's own process. `ray`: on a Ray cluster (`pip install .[ray]`). Q0's shards are tasks there,
-    each with an engine and a sandbox of its own, so the warehouse and SPO_HOME must be reachable from every node;
-    corpus, pivotal search and last evaluation start engines there and judge where the stage is (docs/scaling.md)."""
+    """`here`: the stage's own process. `ray`: on a Ray cluster (`pip install -e '.[ray]'`). Q0's shards are tasks
+    there, each with an engine and a sandbox of its own, so the warehouse and SPO_HOME must be reachable from every
+    node; corpus, pivotal search and last evaluation start engines there and judge where the stage is
+    (docs/scaling.md)."""
     address: str | None = None
     """Address of the Ray cluster, e.g. `auto` or `ray://head:10001`; None starts Ray on this machine for Q0, and the
     other stages sample in processes of their own (`engine.processes`)."""

@@ -91,7 +91,7 @@ def _client(config: OtherModelConfig) -> Any:
         import openai
     except ModuleNotFoundError as error:
         raise OtherModelError(
-            f"model {config.name!r} is asked over the network: `pip install spo-pipeline[endpoint]`"
+            f"model {config.name!r} is asked over the network: `pip install -e '.[endpoint]'` in the project"
         ) from error
     key = os.environ.get(config.key_variable, "none")
     return openai.OpenAI(base_url=config.endpoint, api_key=key, timeout=TIMEOUT_S, max_retries=ATTEMPTS)

@@ -64,7 +64,7 @@ def read_hub(files: HubSet) -> Iterator[Record]:
     try:
         datasets: Any = importlib.import_module("datasets")
     except ModuleNotFoundError as error:
-        raise InvalidProblem(f"{where}: reading from the hub needs `pip install spo-pipeline[hub]`") from error
+        raise InvalidProblem(f"{where}: reading from the hub needs `pip install -e '.[hub]'` in the project") from error
     require_reachable(files)
     try:
         rows = datasets.load_dataset(
