@@ -61,7 +61,11 @@ def leave(code: object = None) -> NoReturn:
 
 
 def open_streams() -> None:
-    """Text streams on descriptors 0, 1 and 2, set up as a fresh interpreter does."""
+    """Text streams on descriptors 0, 1 and 2, set up as a fresh interpreter does.
+
+    So `sys.stdin` reads line ends of every kind as a newline: the tests of some sets have CRLF. `sys.stdin.buffer` has
+    the bytes as they are.
+    """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
         buffer = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
