@@ -126,7 +126,8 @@ def body(context: Context) -> ModelEvaluation:
     scores = outside_samples.scores(context, prompts.prompts, subject.policy_id, subject.label)
     _require_enough(scores, prompts.prompts, max(context.config.evaluate.ks))
     found = overlaps(training_problems(context), problems)
-    return _manifest(context, subject, prompts, new, scores, found).model_copy(update={"transfer_unfit": unfit})
+    left_out = {"transfer_unfit": unfit, "transfer_too_long": transfer.too_long(problems, prompts.prompts)}
+    return _manifest(context, subject, prompts, new, scores, found).model_copy(update=left_out)
 
 
 def _require_enough(scores: Scores, prompts: Mapping[str, Any], k: int) -> None:
@@ -176,7 +177,9 @@ def _drawn(context: Context, subject: Subject, folder: Path, problems: Sequence[
     prompts = transfer.load(context, problems)
     if prompts is None or not prompts.prompts:
         most = context.config.problems.max_prompt_tokens
-        raise InvalidProblem(f"every prompt is longer than {most} tokens: raise --max-prompt-tokens")
+        raise InvalidProblem(
+            f"every prompt is longer than {most} tokens: set e.g. `-s problems.max_prompt_tokens={2 * most}`"
+        )
     total = sum(eval_samples.missing(context, prompts, subject.policy_id).values())
     policy = EvaluatedPolicy(subject.policy_id, folder, 0)
     if total:

@@ -74,7 +74,8 @@ def body(context: Context) -> EvaluateManifest:
         _sample(context, todo, sum(lacking))
     manifest = _manifest(context, prompts, policies, sum(lacking[: len(policies)]), sum(lacking))
     transferred = {} if others is None else _transferred(context, others, policies)
-    return manifest.model_copy(update={**transferred, "transfer_unfit": unfit})
+    long = transfer.too_long(fit, others.prompts if others is not None else ())
+    return manifest.model_copy(update={**transferred, "transfer_unfit": unfit, "transfer_too_long": long})
 
 
 def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], total: int) -> None:

@@ -6,7 +6,7 @@ between the two policies are not sampled: such sets are large.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,11 @@ def fit(context: Context, found: Sequence[Problem]) -> tuple[list[Problem], dict
     """
     refused = reference_solutions.refused_of(context, found)
     return [problem for problem in found if problem.problem_id not in refused], refused
+
+
+def too_long(found: Sequence[Problem], prompts: Container[str]) -> tuple[str, ...]:
+    """Those of the problems that have none of the `prompts`, since they are too long."""
+    return tuple(sorted(one.problem_id for one in found if one.problem_id not in prompts))
 
 
 def load(context: Context, found: Sequence[Problem]) -> PromptSet | None:

@@ -182,17 +182,25 @@ class EvaluateManifest(Manifest):
     """Set of `evaluate.transfer` -> how many of its problems a training problem of the run resembles, if any."""
     transfer_unfit: dict[str, str] = {}
     """Problem of `evaluate.transfer` -> why its tests cannot be trusted. It was left out."""
+    transfer_too_long: tuple[str, ...] = ()
+    """Problems of `evaluate.transfer` whose prompts are longer than `problems.max_prompt_tokens`. Left out, too."""
     described: str
     """How many problems and samples stand behind the figures, for people."""
 
     @property
     def unfit(self) -> str:
-        """One line on the problems of `transfer_unfit`, for people; empty where there are none."""
-        names = sorted(self.transfer_unfit)
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        said = f" ({names[0]}: {self.transfer_unfit[names[0]]})" if names else ""
-        begins = f"{len(names)} problems left out, whose tests cannot be trusted: "
-        return f"{begins}{', '.join(names[:3])}{more}{said}" if names else ""
+        """One line on the problems of sets that were left out, for people; empty where there are none."""
+        told: list[str] = []
+        if names := sorted(self.transfer_unfit):
+            why = f"{names[0]}: {self.transfer_unfit[names[0]]}"
+            told.append(f"{len(names)} problems left out, whose tests cannot be trusted: {_first(names)} ({why})")
+        if names := sorted(self.transfer_too_long):
+            told.append(f"{len(names)} problems left out, longer than problems.max_prompt_tokens: {_first(names)}")
+        return "; ".join(told)
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 class ModelEvaluation(EvaluateManifest):

@@ -52,6 +52,9 @@ def test_problems_that_were_left_out_of_transfer_sets_are_named_with_one_reason(
     text = artifacts.page("demo", {"evaluate": EVALUATED.model_copy(update={"transfer_unfit": unfit})}) or ""
     assert "5 problems left out, whose tests cannot be trusted: other/0, other/1, other/2 and 2 " in text
     assert "(other/0: its own solution is judged wrong_answer)" in text
+    long = EVALUATED.model_copy(update={"transfer_too_long": ("other/5",)})
+    text = artifacts.page("demo", {"evaluate": long}) or ""
+    assert "1 problems left out, longer than problems.max_prompt_tokens: other/5" in text
     assert "left out" not in (artifacts.page("demo", {"evaluate": EVALUATED}) or "")
 
 

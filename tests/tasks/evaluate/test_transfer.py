@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from tasks.problems.records import InvalidProblem
 from tests.tasks.conftest import Lab
+from tests.tasks.evaluate.test_model_evaluation import DOUBLE, evaluated, settings, write
+from tests.tasks.small_model import small_model
 
 RIGHT = {"code": "print(sum(map(int, input().split())))"}
 
@@ -73,3 +78,15 @@ def test_problems_that_training_problems_resemble_are_left_out_of_a_second_compa
     assert found.transfer_alike == {"other": 1}
     whole, unseen = found.transfer["other"]["pass@1"], found.transfer_unseen["other"]["pass@1"]
     assert (whole.better + whole.worse + whole.equal, unseen.better + unseen.worse + unseen.equal) == (2, 1)
+
+
+def test_problems_whose_prompts_are_too_long_are_left_out_and_named(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "home")
+    long = DOUBLE | {"task_id": "Human/2", "prompt": 'def double(x):\n    """' + "Twice x. " * 3000 + '"""\n'}
+    model = {"subject": {"kind": "checkpoint"}, "reference": {"model": str(small_model(tmp_path / "model"))}}
+    _, result = evaluated(lab, "a", settings(write(tmp_path / "set.jsonl", [DOUBLE, long]), **model))
+    assert result.manifest.transfer_too_long == ("Human/2",)
+    assert result.manifest.unfit == "1 problems left out, longer than problems.max_prompt_tokens: Human/2"
+    alone = settings(write(tmp_path / "long.jsonl", [long]), **model)
+    with pytest.raises(InvalidProblem, match=r"-s problems\.max_prompt_tokens=8192"):
+        evaluated(lab, "b", alone)
