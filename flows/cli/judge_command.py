@@ -15,6 +15,7 @@ from flows.settings import warehouse_location, warehouse_shown
 
 if TYPE_CHECKING:
     from sandbox import Judgement
+    from tasks.config import SandboxConfig
     from tasks.problems.problem import Problem
 
 SHOWN_LINES, SHOWN_WIDTH = 12, 100
@@ -37,8 +38,9 @@ def judge(
     """Judge a program in the sandbox and print a verdict per test. Exit status 0 if it is accepted."""
     from sandbox import Judge, Submission, Verdict
 
-    found = _find(problem, problems)
-    with Judge(str(backend), 1, stop_at_first_failure=False) as court:
+    found, settings = _find(problem, problems)
+    settings = settings.model_copy(update={"backend": str(backend), "workers": 1, "mode": "test"})
+    with Judge(**settings.judge_arguments(), stop_at_first_failure=False) as court:
         judgement = court.judge([Submission(program.read_text("utf-8", "surrogateescape"), found.suite())])[0]
         walls = ", ".join(court.walls)
     console = Console(highlight=False, soft_wrap=True)
@@ -100,19 +102,29 @@ def _coloured(verdict: str) -> str:
     return f"[{colour}]{verdict}[/]"
 
 
-def _find(problem_id: str, path: Path | None) -> Problem:
+def _find(problem_id: str, path: Path | None) -> tuple[Problem, SandboxConfig]:
+    """The problem, and the sandbox in which programs find the packages that it was stored with."""
+    from tasks.config import SandboxConfig
     from tasks.problems.problem import problems_from_rows
     from tasks.problems.sources import read_file
+    from tasks.run.stored_suites import settings_for
     from warehouse import Warehouse
 
-    if path is not None:
-        found = [problem for problem in read_file(path) if problem.problem_id == problem_id]
+    settings: dict[tuple[str, ...], SandboxConfig] = {(): SandboxConfig()}
+    if path is not None:  # no file says which packages its problems need
+        found = [one for one in read_file(path) if one.problem_id == problem_id]
     else:
         with Warehouse.open(warehouse_location(), read_only=True) as store:
             newest = "SELECT * FROM problems WHERE problem_id = ? ORDER BY arrival DESC LIMIT 1"
             rows = store.rows(newest, [problem_id])
             tests = store.rows("SELECT * FROM tests WHERE problem_id = ?", [problem_id])
-        found = problems_from_rows(rows, tests)
+            found = problems_from_rows(rows, tests)
+            settings = settings_for(store, [one.packages for one in found])
     if not found:
         raise typer.BadParameter(f"no problem {problem_id!r} in {path or warehouse_shown()}")
-    return found[0]
+    if found[0].packages not in settings:
+        raise typer.BadParameter(
+            f"programs for {problem_id!r} find {', '.join(found[0].packages)}, which no run's sandbox.packages has "
+            f"here; put the folder back, or judge with --problems FILE, without packages"
+        )
+    return found[0], settings[found[0].packages]

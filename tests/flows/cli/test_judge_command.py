@@ -3,9 +3,17 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from tasks import config
+from tasks.problems.problem import rows
+from tasks.problems.sources import read_file
+from tasks.run import runs
+from tests.tasks.conftest import MICRO
+from warehouse import Warehouse
 
 PROBLEM = {
     "problem_id": "sum",
@@ -74,3 +82,24 @@ def test_nothing_a_program_says_reaches_the_terminal_as_it_is(tmp_path: Path) ->
     assert "owned" in done.stdout
     assert "\x1b" not in done.stdout
     assert "\x07" not in done.stdout
+
+
+def test_a_stored_problem_is_judged_with_the_packages_that_its_run_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    (folder / "adding.py").write_text("def add(a, b):\n    return a + b\n")
+    (tmp_path / "problems.jsonl").write_text(json.dumps(PROBLEM))
+    (problem,) = read_file(tmp_path / "problems.jsonl")
+    monkeypatch.setenv("SPO_WAREHOUSE", str(tmp_path / "warehouse"))
+    with Warehouse.open(str(tmp_path / "warehouse")) as store:
+        store.append("problems/sum", rows([replace(problem, packages=("adding.py",))]), run_id="micro-1")
+        runs.create(store, config.load(MICRO, {"sandbox.packages": [str(folder)]}, folder=Path()), origin="a")
+    program = "from adding import add\na, b = input().replace('[b]', '').split(); print(add(int(a), int(b)))"
+    done = judge(tmp_path, program, "--problem", "sum")
+    assert "accepted: 3 of 3 tests passed" in done.stdout, done.stderr
+    (folder / "adding.py").rename(folder / "gone.py")
+    done = judge(tmp_path, program, "--problem", "sum")
+    assert done.returncode == 2
+    assert "programs for 'sum' find adding.py" in " ".join(done.stderr.replace("│", " ").split())
