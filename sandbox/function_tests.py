@@ -21,8 +21,8 @@ from typing import NamedTuple
 from sandbox.errors import RunnerLost
 from sandbox.outcome import outcome, printable
 from sandbox.records import Limits, Suite, TestResult, Verdict
-from sandbox.runner import ENDED_ASLEEP, ENDED_WALL
-from sandbox.timeouts import RunGate, confirm
+from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_WALL
+from sandbox.timeouts import GENEROSITY, RunGate, confirm
 from sandbox.worker import CALL_BYTES, REFEREE_LIMITS, Input, JudgeWorker, RunReport, only
 
 ROUNDS = 256
@@ -147,7 +147,10 @@ def how_it_ended(report: RunReport, suite: Suite) -> tuple[Verdict, str]:
 
 
 def rule(worker: JudgeWorker, suite: Suite, index: int, calls: str, answers: str, ahead: int) -> Ruling:
-    """The referee's ruling; without answers it may take its time, on answers it works at the program's expense."""
+    """The referee's ruling; without answers it may take its time, on answers it works at the program's expense.
+
+    Too much time is made sure of with twice the limit.
+    """
     names = [suite.entry_point] if suite.entry_point else []
     told = {"setup": suite.setup, "test": suite.tests[index].input, "names": names, "calls": calls, "answers": answers}
     request = json.dumps(told | {"ahead": ahead})
@@ -156,6 +159,8 @@ def rule(worker: JudgeWorker, suite: Suite, index: int, calls: str, answers: str
     try:
         key = ("ruling", hashlib.sha256(request.encode()).digest())
         report = only(referee, [Input(key, request)], limits)
+        if report.ended == ENDED_CPU and answers:  # not the asserts' doing alone, as of programs (timeouts.py)
+            report = only(referee, [Input(key, request)], replace(limits, cpu_s=GENEROSITY * limits.cpu_s))
         if report.ended in (ENDED_WALL, ENDED_ASLEEP):
             raise RunnerLost("the referee was not let near a processor")
         if report.signal == signal.SIGKILL and not report.ended:

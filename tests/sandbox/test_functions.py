@@ -144,6 +144,14 @@ def test_what_the_answers_bring_about_is_the_programs(local: Judge, monkeypatch:
     assert time.monotonic() - started < 15
 
 
+def test_asserts_that_took_too_long_are_run_again_with_twice_the_limit(local: Judge, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(function_tests, "RULING_CPU_S", 1.0)
+    test = "import time\nstart, most = time.process_time(), f(1)\nwhile time.process_time() - start < most: pass"
+    suite = Suite("slow asserts", (TestCase(test),), style="function", entry_point="f", limits=Limits(cpu_s=1))
+    assert verdict(local, "def f(n): return 1.3 * n", suite) is Verdict.accepted
+    assert verdict(local, "def f(n): return 60 * n", suite) is Verdict.time_limit
+
+
 UNJUDGEABLE = {
     "eval of an answer": ("assert eval(f(1)) == 1", "eval"),
     "import of nothing": ("import no_such_module\nassert f(1) == 1", "no_such_module"),
