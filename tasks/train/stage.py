@@ -24,6 +24,7 @@ from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.train import supervisor
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
+from tasks.train.shared.soft_values import mean_return
 from tasks.train.trainer import checkpoint, earlier, pairs
 
 EVALUATOR_MODULE = "tasks.evaluate.evaluator"
@@ -82,7 +83,7 @@ def _until(context: Context) -> int:
 
 def body(context: Context) -> TrainManifest:
     """Train to the last step, resuming from the newest complete checkpoint of this run."""
-    job = make_job(context)
+    job = _with_value_start(context, make_job(context))
     job_file = job.write(job.run_dir / "job.json")
     beside = {EVALUATOR: evaluator_command(job_file)} if context.config.evaluate.during_training else {}
     secrets = context.warehouse.location.credentials()
@@ -146,6 +147,13 @@ def make_job(context: Context) -> TrainJob:
         weights_dir=_hand_over(context, prepared.reference),
         end_on_stdin_eof=True,
     )
+
+
+def _with_value_start(context: Context, job: TrainJob) -> TrainJob:
+    """The job with what PPO's value model starts at: of its processes only the first can ask the warehouse."""
+    if job.train.algorithm != "ppo" or job.train.ppo.value_start == "zero":
+        return job
+    return job.model_copy(update={"value_start": mean_return(context.warehouse, job)})
 
 
 def _hand_over(context: Context, reference: Path) -> Path | None:

@@ -40,6 +40,8 @@ class TrainJob(BaseModel):
     earlier_until: int | None = None
     """Snapshot up to which trajectories of earlier runs, and pairs of pi_0's samples, may be used; needed by the
     sources 'earlier' and 'pairs'."""
+    value_start: float = 0.0
+    """Return that PPO's value model expects of every state at first, reward units."""
     weights_dir: Path | None = None
     """Where weights are handed over to the workers; None: `run_dir/weights`. It may lie in shared memory: what has to
     outlast the run is kept in `run_dir/weights` as well."""

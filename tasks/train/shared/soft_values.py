@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Mapping
 
 from tasks.estimators import soft_value, soft_value_of_rewards
@@ -41,6 +42,11 @@ def frozen_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
     if not kept.is_file():
         atomic.write_once(kept, json.dumps(prompt_values(warehouse, job), sort_keys=True))
     return {str(problem): float(value) for problem, value in json.loads(kept.read_text(encoding="utf-8")).items()}
+
+
+def mean_return(warehouse: Warehouse, job: TrainJob) -> float:
+    """Mean return of pi_0 over the run's training problems, -1 to 0, however often the run is resumed."""
+    return statistics.fmean(success_rates(frozen_values(warehouse, job), job.train.beta).values()) - 1
 
 
 def success_rates(values: Mapping[str, float], beta: float) -> dict[str, float]:

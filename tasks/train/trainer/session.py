@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from tasks.scoring.reference import Reference, ReferenceStore, load_reference
 from tasks.train.shared import published_weights, time_limits
 from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.train.shared.job import TrainJob
-from tasks.train.shared.soft_values import frozen_values, success_rates
+from tasks.train.shared.soft_values import frozen_values
 from tasks.train.shared.stop import Stop
 from tasks.train.trainer import checkpoint, publisher
 from tasks.train.trainer.algorithm import Algorithm, SoftPolicyOptimization
@@ -208,17 +207,8 @@ class Session:
 def algorithm_of(job: TrainJob) -> Algorithm:
     """The algorithm that the recipe names."""
     if job.train.algorithm == "ppo":
-        return ProximalPolicyOptimization(job.train, job.config.seed, start_value(job))
+        return ProximalPolicyOptimization(job.train, job.config.seed, job.value_start)
     return SoftPolicyOptimization(job.train)
-
-
-def start_value(job: TrainJob) -> float:
-    """What PPO's value model says at first: the mean return of pi_0 over the training problems, -1 to 0; or 0."""
-    if job.train.ppo.value_start == "zero":
-        return 0.0
-    with Warehouse.open(job.warehouse) as warehouse:
-        rates = success_rates(frozen_values(warehouse, job), job.train.beta)
-    return statistics.fmean(rates.values()) - 1
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from tasks.run import prompt_set, runs
 from tasks.run.sampling import counts
 from tasks.run.stage import Context
 from tasks.run.stage_names import STAGE_NAMES
+from tasks.sampling.reference_counts import counted
+from tasks.train.shared.job import TrainJob
 from tests.tasks.conftest import Lab, trained_with
 
 OVERRIDES: dict[str, Any] = {
@@ -55,6 +57,15 @@ def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[La
         assert found[step, "value_loss"] > 0
         assert {(step, "explained_variance"), (step, "entropy"), (step, "kl")} <= set(found)
     assert abs(found[1, "kl"]) == 0
+
+
+def test_the_job_says_where_the_value_model_starts(trained: tuple[Lab, str]) -> None:
+    lab, run_id = trained
+    with lab.store() as store:
+        context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
+        job = TrainJob.read(context.run_dir / "train" / "job.json")
+        shares = [k / n if k else job.config.q0.prior / (n + 1) for n, k in counted(store, job.counts).values()]
+    assert job.value_start == pytest.approx(sum(shares) / len(shares) - 1)
 
 
 def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained: tuple[Lab, str]) -> None:

@@ -29,9 +29,10 @@ from tasks.train.trainer.ppo_step import (
     normalized,
     ppo_pack_loss,
 )
+from tasks.train.trainer.session import algorithm_of
 from tasks.train.trainer.spo_step import shares
 from tasks.train.trainer.value_model import ActorCritic, ValueModel
-from tests.tasks.train.conftest import config, examples, save_reference, tiny_model
+from tests.tasks.train.conftest import config, examples, make_job, save_reference, tiny_model
 
 ON_POLICY: dict[str, Any] = {
     "algorithm": "ppo",
@@ -260,6 +261,17 @@ def test_the_value_model_says_the_given_return_of_every_state_at_first(tmp_path:
         algorithm = ProximalPolicyOptimization(TRAIN, 3, start)
         module = algorithm.module(load_policy(folder, TRAIN, "float32", trained=True), folder, "float32")
         assert module(lay_out(found))[2].tolist() == [start] * sum(len(e.response_ids) for e in found)
+
+
+def test_processes_that_have_no_warehouse_start_the_value_model_as_the_job_says(
+    reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    job = make_job(tmp_path, reference, config(**ON_POLICY)).model_copy(update={"value_start": -0.75})
+    algorithm = algorithm_of(job)
+    assert isinstance(algorithm, ProximalPolicyOptimization)
+    assert algorithm.start == -0.75
+    assert not Path(job.warehouse).exists()
 
 
 def test_a_long_failure_looks_better_than_a_short_one_by_the_value_models_error() -> None:
