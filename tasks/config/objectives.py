@@ -156,6 +156,6 @@ class PPOConfig(Section):
     value_learning_rate: PositiveFraction | None = None
     """Learning rate of the value model; None: the policy's."""
     value_start: Literal["mean_return", "zero"] = "mean_return"
-    """What the value model says of every state before its first update: the return that pi_0's success rates (Q0) make
-    expected over the training problems, or 0, the return of a success. From 0 it has to fall to the mean first;
-    with a trace below 1 failures are meanwhile punished the less the longer they are."""
+    """What the value model says of every state before its first update: the return that Q0's samples of pi_0 make
+    expected over the training problems, or 0, the return of a success. From 0 it has to fall to the mean first; with a
+    trace below 1 failures are meanwhile punished the less the longer they are."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from tasks.estimators import soft_value, soft_value_of_rewards
 from tasks.sampling.reference_counts import counted
@@ -38,19 +39,23 @@ def frozen_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
 
     Other runs add samples of pi_0 meanwhile; taking them in would change the losses of a resumed run.
     """
-    kept = job.run_dir / "soft-values.json"
-    if not kept.is_file():
-        atomic.write_once(kept, json.dumps(prompt_values(warehouse, job), sort_keys=True))
-    return {str(problem): float(value) for problem, value in json.loads(kept.read_text(encoding="utf-8")).items()}
+    return _frozen(job.run_dir / "soft-values.json", lambda: prompt_values(warehouse, job))
 
 
 def mean_return(warehouse: Warehouse, job: TrainJob) -> float:
-    """Mean return of pi_0 over the run's training problems, -1 to 0, however often the run is resumed."""
-    return statistics.fmean(success_rates(frozen_values(warehouse, job), job.train.beta).values()) - 1
+    """Mean return of pi_0 over the run's training problems, -1 to 0, however often the run is resumed.
+
+    Raises MissingReferenceValues.
+    """
+    values = frozen_values(warehouse, job)
+    if job.train.reward == "binary":
+        return statistics.fmean(success_rates(values, job.train.beta).values()) - 1
+    returns = _frozen(job.run_dir / "mean-rewards.json", lambda: _mean_rewards(warehouse, job))
+    return statistics.fmean(returns[problem] for problem in values)
 
 
 def success_rates(values: Mapping[str, float], beta: float) -> dict[str, float]:
-    """The success rate S behind each soft value y_0 = ln(S + (1 - S) exp(-1/beta)), in [0, 1]."""
+    """The success rate S behind each soft value y_0 = ln(S + (1 - S) exp(-1/beta)) of binary rewards, in [0, 1]."""
     least = math.exp(-1 / beta)
     return {name: min(1.0, max(0.0, (math.exp(value) - least) / (1 - least))) for name, value in values.items()}
 
@@ -66,6 +71,13 @@ def smoothed_value(n: int, k: int, job: TrainJob, known: float | None = None) ->
     return soft_value(n, k, job.train.beta, prior=job.config.q0.prior, known=known if fate == "corpus" else None)
 
 
+def _frozen(kept: Path, found: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """Numbers by problem that the file holds; those that are `found` are written there first, where it is missing."""
+    if not kept.is_file():
+        atomic.write_once(kept, json.dumps(found(), sort_keys=True))
+    return {str(problem): float(value) for problem, value in json.loads(kept.read_text(encoding="utf-8")).items()}
+
+
 def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
     counts, known = counted(warehouse, job.counts), job.known_shares
     values = {problem: smoothed_value(n, k, job, known.get(problem)) for problem, (n, k) in counts.items() if n > 0}
@@ -73,6 +85,16 @@ def _binary(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
 
 
 def _fractional(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
+    rewards = _rewards(warehouse, job)
+    return {problem: soft_value_of_rewards(found, job.train.beta) for problem, found in rewards.items()}
+
+
+def _mean_rewards(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
+    return {problem: statistics.fmean(found) for problem, found in _rewards(warehouse, job).items()}
+
+
+def _rewards(warehouse: Warehouse, job: TrainJob) -> dict[str, list[float]]:
+    """The rewards of Q0's samples by training problem, shares of tests passed - 1."""
     wanted = {
         "reference": job.counts.reference,
         "left_out": job.counts.left_out,
@@ -81,5 +103,4 @@ def _fractional(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
         "prompts_batch": job.prompts_batch,
         "problems_batch": job.problems_batch,
     }
-    rows = warehouse.rows(FRACTIONAL, wanted)
-    return {str(row["problem_id"]): soft_value_of_rewards(row["rewards"], job.train.beta) for row in rows}
+    return {str(row["problem_id"]): row["rewards"] for row in warehouse.rows(FRACTIONAL, wanted)}

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.engines.checkpoint import policy_id
 from tasks.estimators import soft_value, soft_value_of_share
-from tasks.train.shared.soft_values import prompt_values
+from tasks.train.shared.soft_values import mean_return, prompt_values
 from tests.tasks.train.conftest import config, fill, make_job
 from warehouse import Warehouse
 
@@ -84,6 +84,19 @@ def test_a_prompt_whose_samples_pass_no_test_keeps_its_floor_however_small_beta_
     with Warehouse.open(tmp_path / "warehouse") as store:
         store.append("a", {"trajectories": [sample(store, reference, "a", 0)]}, run_id="earlier")
         assert prompt_values(store, job) == {"p0": pytest.approx(-1000)}
+
+
+def test_the_mean_return_of_fractional_rewards_is_the_mean_reward_and_stays_when_others_draw_more(
+    reference: Path, tmp_path: Path
+) -> None:
+    fill(tmp_path / "warehouse", reference, online=0, offline=0)
+    job = make_job(tmp_path, reference, config(reward="fractional"))
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        rows = [sample(store, reference, "a", 2), sample(store, reference, "b", 3)]
+        store.append("drawn", {"trajectories": rows}, run_id="earlier")
+        assert mean_return(store, job) == pytest.approx((-0.5 - 0.25) / 2)
+        store.append("more", {"trajectories": [sample(store, reference, "c", 0)]}, run_id="later")
+        assert mean_return(store, job) == pytest.approx((-0.5 - 0.25) / 2)
 
 
 @pytest.mark.parametrize("fate", ["drop", "keep", "corpus"])
