@@ -39,7 +39,7 @@ class AdapterConfig(Section):
     alpha: PositiveInt = 32
     """Scale: an adapter's product is multiplied by alpha / rank."""
     modules: Annotated[tuple[str, ...], Field(min_length=1)] = ("all-linear",)
-    """Names of the linear layers that get one; `all-linear`: all but the output head."""
+    """Names of the linear layers that get one; `all-linear`: all but the output head, which can have none."""
 
     @model_validator(mode="after")
     def _all_or_some(self) -> AdapterConfig:

@@ -38,8 +38,28 @@ def add_adapters(causal_lm: Any, config: AdapterConfig) -> None:
         peft.inject_adapter_in_model(settings, causal_lm)
     except ValueError as error:
         raise AdaptersImpossible(f"train.lora.modules {list(config.modules)} do not fit this model: {error}") from error
+    _require_trainable(causal_lm)
     for layer in adapted(causal_lm):
         round_once(layer)
+
+
+def _require_trainable(causal_lm: Any) -> None:
+    """Raise AdaptersImpossible where an adapter would get no gradient, or could not be merged by who samples."""
+    from transformers.pytorch_utils import Conv1D
+
+    head = causal_lm.get_output_embeddings()
+    for name, layer in causal_lm.named_modules():
+        if not is_adapted(layer):
+            continue
+        if layer is head:
+            raise AdaptersImpossible(
+                f"train.lora.modules names {name!r}, the output head, whose adapter would stay 0: leave it out"
+            )
+        if not isinstance(layer.get_base_layer(), (nn.Linear, Conv1D)):
+            raise AdaptersImpossible(
+                f"train.lora.modules names {name!r}, a {type(layer.get_base_layer()).__name__}: only linear layers can "
+                f"have adapters; leave it out"
+            )
 
 
 def adapted(module: nn.Module) -> list[Any]:

@@ -178,6 +178,17 @@ def test_layers_that_the_model_has_not_are_named(reference: Path) -> None:
         load_policy(reference, train, "float32", trained=True)
 
 
+@pytest.mark.parametrize(
+    ("modules", "words"),
+    [(["lm_head"], "output head"), (["q_proj", "lm_head"], "output head"), (["q_proj", "embed_tokens"], "Embedding")],
+)
+def test_layers_whose_adapters_could_not_be_trained_or_sampled_with_are_refused(
+    modules: list[str], words: str, reference: Path
+) -> None:
+    with pytest.raises(AdaptersImpossible, match=words):
+        load_policy(reference, config(lora={"modules": modules}).train, "float32", trained=True)
+
+
 def test_adapters_under_zero_3_are_refused() -> None:
     with pytest.raises(InvalidConfig, match="ZeRO stage 3"):
         config(lora={}, zero_stage=3)
