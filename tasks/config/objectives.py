@@ -130,7 +130,8 @@ class SourceConfig(Section):
     share: Fraction
     """Share of every batch; the shares of all sources add up to 1 (paper: 0.5 online, 0.5 offline)."""
     objectives: Annotated[tuple[ObjectiveConfig, ...], Field(min_length=1)] = (ObjectiveConfig(),)
-    """Objectives of its sequences; their weighted sum is minimised."""
+    """Objectives of its sequences; their weighted sum is minimised. `replay` has those of `online` unless it names its
+    own."""
 
 
 class PPOConfig(Section):

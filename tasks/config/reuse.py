@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from tasks.config.base import Count, Factor, PositiveInt, Section
 
 if TYPE_CHECKING:
+    from tasks.config.objectives import SourceConfig, SourceName
     from tasks.config.train import TrainConfig
 
 ReplayRule = Literal["uniform", "first_in_first_out", "recent", "positive", "balanced"]
@@ -78,6 +79,15 @@ class PairsConfig(Section):
 
     per_problem: Annotated[int, Field(ge=1, le=100_000)] = 32
     """Most pairs per problem; problems that pi_0 always or never solved have none."""
+
+
+def learn_as_online(sources: dict[SourceName, SourceConfig]) -> dict[SourceName, SourceConfig]:
+    """The sources; `replay` without objectives of its own has those of `online`, whose trajectories it draws again."""
+    online, replay = sources.get("online"), sources.get("replay")
+    if online is None or replay is None or "objectives" in replay.model_fields_set:
+        return sources
+    learnt: dict[SourceName, SourceConfig] = {"replay": replay.model_copy(update={"objectives": online.objectives})}
+    return sources | learnt
 
 
 def check_replay(train: TrainConfig) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tasks.config.base import BehaviourConfig, Count, Factor, Parallel, PositiveInt, Section
 from tasks.config.curriculum import CurriculumConfig, PromptRule
@@ -13,7 +13,7 @@ from tasks.config.hostfile import host_of
 from tasks.config.methods import check_methods
 from tasks.config.objectives import PPOConfig, SourceConfig, SourceName
 from tasks.config.optimizer import AdapterConfig, GuardConfig, OptimizerConfig
-from tasks.config.reuse import EarlierConfig, PairsConfig, ReplayConfig, check_replay
+from tasks.config.reuse import EarlierConfig, PairsConfig, ReplayConfig, check_replay, learn_as_online
 
 PAPER_BETA = 1 / math.log(100_000)
 Y_T_IS_TRAINED = {"terminal", "reverse_q", "advantage", "monte_carlo", "policy_gradient", "a_star_po"}
@@ -160,6 +160,8 @@ class TrainConfig(Section):
     """The trainer looks at them after every step."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
     """Where metrics go besides the warehouse. TensorBoard files are always written; the others need their packages."""
+
+    _replay_learns_as_online = field_validator("sources")(learn_as_online)
 
     @property
     def processes_here(self) -> int:

@@ -38,6 +38,12 @@ def replayed(**objective: Any) -> dict[str, Any]:
     return {"train": {"sources": sources, "behaviour": EXACT}}
 
 
+def between(**objective: Any) -> dict[str, Any]:
+    """The same, replayed in every second step, with the objective given for new responses alone."""
+    sources = {"online": {"share": 1.0, "objectives": [objective]}, "replay": {"share": 0.0}}
+    return {"train": {"sources": sources, "behaviour": EXACT, "sampling_interval": 2}}
+
+
 def paired(share: float, **objective: Any) -> dict[str, Any]:
     sources = {"online": {"share": 1 - share}, "pairs": {"share": share, "objectives": [objective]}}
     return {"train": {"sources": sources}}
@@ -59,6 +65,8 @@ METHODS: list[tuple[str, dict[str, Any]]] = [
     ("'oapl' needs responses drawn from the weights that sample", online({"kind": "oapl"}, behaviour={})),
     ("'rloo' is on-policy", online({"kind": "rloo"}, behaviour=EXACT | {"weights": "reference"})),
     ("'grpo' is on-policy, and the source 'replay'", replayed(kind="grpo")),
+    ("'grpo' is on-policy, and the source 'replay'", between(kind="grpo")),
+    ("'policy_gradient' belongs to 'online'", between(kind="policy_gradient")),
     ("truncation = 2.0", replayed(kind="pass_at_k")),
     ("set responses_per_prompt to 2", online({"kind": "tba"}, responses_per_prompt=1)),
     ("rollout_batch 30 is no multiple of responses_per_prompt 4", online({"kind": "tba"}, rollout_batch=30)),
@@ -257,6 +265,14 @@ POSSIBLE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("tree", POSSIBLE)
 def test_what_is_read_is_taken(tree: dict[str, Any]) -> None:
     config.validate(tree)
+
+
+def test_replay_learns_by_the_objectives_of_online_unless_it_names_its_own() -> None:
+    taken = config.validate(between(kind="tba")).train.sources
+    assert taken["replay"].objectives == taken["online"].objectives
+    own = {"share": 0.5, "objectives": [{"kind": "terminal"}]}
+    sources = {"online": {"share": 0.5, "objectives": [{"kind": "a_star_po"}]}, "replay": own}
+    assert config.validate({"train": {"sources": sources}}).train.sources["replay"].objectives[0].kind == "terminal"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in study_config.STUDIES.glob("*.toml")))
