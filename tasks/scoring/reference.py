@@ -110,14 +110,24 @@ class ReferenceStore:
     """
 
     def __init__(
-        self, warehouse: RowReader, fingerprint: str, *, most_mb: int = 1024, unseen: int = 0, first: bool = False
+        self,
+        warehouse: RowReader,
+        fingerprint: str,
+        *,
+        run_id: str | None = None,
+        most_mb: int = 1024,
+        unseen: int = 0,
+        first: bool = False,
     ) -> None:
-        """`unseen`: of what is added, so many of the newest may not be visible in the warehouse yet and stay.
+        """`run_id`: the run whose own numbers are taken where others have scored the same.
+
+        `unseen`: of what is added, so many of the newest may not be visible in the warehouse yet and stay.
 
         `first`: nobody has scored before what the run samples, so the warehouse is not asked for it.
         """
         self.warehouse = warehouse
         self.fingerprint = fingerprint
+        self._run_id = run_id
         self._most = most_mb * 1_000_000
         self._unseen = unseen
         self._own_in_memory = first
@@ -146,7 +156,7 @@ class ReferenceStore:
         }
         asked = {one.trajectory_id for one in examples if one.sampled_step is None or not self._own_in_memory}
         if missing := sorted(asked - known.keys()):
-            for row in self.warehouse.rows(STORED, (self.fingerprint, missing)):
+            for row in self.warehouse.rows(STORED, (self.fingerprint, missing, self._run_id)):
                 known[str(row["trajectory_id"])] = array("f", row["logprobs"])
         found: dict[str, Sequence[float]] = {}
         for example in examples:

@@ -73,7 +73,8 @@ def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str, *
     """What is known of the log-probabilities under the weights in `folder`; `first`: nothing of the run's own yet."""
     own = fingerprint(folder, job.train, job.config.reference.dtype, device)
     unseen = 2 * COMMIT_EVERY * job.train.batch_size
-    return ReferenceStore(warehouse, own, most_mb=job.train.reference_store_mb, unseen=unseen, first=first)
+    most_mb = job.train.reference_store_mb
+    return ReferenceStore(warehouse, own, run_id=job.run_id, most_mb=most_mb, unseen=unseen, first=first)
 
 
 def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str, float]:

@@ -106,13 +106,17 @@ def test_what_was_forgotten_is_read_from_a_real_warehouse_bit_for_bit(tmp_path: 
     assert torch.equal(torch.tensor(found["0"]), torch.tensor(logprobs_of("0")))
 
 
-def test_of_two_runs_that_scored_the_same_the_first_to_arrive_holds(tmp_path: Path) -> None:
+def test_of_runs_that_scored_the_same_the_own_one_holds_and_else_the_first_to_arrive(tmp_path: Path) -> None:
     ids = [str(number) for number in range(500)]
     with Warehouse.open(tmp_path / "warehouse") as warehouse:
         for run, asked in (("b", ids[::2]), ("a", ids), ("c", ids)):
             rows = [{"trajectory_id": one, "fingerprint": "f", "logprobs": logprobs_of(run + one)} for one in asked]
             warehouse.append(f"scores-{run}", {"reference_logprobs": rows}, run_id=run)
         found = ReferenceStore(warehouse, "f").lookup([example(one) for one in ids])
+        of_a = ReferenceStore(warehouse, "f", run_id="a").lookup([example(one) for one in ids])
+        of_b = ReferenceStore(warehouse, "f", run_id="b").lookup([example(one) for one in ids])
     assert {one: list(found[one]) for one in ids} == {
         one: logprobs_of(("a" if number % 2 else "b") + one) for number, one in enumerate(ids)
     }
+    assert {one: list(of_a[one]) for one in ids} == {one: logprobs_of("a" + one) for one in ids}
+    assert {one: list(of_b[one]) for one in ids} == {one: list(found[one]) for one in ids}
