@@ -57,6 +57,17 @@ def test_fractional_soft_values_leave_out_what_was_not_drawn_and_judged_like_q0(
         assert prompt_values(store, job) == {"p0": pytest.approx(expected)}
 
 
+def test_a_sample_that_several_runs_drew_alike_counts_once(reference: Path, tmp_path: Path) -> None:
+    fill(tmp_path / "warehouse", reference, online=0, offline=0)
+    job = make_job(tmp_path, reference, config(reward="fractional"))
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        rows = [sample(store, reference, "a", 1), sample(store, reference, "b", 3)]
+        store.append("drawn", {"trajectories": rows}, run_id="earlier")
+        before = prompt_values(store, job)
+        store.append("again", {"trajectories": rows[1:]}, run_id="beside")
+        assert prompt_values(store, job) == before
+
+
 def test_soft_values_take_nothing_after_their_snapshot_nor_from_the_runs_own_workers(
     reference: Path, tmp_path: Path
 ) -> None:
