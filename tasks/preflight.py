@@ -269,7 +269,7 @@ def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Fa
         parameters = inspection.parameter_count(folder)
         adapted = inspection.adapter_bytes(folder, rank) // 4
         weights = 4 * adapted if rank else inspection.weight_bytes(folder)
-        trained = (adapted if rank else parameters) + (parameters if train.algorithm == "ppo" else 0)  # its value model
+        trained = (adapted if rank else parameters) * (2 if train.algorithm == "ppo" else 1)  # its value model
         states = trained * CHECKPOINT_BYTES[config.reference.dtype] * (train.keep_checkpoints + 1)  # one being written
     kept = 1 + train.steps // (train.model_update_interval if rank else train.snapshot_interval)
     needed = LEAST_FREE_BYTES + weights * kept + states

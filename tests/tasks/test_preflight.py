@@ -242,6 +242,24 @@ def test_room_is_wanted_for_every_checkpoint_and_the_one_being_written(
     assert f"{train['keep_checkpoints'] + 1} checkpoints of the trainer" in fault
 
 
+def test_no_room_is_wanted_for_a_value_model_of_which_adapters_alone_are_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = checkpoint(tmp_path / "model")
+    monkeypatch.setattr("tasks.preflight.inspection.adapter_bytes", lambda *_: 4 * 10)  # pyright: ignore
+    monkeypatch.setattr("tasks.preflight.inspection.parameter_count", lambda *_: 1 << 40)  # pyright: ignore
+    train = {
+        "algorithm": "ppo",
+        "lora": {"rank": 1},
+        "steps": 1,
+        "sources": {"online": {"share": 1.0}, "offline": {"share": 0.0}},
+        "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
+    }
+    needed = (1 << 30) + 4 * 10 + 2 * 10 * 3 * 12  # one kept policy, three checkpoints
+    monkeypatch.setattr("tasks.preflight.shutil.disk_usage", lambda _: SimpleNamespace(free=needed))  # pyright: ignore
+    assert faults(run(reference={"model": str(folder)}, train=train), tmp_path) == []
+
+
 def test_an_engine_and_walls_that_are_not_here_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bare = tmp_path / "python"
     bare.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
