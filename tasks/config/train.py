@@ -327,6 +327,8 @@ class TrainConfig(Section):
     def _machines_agree(self) -> TrainConfig:
         if self.lora is not None and self.zero_stage == 3:
             raise ValueError("lora cannot be sharded by ZeRO stage 3: set zero_stage to 0, 1 or 2")
+        if self.lora is not None and self.reference_weights == "cpu":
+            raise ValueError("reference_weights 'cpu' would be ignored: lora's pi_0 is the policy itself; leave it out")
         if not self.hosts:
             self.refuse_ignored("remote_shell", "rendezvous_port", reason="there are no `hosts` to start processes on")
             return self

@@ -1,7 +1,8 @@
 """The policy-gradient objectives: the PPO baseline (paper 3.1.4) and policy gradients mixed into SPO (section 6).
 
-Legend: B sequences, T response tokens; `mask_BT` is True on response tokens. Rewards and values are in nats
-(divided by beta), so that the KL penalty has weight 1.
+Legend: B sequences, T response tokens; `mask_BT` is True on response tokens. Rewards are built in nats (r/beta), where
+the KL penalty has weight 1; advantages, returns and values are in whatever unit the caller gives them, in the trainer
+reward units (nats times beta).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from tasks.objectives.spo import LossReduction, reduce_tokens
 
 
 def kl_regularized_rewards(terminal_B: Tensor, logp_ratio_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """Per-token rewards of Eq. 1 in nats: -(log pi_behaviour - log pi_0) everywhere, plus r/beta on the last token.
+    """Per-token rewards of Eq. 1 in nats: -(log pi_theta - log pi_0) everywhere, plus r/beta on the last token.
 
-    `logp_ratio_BT` is the log-ratio to the reference, detached. Shape B T.
+    `logp_ratio_BT` is the policy's log-ratio to the reference, by the trainer's own pass before the batch's first
+    update; no gradient flows into it. Shape B T.
     """
     reward_BT = torch.where(mask_BT, -logp_ratio_BT.detach(), torch.zeros_like(logp_ratio_BT))
     last_B = mask_BT.sum(dim=1).clamp(min=1) - 1

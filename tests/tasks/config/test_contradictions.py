@@ -178,6 +178,10 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
         {"train": PPO | {"sources": {"online": {"share": 0.5}, "offline": {"share": 0.5}}}},
     ),
     (
+        "reference_weights 'cpu' would be ignored",
+        {"train": {"lora": {}, "reference_weights": "cpu"}},
+    ),
+    (
         "'ppo' cannot use the source 'replay'",
         {"train": PPO | {"sources": {"online": {"share": 0.5}, "replay": {"share": 0.5}}}},
     ),
