@@ -82,6 +82,11 @@ class Reference:
         """Where packs are evaluated."""
         return self.policy.head.weight.device
 
+    @property
+    def waits_elsewhere(self) -> bool:
+        """Whether weights are in main memory between the passes, so that no other pass finds them on the device."""
+        return next(self.policy.causal_lm.parameters()).device != self.device
+
     @torch.no_grad()
     def evaluate(self, pack: Pack) -> Tensor:
         """log pi_0 of the pack's response tokens, computed now. Shape N."""

@@ -14,7 +14,7 @@ from tasks.engines.canary import MEAN_DRIFT, TAIL, Drift
 from tasks.scoring.errors import UnsupportedModel
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out
-from tasks.scoring.policy import Policy, full_logprobs
+from tasks.scoring.policy import full_logprobs
 from tasks.scoring.reference import Reference
 from tasks.train.shared.errors import ReferenceDrift
 from tasks.train.trainer.metrics import Figures
@@ -27,12 +27,13 @@ RECENT = 5
 """The last of them, whose mean or median is compared."""
 
 
-def check_layout(policy: Policy, examples: Sequence[Example], dtype: str) -> float:
-    """Drift (nats a token) of the policy's pass from the model's own forward pass. Raises UnsupportedModel."""
-    few = examples[:CHECKED]
-    pack = lay_out(few, policy.layout).to(next(policy.parameters()).device)
-    with torch.no_grad():
-        together = policy(pack)[0]
+def check_layout(reference: Reference, examples: Sequence[Example], dtype: str) -> float:
+    """Drift (nats a token) of the layout's pass from the model's own forward pass. Raises UnsupportedModel.
+
+    Of the reference, which is whole on every process: ZeRO 3 divides the policy's weights.
+    """
+    few, policy = examples[:CHECKED], reference.policy
+    together = reference.evaluate(lay_out(few, policy.layout).to(reference.device))
     alone = torch.cat([full_logprobs(policy, e.prompt_ids, e.response_ids) for e in few])
     found = Drift.between(together.tolist(), alone.tolist())
     if not found.within(MEAN_DRIFT[dtype]):
@@ -44,11 +45,13 @@ def check_layout(policy: Policy, examples: Sequence[Example], dtype: str) -> flo
     return found.mean
 
 
-def check_start(policy: Policy, reference: Reference, examples: Sequence[Example]) -> None:
-    """Every advantage is exactly 0 before the first step, or ReferenceDrift."""
-    pack = lay_out(examples[:CHECKED], policy.layout).to(next(policy.parameters()).device)
-    with torch.no_grad():
-        worst = _worst(policy(pack)[0], reference.evaluate(pack))
+def check_start(scored: Sequence[Tensor], reference: Reference, examples: Sequence[Example]) -> None:
+    """Every advantage is exactly 0 before the first step, or ReferenceDrift.
+
+    `scored`: log pi_theta of the examples' response tokens, by the pass of training itself (`Session.scored`).
+    """
+    pack = lay_out(examples, reference.policy.layout).to(reference.device)
+    worst = _worst(torch.cat(list(scored)), reference.evaluate(pack))
     if worst != 0:
         raise ReferenceDrift(
             f"before the first step the policy and the reference differ by {worst:.3g} nats per token; both must come "

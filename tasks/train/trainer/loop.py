@@ -22,6 +22,10 @@ from tasks.train.trainer.metrics import Figures, peak_memory_mb, summarize
 from tasks.train.trainer.session import RankZeroState, Session, open_session
 
 PACE_STEPS = 50
+NOT_COMPARED = (
+    "the layout of training was not compared with the model's own forward pass: pi_0's weights wait in main memory "
+    "(train.reference_weights); with 'device' they are compared"
+)
 
 
 def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
@@ -92,9 +96,13 @@ def due(step: int, train: TrainConfig, *intervals: int) -> bool:
 def check(session: Session, batch: Sequence[Example], stored: dict[str, Sequence[float]]) -> None:
     """The guards that need a forward pass: layout, zero advantages before the first step, stored log-probabilities."""
     few = session.engine.share(list(batch[: guards.CHECKED]) if session.rank_zero is not None else None)
-    if session.step == 0 and session.job.train.zero_stage < 3:
-        guards.check_layout(session.policy, few, session.job.config.reference.dtype)
-        guards.check_start(session.policy, session.reference, few)
+    if session.step == 0:
+        if session.reference.waits_elsewhere:
+            if session.rank_zero is not None:
+                print(NOT_COMPARED, file=sys.stderr, flush=True)
+        else:
+            guards.check_layout(session.reference, few, session.job.config.reference.dtype)
+        guards.check_start(session.scored(few), session.reference, few)
     drift = None
     if session.rank_zero is not None:
         try:

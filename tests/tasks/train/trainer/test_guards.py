@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tasks.scoring.reference import fingerprint
 from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.shared import published_weights
+from tasks.train.shared.errors import ReferenceDrift
 from tasks.train.shared.job import TrainJob
 from tasks.train.trainer import checkpoint
+from tasks.train.trainer.loop import check
+from tasks.train.trainer.session import open_session
+from tests.fork_server import process_of
 from tests.tasks.train.conftest import RUN, config, fill, make_job
-from tests.tasks.train.trainer.test_runs import assert_identical, kill_at, outcome, run
+from tests.tasks.train.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
 from tests.tasks.train.trainer_process import start
 from warehouse import Warehouse
 
@@ -185,3 +190,26 @@ def test_several_processes_that_wait_for_rollouts_stop_with_a_checkpoint(referen
     _, errors = process.communicate(timeout=200)
     assert "checkpoint of step 1 written" in errors.decode()
     assert checkpoint.newest_step(job.checkpoints) == 1
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+def test_a_policy_that_is_not_the_reference_is_refused_before_the_first_step_by_every_zero_stage(
+    stage: int, stocked: Path, reference: Path, tmp_path: Path
+) -> None:
+    job_in(stocked, reference, tmp_path, zero_stage=stage)
+    process = process_of(_check_another_reference, str(tmp_path / "job.json"))
+    process.start()
+    process.join(200)
+    assert process.exitcode == 0
+
+
+def _check_another_reference(job_file: str) -> None:
+    """Pass before the reference is changed, and be refused afterwards; DeepSpeed wants a process of its own."""
+    torch.set_num_threads(1)
+    with open_session(TrainJob.read(Path(job_file))) as session:
+        batch, _ = session.next_batch(1)
+        check(session, batch, {})
+        with torch.no_grad():
+            next(session.reference.policy.causal_lm.base_model.layers[0].parameters()).mul_(1.5)
+        with pytest.raises(ReferenceDrift, match="before the first step"):
+            check(session, batch, {})

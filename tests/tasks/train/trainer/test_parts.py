@@ -184,9 +184,9 @@ def test_prompts_without_a_success_are_dropped_or_kept_as_the_recipe_says(
 
 def test_a_policy_that_differs_from_the_reference_is_refused_before_the_first_step() -> None:
     same, other = (Policy(tiny_model(seed), layout="packed", chunk=64) for seed in (0, 1))
-    guards.check_start(same, Reference(same), examples(4))
+    guards.check_start([same(lay_out(examples(4), same.layout))[0].detach()], Reference(same), examples(4))
     with pytest.raises(ReferenceDrift, match="before the first step"):
-        guards.check_start(same, Reference(other), examples(4))
+        guards.check_start([same(lay_out(examples(4), same.layout))[0].detach()], Reference(other), examples(4))
 
 
 def test_stored_reference_logprobs_that_no_longer_come_out_are_an_error() -> None:
