@@ -46,10 +46,11 @@ class Evaluated:
     """r/beta, nats."""
     behaviour_logp_BT: Tensor | None = None
     """Log-probabilities under the policy that sampled."""
-    x_BT: Tensor | None = None
-    """Monte-Carlo estimates of E[exp(r/beta)] after each annotated token."""
+    log_x_BT: Tensor | None = None
+    """Logarithms (nats) of Monte-Carlo estimates x of E[exp(r/beta)] after each annotated token; float32 has no x as
+    small as exp(-1/beta) of a small beta."""
     annotated_BT: Tensor | None = None
-    """True where `x_BT` holds an estimate."""
+    """True where `log_x_BT` holds an estimate."""
     group_BO: Tensor | None = None
     """What the group says of each sequence (`group_values`), a column per objective of the source; constants."""
 
@@ -121,9 +122,9 @@ def _advantage(objective: ObjectiveConfig, evaluated: Evaluated, scales: Scales,
 
 
 def _monte_carlo(objective: ObjectiveConfig, evaluated: Evaluated, scales: Scales, _: Tensor | None) -> Tensor:
-    if evaluated.x_BT is None or evaluated.annotated_BT is None:
+    if evaluated.log_x_BT is None or evaluated.annotated_BT is None:
         raise MissingAnnotation("objective 'monte_carlo' needs token values; only the source 'pivotal' carries them")
-    shared = (evaluated.y0_B, evaluated.advantage(), evaluated.x_BT, evaluated.annotated_BT)
+    shared = (evaluated.y0_B, evaluated.advantage(), evaluated.log_x_BT, evaluated.annotated_BT)
     if objective.loss == "squared":
         return spo.monte_carlo_regression_squared(*shared, beta=scales.beta, reduction=objective.reduction)
     return spo.monte_carlo_regression_cross_entropy(*shared, epsilon=scales.clip_epsilon, reduction=objective.reduction)

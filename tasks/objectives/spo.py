@@ -103,22 +103,28 @@ def advantage_regression(y0_B: Tensor, advantage_BT: Tensor, terminal_B: Tensor,
 
 
 def monte_carlo_regression_cross_entropy(
-    y0_B: Tensor, advantage_BT: Tensor, x_BT: Tensor, annotated_BT: Tensor, *, epsilon: float, reduction: LossReduction
+    y0_B: Tensor,
+    advantage_BT: Tensor,
+    log_x_BT: Tensor,
+    annotated_BT: Tensor,
+    *,
+    epsilon: float,
+    reduction: LossReduction,
 ) -> Tensor:
     """Cross-entropy of y_t against Monte-Carlo estimates x_t of E[exp(r/beta)] at the annotated tokens. Shape B.
 
     Paper: 3.1.3. Unbiased: the loss is linear in x_t. Tokens without an estimate may hold anything finite.
     """
+    x_BT = log_x_BT.exp()
     loss_BT = losses.cross_entropy_of_probability(cumulative_value(y0_B, advantage_BT), x_BT, epsilon=epsilon)
     return reduce_tokens(loss_BT, annotated_BT, reduction)
 
 
 def monte_carlo_regression_squared(
-    y0_B: Tensor, advantage_BT: Tensor, x_BT: Tensor, annotated_BT: Tensor, *, beta: float, reduction: LossReduction
+    y0_B: Tensor, advantage_BT: Tensor, log_x_BT: Tensor, annotated_BT: Tensor, *, beta: float, reduction: LossReduction
 ) -> Tensor:
     """(Q_t - beta log x_t)^2 at the annotated tokens; biased by the logarithm. Shape B. Paper: 3.1.3."""
-    y_BT = torch.where(annotated_BT, x_BT, torch.ones_like(x_BT)).log()
-    loss_BT = losses.squared(cumulative_value(y0_B, advantage_BT), y_BT, beta=beta)
+    loss_BT = losses.squared(cumulative_value(y0_B, advantage_BT), log_x_BT, beta=beta)
     return reduce_tokens(loss_BT, annotated_BT, reduction)
 
 

@@ -38,7 +38,7 @@ class Example:
     sampled_step: int | None = None
     """Optimizer steps of this run behind the weights that sampled it; None for what the run did not sample."""
     token_values: tuple[tuple[int, float], ...] = ()
-    """(prefix length in response tokens, estimate of E[exp(r/beta)]), prefix lengths from 1."""
+    """(prefix length in response tokens, logarithm of the estimate of E[exp(r/beta)], nats), prefix lengths from 1."""
     group: str | None = None
     """The first trajectory of those that are compared with it: all responses to a prompt, or a pair; None: alone."""
     group_values: tuple[float, ...] = ()
@@ -64,7 +64,7 @@ def evaluated(examples: Sequence[Example], logp_N: Tensor, ref_logp_N: Tensor) -
     """What the objectives need, from log-probabilities of the examples' response tokens end to end."""
     lengths = [len(example.response_ids) for example in examples]
     logp_BT = to_rows(logp_N, lengths)
-    x_BT, annotated_BT = _annotations(examples, logp_BT)
+    log_x_BT, annotated_BT = _annotations(examples, logp_BT)
     return Evaluated(
         logp_BT=logp_BT,
         ref_logp_BT=to_rows(ref_logp_N, lengths),
@@ -72,7 +72,7 @@ def evaluated(examples: Sequence[Example], logp_N: Tensor, ref_logp_N: Tensor) -
         y0_B=_column([example.y0 for example in examples], logp_BT),
         terminal_B=_column([example.terminal for example in examples], logp_BT),
         behaviour_logp_BT=behaviour_rows(examples, logp_BT),
-        x_BT=x_BT,
+        log_x_BT=log_x_BT,
         annotated_BT=annotated_BT,
         group_BO=_column([example.group_values for example in examples], logp_BT) if examples[0].group_values else None,
     )
@@ -101,10 +101,10 @@ def _column(values: Sequence[float] | Sequence[tuple[float, ...]], like: Tensor)
 def _annotations(examples: Sequence[Example], like_BT: Tensor) -> tuple[Tensor | None, Tensor | None]:
     if not any(example.token_values for example in examples):
         return None, None
-    x_BT = torch.ones_like(like_BT, requires_grad=False)
+    log_x_BT = torch.zeros_like(like_BT, requires_grad=False)
     annotated_BT = torch.zeros_like(like_BT, dtype=torch.bool)
     for row, example in enumerate(examples):
-        for position, x in example.token_values:
-            x_BT[row, position - 1] = x
+        for position, log_x in example.token_values:
+            log_x_BT[row, position - 1] = log_x
             annotated_BT[row, position - 1] = True
-    return x_BT, annotated_BT
+    return log_x_BT, annotated_BT

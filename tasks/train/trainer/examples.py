@@ -83,18 +83,14 @@ class Examples:
             raise NothingToTrainOn(f"{len(lost)} prompts of trajectories are not in `prompts`, first {lost[0]!r}")
 
     def _token_values(self, ids: list[str]) -> dict[str, tuple[tuple[int, float], ...]]:
+        """Logarithms of the unbiased estimates S + (1 - S) exp(-1/beta) of E[exp(r/beta)], S = k/n. Paper: 3.1.3."""
         search = self.job.search_id
         found: dict[str, tuple[tuple[int, float], ...]] = {}
         for row in self.warehouse.rows(VALUES, (self.job.counts.reference, search, search, ids)):
-            x = exponentiated_value(int(row["n"]), int(row["k"]), self.job.train.beta)
+            log_x = soft_value(int(row["n"]), int(row["k"]), self.job.train.beta)
             identity = str(row["trajectory_id"])
-            found[identity] = (*found.get(identity, ()), (int(row["position"]), x))
+            found[identity] = (*found.get(identity, ()), (int(row["position"]), log_x))
         return found
-
-
-def exponentiated_value(n: int, k: int, beta: float) -> float:
-    """Unbiased estimate of E[exp(r/beta)] from k successes in n samples: S + (1 - S) exp(-1/beta). Paper: 3.1.3."""
-    return math.exp(soft_value(n, k, beta))
 
 
 def reward_of(row: TrajectoryRow, *, fractional: bool) -> float:

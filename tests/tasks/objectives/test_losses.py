@@ -162,6 +162,24 @@ def test_an_objective_without_its_annotations_is_refused(kind: str) -> None:
         objective_loss(ObjectiveConfig(kind=kind), data, Scales(0.1, 0.1))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
+def test_monte_carlo_targets_of_a_small_beta_are_finite_in_float32(loss: str) -> None:
+    beta = 0.005
+    logp_BT, mask_BT = torch.tensor([[-1.0]]), torch.tensor([[True]])
+    data = Evaluated(
+        logp_BT,
+        torch.tensor([[-2.0]]),
+        mask_BT,
+        y0_B=torch.tensor([-1.5]),
+        terminal_B=torch.tensor([-1 / beta]),
+        log_x_BT=torch.tensor([[-1 / beta]]),
+        annotated_BT=mask_BT,
+    )
+    found = objective_loss(ObjectiveConfig(kind="monte_carlo", loss=loss), data, Scales(beta, 0.1))  # type: ignore[arg-type]
+    expected = (1 - 0.5 * beta) ** 2 if loss == "squared" else -math.log1p(-math.exp(-0.5))
+    assert found.item() == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, math.log(2)])
 def test_the_steepest_slope_of_a_failure_is_the_one_at_the_bound(epsilon: float) -> None:
     y = torch.tensor([-5.0, -epsilon, -epsilon / 2, 0.0, 3.0], dtype=torch.float64, requires_grad=True)

@@ -38,7 +38,7 @@ def evaluated(w: e.World) -> Evaluated:
         mask_BT=torch.ones_like(logp, dtype=torch.bool),
         y0_B=torch.full((len(e.SEQUENCES),), e.true_values(w)[()], dtype=torch.float64),
         terminal_B=w.terminal,
-        x_BT=e.value_table(w).exp(),
+        log_x_BT=e.value_table(w),
         annotated_BT=torch.ones_like(logp, dtype=torch.bool),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,7 +60,9 @@ def example(number: int, sequence: tuple[int, ...], cut: int, source: SourceName
         y0=-2.0 - number % 3,
         stopped=True,
         behaviour_logprobs=tuple(-1.5 - 0.1 * (i % 4) for i in range(len(response))),
-        token_values=tuple((i, 0.5 / i) for i in range(1, len(response) + 1, 2)) if source == "pivotal" else (),
+        token_values=tuple((i, math.log(0.5 / i)) for i in range(1, len(response) + 1, 2))
+        if source == "pivotal"
+        else (),
     )
 
 
