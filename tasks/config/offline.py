@@ -35,7 +35,8 @@ class Q0Config(Section):
     """Prompts without one success get further samples, up to this many in all; 0: none."""
     zero_successes: Literal["keep", "corpus", "drop"] = "drop"
     """Prompts that stay without one success: `drop` them from training, `keep` them with `prior`, or keep them with the
-    probability that pi_0 gives the correct programs of the `corpus` (docs/corpus.md). The paper does not say."""
+    probability that pi_0 gives the correct programs of the `corpus` (docs/corpus.md). The paper does not say.
+    Fractional rewards (`train.reward`) take neither this nor `prior`."""
     prior: Annotated[float, Field(gt=0, le=10)] = 0.5
     """Pseudo-successes added to kept prompts without a success (Jeffreys); half a success in n + 1 samples. The smaller
     it is, the lower the soft value that such a prompt starts from. With `corpus`, for prompts without a program."""

@@ -128,11 +128,14 @@ class RunConfig(Section):
                 "q0.zero_successes 'corpus' reads what pi_0 thinks of the corpus: corpus.sources must name one, and "
                 "corpus.reference_logprobs be true"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _shares_of_tests_need_no_fate(self) -> RunConfig:
+        """With fractional rewards every prompt has a soft value, also one that is never solved."""
         if self.train.reward == "fractional":
-            raise ValueError(
-                "q0.zero_successes 'corpus' would be ignored: with train.reward 'fractional' soft values come from "
-                "shares of tests; set it to 'keep'"
-            )
+            reason = "with train.reward 'fractional' the section q0 needs neither: values come from shares of tests"
+            self.q0.refuse_ignored("zero_successes", "prior", reason=reason)
         return self
 
     @model_validator(mode="after")

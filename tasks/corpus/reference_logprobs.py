@@ -94,7 +94,7 @@ def _drawn(context: Context, prompts: PromptSet, members: Sequence[dict[str, Any
     """
     from tasks.run.epoch_order import EpochOrder
 
-    keep = context.config.q0.zero_successes != "drop"
+    keep = context.config.q0.zero_successes != "drop" or context.config.train.reward == "fractional"
     known = counts(context, prompts)
     ids = [row["trajectory_id"] for row in members if known[row["problem_id"]][0 if keep else 1] > 0]
     count = min(_offline_sequences(context) * context.config.train.steps, len(ids))

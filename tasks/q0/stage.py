@@ -81,6 +81,7 @@ def _refuse_if_unusable(context: Context, manifest: Q0Manifest, prompts: int) ->
     config = context.config
     if (
         config.train.algorithm == "spo"
+        and config.train.reward == "binary"
         and config.q0.zero_successes == "drop"
         and len(manifest.without_success) == prompts
     ):
@@ -200,7 +201,8 @@ def _flag(context: Context, unsolved: list[str], after: dict[str, Counts]) -> No
         "corpus": "kept with what pi_0 thinks of the corpus's programs",
         "drop": "not trained on",
     }
-    fate = fates[config.zero_successes]
+    fractional = context.config.train.reward == "fractional"
+    fate = "trained on by the tests that they pass" if fractional else fates[config.zero_successes]
     listed = ", ".join(f"{name} (n = {after[name][0]})" for name in unsolved[:20])
     message = f"{len(unsolved)} prompts without a success are {fate}: {listed}{', ...' if len(unsolved) > 20 else ''}"
     runs.note(context.warehouse, context.run_id, stage="q0", kind="without_success", message=message)

@@ -43,10 +43,13 @@ def training_prompts(context: Context, prompts: PromptSet) -> ReportSection:
     columns = ("problem", "n", "k", "share", "95% interval of S", "y_0, nats", "95% interval of y_0", "flag")
     unsolved = sum(k == 0 for _, k in known.values())
     note = f"{unsolved} of {len(known)} without a success. " if unsolved else ""
+    if fractional := context.config.train.reward == "fractional":
+        columns = tuple(name for name in columns if "y_0" not in name)
+        note += "A success passes every test; soft values come from shares of tests and are not shown. "
     return ReportSection(
         "Soft values of the prompts",
         "Samples of the reference policy at temperature 1 over all runs; Jeffreys intervals (Beta posterior).",
-        charts=[soft_values(list(known.values()), beta)] if rows else [],
+        charts=[soft_values(list(known.values()), beta)] if rows and not fractional else [],
         tables=[ReportTable("Training prompts", columns, rows[:MOST_ROWS], note + _shown(rows))],
     )
 
@@ -58,7 +61,9 @@ def _prompt_row(context: Context, problem_id: str, counts: Counts, known: float 
     low, high = beta_interval(n, k)
     y_low, y_high = soft_value_interval(n, k, beta)
     fate, prior = "kept with a prior", config.prior
-    if config.zero_successes == "drop":
+    if context.config.train.reward == "fractional":
+        fate = "trained on by the tests that it passes"
+    elif config.zero_successes == "drop":
         fate, prior = "not trained on", 0.0
     elif known is not None:
         fate = f"kept with S = {known:.1g} of known programs"

@@ -20,16 +20,19 @@ FRACTIONAL = query(__name__, "fractional")
 
 
 def prompt_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
-    """y_0 in nats per training problem. Problems without a success are dropped or smoothed, as `q0` says.
+    """y_0 in nats per training problem. Problems without a success are dropped or smoothed, as `q0` says;
+    fractional rewards give every problem with samples one.
 
     Raises MissingReferenceValues when no problem has one.
     """
     values = _fractional(warehouse, job) if job.train.reward == "fractional" else _binary(warehouse, job)
     if not values:
+        kept = (
+            "" if job.train.reward == "fractional" else ', or set q0.zero_successes = "keep" when no sample succeeded'
+        )
         raise MissingReferenceValues(
             f"no training problem has a usable soft value under reference {job.counts.reference!r}, sampling "
-            f"{job.counts.sampling!r}, template {job.counts.template_id!r}; run the stage q0, or set "
-            f'q0.zero_successes = "keep" when no sample succeeded'
+            f"{job.counts.sampling!r}, template {job.counts.template_id!r}; run the stage q0{kept}"
         )
     return values
 

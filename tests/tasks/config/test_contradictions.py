@@ -138,8 +138,12 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
         {"q0": {"zero_successes": "corpus"}, "corpus": {"reference_logprobs": False}},
     ),
     (
-        "'corpus' would be ignored: with train.reward 'fractional'",
+        "zero_successes would be ignored: with train.reward 'fractional'",
         {"q0": {"zero_successes": "corpus"}, "train": {"reward": "fractional"}},
+    ),
+    (
+        "zero_successes, prior would be ignored: with train.reward 'fractional'",
+        {"q0": {"zero_successes": "keep", "prior": 1.0}, "train": {"reward": "fractional"}},
     ),
     ("requests would be ignored", {"corpus": {"other_models": [{"name": "a", "model": "m", "requests": 2}]}}),
     ("starts with http", {"corpus": {"other_models": [{"name": "a", "model": "m", "endpoint": "localhost:1"}]}}),

@@ -36,6 +36,15 @@ def test_a_run_of_which_no_prompt_is_solved_stops_after_q0_and_keeps_the_samples
     assert lab.value(f"SELECT sum(n) FROM reference_counts WHERE run_id = '{run_id}'") == 6 * 3
 
 
+def test_a_run_with_fractional_rewards_goes_on_where_no_sample_passes_every_test(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    untrained = {"reference.pretrain.steps": 1, "q0.samples": 3, "q0.zero_successes": "drop"}
+    run_id = lab.start("partial", untrained | {"train.reward": "fractional", "pivotal.trajectories": 0})
+    lab.run(run_id, "prepare", "q0")
+    flag = lab.value(f"SELECT message FROM run_events WHERE kind = 'without_success' AND run_id = '{run_id}'")
+    assert flag.startswith("6 prompts without a success are trained on by the tests that they pass")
+
+
 EDITED = {"statement": "A statement in quite other words: read one integer n from standard input and print n + 4."}
 
 

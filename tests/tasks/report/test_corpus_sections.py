@@ -55,6 +55,12 @@ def test_a_prompt_never_solved_says_what_becomes_of_it_and_from_which_value_it_s
     assert row["y_0, nats"] == round(y0, 2)
 
 
+def test_a_prompt_never_solved_is_trained_on_where_rewards_are_shares_of_tests() -> None:
+    context = SimpleNamespace(config=validate({"train": {"reward": "fractional"}}))
+    row = _prompt_row(context, "p", (100, 0), None, PAPER_BETA)  # type: ignore[arg-type]
+    assert row["flag"] == "no success: trained on by the tests that it passes"
+
+
 def test_a_corpus_of_nothing_can_be_drawn() -> None:
     assert "<svg" in svg(source_flow({"human": {}}))
 
