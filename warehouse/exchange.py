@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from graphlib import TopologicalSorter
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from warehouse import encoding, lake, superseding
 from warehouse.errors import InvalidRows, WarehouseError
 from warehouse.files import storage_errors, translated
 from warehouse.ledger import CommittedBatch
+from warehouse.parquet_rows import parquet_rows
 from warehouse.schema import PROVENANCE, TABLES
 from warehouse.store import Parameters, Warehouse, utc_now
 
@@ -283,24 +283,43 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
         raise WarehouseError(f"{source} is neither .parquet nor .jsonl")
     if not source.is_file():
         raise WarehouseError(f"there is no file {source}")
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    found = _read_parquet(source) if source.suffix == ".parquet" else list(_read_lines(source))
-    rows = [superseding.content(row) for row in found]
-    encoding.check(table, rows, origin=str(source))
-    runs = [run_id or str(row.get("run_id") or "import") for row in found]
-    times = [_time(row.get("created_at"), source, number) for number, row in enumerate(found)]
-    starts = range(0, len(rows), _ROWS_PER_BATCH)
-    parts = {f"import/{source.name}/{digest}/{table}/{n}": slice(s, s + _ROWS_PER_BATCH) for n, s in enumerate(starts)}
+    for start, found in _slices(source):
+        of_these = f", of the rows from {start} on" if start else ""
+        encoding.check(table, [superseding.content(row) for row in found], origin=f"{source}{of_these}")
+        _times(found, source, start)
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    added, batches, skipped = 0, 0, 0
     with Warehouse.open(location) as warehouse:
-        known = warehouse.committed(parts)
-        missing = {name: part for name, part in parts.items() if name not in known}
-        for name, part in missing.items():
-            built = encoding.to_arrow(table, rows[part], run_id=runs[part], batch_id=name, now=times[part])
+        for start, found in _slices(source):
+            name = f"import/{source.name}/{digest}/{table}/{start // _ROWS_PER_BATCH}"
+            if warehouse.committed([name]):
+                skipped += 1
+                continue
+            rows, runs = [superseding.content(row) for row in found], _run_ids(found, run_id)
+            built = encoding.to_arrow(table, rows, run_id=runs, batch_id=name, now=_times(found, source, start))
             content = (table, built.num_rows, encoding.parquet_bytes(table, built))
             warehouse.stage_parts(name, [content], run_id=run_id or "import")
+            added, batches = added + len(rows), batches + 1
         warehouse.commit()
-    added = sum(len(rows[part]) for part in missing.values())
-    return Exchanged({table: added}, batches=len(missing), skipped=len(known))
+    return Exchanged({table: added}, batches=batches, skipped=skipped)
+
+
+def _slices(source: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The rows of a file, so many at a time as a batch has, each with the number of the first."""
+    rows = parquet_rows(source) if source.suffix == ".parquet" else _read_lines(source)
+    start = 0
+    while found := list(islice(rows, _ROWS_PER_BATCH)):
+        yield start, found
+        start += len(found)
+
+
+def _run_ids(found: Iterable[Mapping[str, Any]], run_id: str | None) -> list[str]:
+    return [run_id or str(row.get("run_id") or "import") for row in found]
+
+
+def _times(found: Iterable[Mapping[str, Any]], source: Path, start: int) -> list[datetime]:
+    return [_time(row.get("created_at"), source, number) for number, row in enumerate(found, start)]
 
 
 def _time(value: Any, source: Path, number: int) -> datetime:
@@ -311,13 +330,6 @@ def _time(value: Any, source: Path, number: int) -> datetime:
         return value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise InvalidRows(f"{source}: row {number}: field 'created_at' holds {value!r}, which is no time") from None
-
-
-def _read_parquet(source: Path) -> list[dict[str, Any]]:
-    try:
-        return pq.read_table(source).to_pylist()
-    except pa.ArrowInvalid as error:
-        raise InvalidRows(f"{source} is not a Parquet file: {error}") from error
 
 
 def _read_lines(source: Path) -> Iterator[dict[str, Any]]:

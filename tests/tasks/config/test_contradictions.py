@@ -73,6 +73,7 @@ METHODS: list[tuple[str, dict[str, Any]]] = [
     ("gives 126 of batch_size 126", online({"kind": "tba"}, batch_size=126)),
     ("pass@8 cannot be estimated", online({"kind": "pass_at_k", "k": 8})),
     ("cannot use fractional rewards", online({"kind": "max_rl"}, reward="fractional")),
+    ("'thompson' go by chances of success", online({"kind": "terminal"}, reward="fractional", prompts="thompson")),
     (
         "weighs single responses",
         {"train": replayed(kind="tba")["train"] | {"replay": {"rule": "balanced"}}},
