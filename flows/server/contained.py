@@ -15,11 +15,10 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
-from tasks.train.shared import trainer_lock
+from flows.server.processes import is_trainer
 
 POLL_S = 0.5
 PR_SET_CHILD_SUBREAPER = 36
@@ -61,14 +60,7 @@ def stop_all() -> None:
 
 def trains() -> bool:
     """Whether a trainer that was started from here is at work. Others may be in the same home: containers share one."""
-    return any(map(_has_lock, psutil.Process().children(recursive=True)))
-
-
-def _has_lock(process: psutil.Process) -> bool:
-    try:
-        return any(Path(file.path).name == trainer_lock.LOCK for file in process.open_files())
-    except psutil.Error:  # it has ended, or is another user's and no trainer
-        return False
+    return any(map(is_trainer, psutil.Process().children(recursive=True)))
 
 
 if __name__ == "__main__":

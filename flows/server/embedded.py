@@ -156,7 +156,7 @@ def down(say: Say) -> None:
             if process is None:
                 say(f"{name} was not running")
                 continue
-            stop(process)
+            stop(process, say)
             say(f"{name} stopped")
         record.remove()
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tasks.train.shared import trainer_lock
+
 STOP_TIMEOUT_S = 20.0
+CHECKPOINT_TIMEOUT_S = 900.0
+"""Time that a trainer has for the step that it is at and for its checkpoint."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PLACE_OF_START = 19
 """Of the clock ticks from boot to a process's start, among the fields of /proc/PID/stat behind its name."""
@@ -36,17 +41,34 @@ def alive(record: dict[str, Any] | None) -> psutil.Process | None:
     return process if same and not ended else None
 
 
-def stop(process: psutil.Process) -> None:
-    """End a process and all that it started, by force after `STOP_TIMEOUT_S`."""
+def stop(process: psutil.Process, told: Callable[[str], None] = lambda _: None) -> None:
+    """End a process and all that it started, by force after `STOP_TIMEOUT_S`; trainers when their checkpoint is there.
+
+    A worker does not hand a stop on, so all are asked.
+    """
     family = [process]
     with suppress(psutil.NoSuchProcess):
         family += process.children(recursive=True)
-        process.terminate()
+    trainers = [member for member in family if is_trainer(member)]
+    for member in family:
+        with suppress(psutil.NoSuchProcess):
+            member.terminate()
+    if trainers:
+        told(f"a training is under way: it ends with its step and a checkpoint, in at most {CHECKPOINT_TIMEOUT_S:g} s")
+        psutil.wait_procs(trainers, timeout=CHECKPOINT_TIMEOUT_S)
     _, left = psutil.wait_procs(family, timeout=STOP_TIMEOUT_S)
     for survivor in left:
         with suppress(psutil.NoSuchProcess):  # it ended as it was given up
             survivor.kill()
     psutil.wait_procs(left, timeout=5)
+
+
+def is_trainer(process: psutil.Process) -> bool:
+    """Whether the process trains: it has a trainer's lock open."""
+    try:
+        return any(Path(file.path).name == trainer_lock.LOCK for file in process.open_files())
+    except psutil.Error:  # it has ended, or is another user's and no trainer
+        return False
 
 
 def _start(pid: int) -> dict[str, Any]:

@@ -107,6 +107,9 @@ class SandboxConfig(Section):
     known_verdicts_mb: Annotated[int, Field(ge=1, le=1_048_576)] = 256
     """Memory (MB) that a judging process keeps of known verdicts, at 210 bytes each; those of problems that have not
     come up for the longest time are read from the warehouse again. No influence on results."""
+    image: str | None = None
+    """Image of the containers, with `python3` of this version; None: one of the running interpreter, made on first use.
+    Docker backend only."""
     runtime: str | None = None
     """Runtime of the containers, e.g. `runsc` for gVisor; None: the engine's own. Docker backend only."""
     container_memory_mb: Annotated[int, Field(ge=512, le=1_048_576)] | None = None
@@ -115,14 +118,20 @@ class SandboxConfig(Section):
 
     @model_validator(mode="after")
     def _containers_are_docker(self) -> SandboxConfig:
-        given = [name for name in ("runtime", "container_memory_mb") if getattr(self, name) is not None]
+        given = [name for name in ("image", "runtime", "container_memory_mb") if getattr(self, name) is not None]
         if given and self.backend != "docker":
             raise ValueError(f'sandbox.{given[0]} is for containers; set sandbox.backend = "docker" or leave it out')
+        if self.packages and self.backend == "docker" and self.image is None:
+            raise ValueError(
+                "sandbox.packages are folders of the containers' image: name one that has them, sandbox.image"
+            )
         return self
 
     def judge_arguments(self) -> dict[str, Any]:
         """What `sandbox.Judge` is to be called with."""
         options: dict[str, Any] = {"packages": self.packages}
+        if self.image is not None:
+            options["image"] = self.image
         if self.runtime is not None:
             options["runtime"] = self.runtime
         if self.container_memory_mb is not None:

@@ -149,17 +149,21 @@ def test_what_is_for_containers_needs_containers() -> None:
         SandboxConfig(runtime="runsc")
     with pytest.raises(ValueError, match=r"sandbox\.container_memory_mb is for containers"):
         SandboxConfig(backend="embedded", container_memory_mb=4096)
+    with pytest.raises(ValueError, match=r"sandbox\.image is for containers"):
+        SandboxConfig(image="spo-sandbox")
+    with pytest.raises(ValueError, match=r"name one that has them, sandbox\.image"):
+        SandboxConfig(backend="docker", packages=("/packages",))
 
 
 def test_a_judge_is_given_all_the_sandbox_section_says() -> None:
-    containers: dict[str, Any] = {"backend": "docker", "runtime": "runsc", "container_memory_mb": 512}
+    containers: dict[str, Any] = {"backend": "docker", "runtime": "runsc", "container_memory_mb": 512, "image": "mine"}
     section = SandboxConfig(packages=("/p",), preimports=("numpy",), **containers)
     assert section.judge_arguments() == {
         "backend": "docker",
         "workers": 2,
         "mode": "test",
         "preimports": ("numpy",),
-        "backend_options": {"packages": ("/p",), "runtime": "runsc", "memory_bytes": 512 << 20},
+        "backend_options": {"packages": ("/p",), "image": "mine", "runtime": "runsc", "memory_bytes": 512 << 20},
     }
     with Judge(**SandboxConfig(workers=1).judge_arguments()) as judge:
         assert "seccomp" in judge.walls

@@ -1,0 +1,46 @@
+"""A home's processes end with everything that they started, trainers after their checkpoint."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.server import processes
+from tests.flows.server.test_contained import PROJECT, TRAINER, TREE
+
+
+def test_a_trainer_writes_its_checkpoint_before_all_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "STOP_TIMEOUT_S", 0.5)
+    train, told = tmp_path / "runs" / "a-1" / "train", list[str]()
+    command = [sys.executable, "-c", TREE, TRAINER, str(train)]
+    environment = {**os.environ, "SPO_HOME": str(tmp_path)}
+    with subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        (trainer,) = psutil.Process(first.pid).children()
+        processes.stop(psutil.Process(first.pid), told.append)
+        assert not trainer.is_running()
+    assert (train / "checkpoint").exists()
+    assert len(told) == 1
+    assert "a training is under way" in told[0]
+
+
+def test_what_does_not_train_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "STOP_TIMEOUT_S", 0.5)
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", TREE, deaf], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "deaf\n"
+        (child,) = psutil.Process(first.pid).children()
+        began = time.monotonic()
+        processes.stop(psutil.Process(first.pid))
+        assert time.monotonic() - began < 10
+        assert not child.is_running()
