@@ -188,7 +188,7 @@ def _run(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
         os.close(stream)
     os.setsid()
     os.nice(request["niceness"])
-    for number in (signal.SIGCHLD, signal.SIGINT):
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -217,7 +217,8 @@ def _main_of(module: str) -> Callable[[Sequence[str]], int]:
 
 def main(argv: Sequence[str]) -> int:
     """Import, then serve the socket whose file descriptor is `argv[0]` until its other side closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # whose server ends takes its children for dead, and kills them
+        signal.signal(number, signal.SIG_IGN)
     os.dup2(2, 1)  # libraries print while they are imported
     for name in PRELOADED:
         importlib.import_module(name)

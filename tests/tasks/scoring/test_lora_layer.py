@@ -21,10 +21,13 @@ WIDTH, ROWS = 64, 200
 class Model(nn.Module):
     """One linear layer."""
 
-    def __init__(self, *, bias: bool) -> None:
+    def __init__(self, *, bias: bool = False, layer: nn.Module | None = None) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.layer = nn.Linear(WIDTH, WIDTH, bias=bias)
+        self.layer = layer or nn.Linear(WIDTH, WIDTH, bias=bias)
+
+    def get_output_embeddings(self) -> None:
+        """It has no output head."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)
@@ -87,7 +90,7 @@ def test_adapters_in_float32_and_of_other_layers_are_pefts_own() -> None:
     policy = tiny_model()
     lora.add_adapters(policy, AdapterConfig())
     assert {type(layer) for layer in lora.adapted(policy)} == {peft.tuners.lora.Linear}
-    other: Any = nn.ModuleDict({"layer": Conv1D(WIDTH, WIDTH)}).bfloat16()
+    other: Any = Model(layer=Conv1D(WIDTH, WIDTH)).bfloat16()
     lora.add_adapters(other, AdapterConfig(modules=("layer",)))
     assert {type(layer) for layer in lora.adapted(other)} == {peft.tuners.lora.Linear}
     policy = tiny_model().bfloat16()

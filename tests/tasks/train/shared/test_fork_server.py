@@ -86,6 +86,19 @@ def test_it_sees_its_standard_input_close(tmp_path: Path, stdin: tuple[socket.so
     assert process.wait(30) == 0, (tmp_path / "log").read_text()
 
 
+def test_a_stop_of_everything_leaves_it_until_its_processes_have_ended(
+    server: psutil.Process, tmp_path: Path, stdin: tuple[socket.socket, socket.socket]
+):
+    process = forked(WAITING, stdin[1], tmp_path / "log")
+    server.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    assert server.is_running()
+    stdin[1].close()
+    stdin[0].close()
+    assert process.wait(30) == 0, "it was not taken for killed"
+
+
 def test_what_is_imported_starts_no_thread(
     server: psutil.Process, tmp_path: Path, stdin: tuple[socket.socket, socket.socket]
 ):
