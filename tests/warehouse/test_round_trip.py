@@ -132,10 +132,13 @@ def test_imported_trajectories_take_part_in_the_views(full: str, tmp_path: Path)
     export(full, tmp_path / "files", "trajectories")
     target = str(tmp_path / "warehouse")
     with Warehouse.open(target) as store:
-        store.append("own", {"trajectories": trajectories(1)}, run_id="own")
+        store.append("own", {"trajectories": trajectories(1, "own")}, run_id="own")
     import_(target, tmp_path / "files" / "trajectories.parquet", table="trajectories")
     with Warehouse.open(target) as store:
-        assert store.value("SELECT CAST(sum(n) AS BIGINT) FROM pass_rate_by_problem") == 7
+        scored = "FROM trajectories WHERE reward IS NOT NULL"
+        assert store.value(f"SELECT count(*) {scored}") == 7
+        different = store.value(f"SELECT count(DISTINCT (trajectory_id, coalesce(suite_hash, ''))) {scored}")
+        assert store.value("SELECT CAST(sum(n) AS BIGINT) FROM pass_rate_by_problem") == different > 1
 
 
 @pytest.mark.parametrize("time", ["yesterday", 5])

@@ -1,4 +1,4 @@
--- Which rows of `trajectories` say again what an earlier one says: the same response (of runs
+-- Which rows of `trajectories` say again what an earlier, or a scored, one says: the same response (of runs
 -- that drew side by side, or imported), judged by the same tests?
 CREATE OR REPLACE VIEW repeated_trajectories AS
 SELECT arrival, trajectory_id, suite_hash, batch_id FROM trajectories
@@ -6,7 +6,7 @@ WHERE hash(trajectory_id, suite_hash) IN (
     SELECT response FROM (SELECT hash(trajectory_id, suite_hash) AS response FROM trajectories)
     GROUP BY response HAVING count(*) > 1
 )
-QUALIFY row_number() OVER (PARTITION BY trajectory_id, suite_hash ORDER BY arrival) > 1;
+QUALIFY row_number() OVER (PARTITION BY trajectory_id, suite_hash ORDER BY reward IS NULL, arrival) > 1;
 
 -- How often does each policy solve each problem by each suite, over all its different responses (rate with a 95% Jeffreys
 -- interval; what lies in several batches counts once)?
