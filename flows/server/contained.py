@@ -14,11 +14,10 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 import psutil
 
-from flows.server.processes import is_trainer
+from flows.server.processes import ask_to_end, is_trainer
 
 POLL_S = 0.5
 PR_SET_CHILD_SUBREAPER = 36
@@ -53,9 +52,7 @@ def wait(child: subprocess.Popen[bytes]) -> int:
 
 def stop_all() -> None:
     """Ask everything that was started from here to stop."""
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
+    ask_to_end(psutil.Process().children(recursive=True))
 
 
 def trains() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,7 @@ def stop(process: psutil.Process, told: Callable[[str], None] = lambda _: None) 
     with suppress(psutil.NoSuchProcess):
         family += process.children(recursive=True)
     trainers = [member for member in family if is_trainer(member)]
-    for member in family:
-        with suppress(psutil.NoSuchProcess):
-            member.terminate()
+    ask_to_end(family)
     if trainers:
         told(f"a training is under way: it ends with its step and a checkpoint, in at most {CHECKPOINT_TIMEOUT_S:g} s")
         psutil.wait_procs(trainers, timeout=CHECKPOINT_TIMEOUT_S)
@@ -61,6 +59,13 @@ def stop(process: psutil.Process, told: Callable[[str], None] = lambda _: None) 
         with suppress(psutil.NoSuchProcess):  # it ended as it was given up
             survivor.kill()
     psutil.wait_procs(left, timeout=5)
+
+
+def ask_to_end(family: Iterable[psutil.Process]) -> None:
+    """Send SIGTERM to all of them that are still there."""
+    for member in family:
+        with suppress(psutil.NoSuchProcess):
+            member.terminate()
 
 
 def is_trainer(process: psutil.Process) -> bool:

@@ -19,7 +19,7 @@ from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.evaluate.stage import curve_points
 from tasks.prepare.response_ends import require_end_of_turn
-from tasks.prepare.stage import fingerprint, known
+from tasks.prepare.stage import fingerprint, known_of
 from tasks.problems.decontamination import Overlap, overlaps
 from tasks.problems.problem import Problem, problems_from_rows
 from tasks.problems.prompt import template_for
@@ -95,7 +95,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "policy_id": subject.policy_id,
         "label": subject.label,
         "problems": fingerprint(problems),
-        "known": known(problems),
+        "known": known_of(problems),
         "max_prompt_tokens": context.config.problems.max_prompt_tokens,
         "training_problems": fingerprint(training_problems(context)),
         "solutions_judged_by": VERSION,

@@ -13,7 +13,7 @@ from sandbox import VERSION
 from tasks.estimators import average_paired_difference
 from tasks.evaluate import eval_samples, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, policy_pass_at_k
-from tasks.prepare.stage import fingerprint, known
+from tasks.prepare.stage import fingerprint, known_of
 from tasks.problems.decontamination import overlaps
 from tasks.problems.prompt import version_of
 from tasks.run import prompt_set
@@ -45,7 +45,7 @@ def _transfer_inputs(context: Context) -> dict[str, Any]:
     if not found:
         return {}
     own = {"transfer": fingerprint(found), "max_prompt_tokens": context.config.problems.max_prompt_tokens}
-    own |= {"transfer_known": known(found), "solutions_judged_by": VERSION}
+    own |= {"transfer_known": known_of(found), "solutions_judged_by": VERSION}
     again = judged_again_by(context, (problem.suite_hash for problem in found))
     again = {f"transfer_{name}": content for name, content in again.items()}
     return own | version_of(context.config.reference) | again

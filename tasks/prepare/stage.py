@@ -42,7 +42,7 @@ def inputs(context: Context) -> dict[str, Any]:
     accepted = {"accepted_tests": fingerprint(grown)} if grown else {}
     shown = {} if context.config.problems.source == "miniature" else version_of(context.config.reference)
     found = [*report.problems, *report.unjudgeable]
-    return {"problems": fingerprint(found), "known": known(found), **shown, **extent, **judged, **accepted}
+    return {"problems": fingerprint(found), "known": known_of(found), **shown, **extent, **judged, **accepted}
 
 
 def body(context: Context) -> PrepareManifest:
@@ -233,7 +233,7 @@ def _with_good_tests(
     )
 
 
-def known(problems: Sequence[Problem]) -> str:
+def known_of(problems: Sequence[Problem]) -> str:
     """Identity of what else is known of these problems: programs for them, and why some cannot be judged."""
     parts = [
         [p.problem_id, (p.unjudgeable_reason or "").partition(" (")[0], *(astuple(one) for one in p.solutions)]
@@ -245,7 +245,7 @@ def known(problems: Sequence[Problem]) -> str:
 
 def problems_batch(problems: Sequence[Problem]) -> str:
     """The batch that these problems are written in: another one when anything that is read of them differs."""
-    return f"problems/{fingerprint(problems)}/{known(problems)}"
+    return f"problems/{fingerprint(problems)}/{known_of(problems)}"
 
 
 def limited(problem: Problem, config: RunConfig) -> Problem:
