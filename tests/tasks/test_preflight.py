@@ -308,5 +308,5 @@ def test_packages_that_are_no_folder_are_named_unless_a_container_has_them(tmp_p
     assert f"sandbox.packages names {absent}, which is no folder" in told
     assert str(there) not in told
     check(sandbox={"packages": [str(there)]})
-    (other,) = faults(run(sandbox={"packages": packages, "backend": "docker"}), tmp_path) or [""]
+    (other,) = faults(run(sandbox={"packages": packages, "backend": "docker", "image": "mine"}), tmp_path) or [""]
     assert "no folder" not in other

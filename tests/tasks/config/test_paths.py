@@ -79,5 +79,5 @@ def test_what_is_absolute_stays_the_same_configuration(folder: Path) -> None:
 def test_packages_for_programs_start_where_the_command_is_given_unless_they_are_of_an_image(folder: Path) -> None:
     _, tree = submitted("tiny", ['sandbox.packages=["pk"]'])
     assert tree["sandbox"]["packages"] == [str(folder / "pk")]
-    _, tree = submitted("tiny", ['sandbox.packages=["pk"]', "sandbox.backend=docker"])
+    _, tree = submitted("tiny", ['sandbox.packages=["pk"]', "sandbox.backend=docker", "sandbox.image=mine"])
     assert tree["sandbox"]["packages"] == ["pk"]
