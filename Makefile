@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_adapter.py \
 	tests/tasks/engines/test_vllm_worker.py tests/tasks/publish/test_vllm_loads.py
 
-.PHONY: help run ui test coverage test-slow test-all test-vllm check install up down format lock clean
+.PHONY: help run ui test coverage test-slow test-all test-gpu test-vllm check install up down format lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -31,6 +31,9 @@ test-slow: install ## the long tests, one after the other
 
 test-all: install ## the tests and the long ones
 	@$(PYTEST) -m '' $(ARGS)
+
+test-gpu: install ## what a GPU computes (TORCH=cuda); the other tests compute on the CPU, whatever there is
+	@SPO_TEST_GPU=1 $(BIN)/python -m pytest -n 0 tests/gpu $(ARGS)
 
 test-vllm: ## the tests of the vLLM engine, on the CPU, in an environment of its own (.venv-vllm)
 	@$(if $(PYTHON),PYTHON="$(PYTHON)") scripts/install_vllm.sh .venv-vllm

@@ -10,7 +10,9 @@ A batch is `--problems` prompts with `--responses` responses each; all prompts b
 Each variant runs in a process of its own: forward, backward, clipping and update of the SPO step. `stored` means that
 the reference's log-probabilities are known already. Printed are seconds a step (median; CPU seconds of the process with
 one thread, wall seconds with more), trained tokens (prompts and responses, each as often as it occurs) a second, and
-the largest resident memory beyond what the process held before its first step.
+the largest resident memory beyond what the process held before its first step. With `--device cuda` the seconds are
+of the wall and the memory is what the device allocated; the last column is the rate of 6 operations a parameter and
+trained token, as a share of the rate of a large matrix product: with shared beginnings it may exceed 100%.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.trainer_step import PlainTorch, last_line
+from benchmarks.trainer_step import PlainTorch, clock, last_line
 
-VARIANTS = ("packed, stored", "shared, stored", "packed", "shared")
+VARIANTS = ("packed, stored", "shared, stored", "padded, stored", "packed", "shared")
 TRL = "TRL A2PO"
 TRL_MICRO_BATCH = 8
 """Sequences, as many as the packed layout has in a pass of 4096 tokens."""
@@ -74,7 +76,7 @@ def model(options: argparse.Namespace) -> Any:
     if options.model:
         from tasks.engines.checkpoint import load_weights
 
-        return load_weights(Path(options.model), options.dtype).eval()
+        return load_weights(Path(options.model), options.dtype).to(options.device).eval()
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=options.vocabulary,
@@ -86,7 +88,8 @@ def model(options: argparse.Namespace) -> Any:
         tie_word_embeddings=False,
     )
     torch.set_default_dtype(getattr(torch, options.dtype))
-    made: Any = LlamaForCausalLM(config)
+    with torch.device(options.device):
+        made: Any = LlamaForCausalLM(config)
     torch.set_default_dtype(torch.float32)
     return made.eval()
 
@@ -116,7 +119,7 @@ def our_step(options: argparse.Namespace) -> tuple[Callable[[Sequence[Any]], flo
     stored = options.variant.endswith("stored")
     frozen = policy if stored else Policy(model(options), layout=layout, chunk=1024).requires_grad_(False)
     known = {e.trajectory_id: [-10.0] * len(e.response_ids) for e in batch} if stored else {}
-    engine: Any = PlainTorch(policy, train, torch.device("cpu"))
+    engine: Any = PlainTorch(policy, train, torch.device(options.device))
     if options.optimizer == "sgd":
         engine.optimizer = torch.optim.SGD(policy.parameters(), lr=1e-6)
 
@@ -132,24 +135,46 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """One variant, in this process."""
     import torch
 
+    cuda = options.device == "cuda"
     torch.set_num_threads(options.threads)
-    clock = time.process_time if options.threads == 1 else time.monotonic
     step, batch = our_step(options)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    step(batch[:WARM_UP])
+    before = memory_bytes(cuda)
+    step(batch if cuda else batch[:WARM_UP])  # kernels are compiled for the shapes that are timed
     losses: list[float] = []
     seconds: list[float] = []
     for _ in range(options.steps):
-        began = clock()
+        began = time.monotonic() if options.threads > 1 else clock(cuda)
         losses.append(step(batch))
-        seconds.append(clock() - began)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        seconds.append((time.monotonic() if options.threads > 1 else clock(cuda)) - began)
     return {
         "seconds": statistics.median(seconds),
         "tokens": sum(e.length for e in batch),
-        "memory_mib": (peak - before) / 1024,
+        "memory_mib": (memory_bytes(cuda) - before) / (1 << 20),
         "first_loss": losses[0],
+        "share": utilisation(options, statistics.median(seconds), batch) if cuda else None,
     }
+
+
+def memory_bytes(cuda: bool) -> int:
+    """Most that this process has held so far: of the device's memory, or resident."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def utilisation(options: argparse.Namespace, seconds: float, batch: Sequence[Any]) -> float:
+    """6 operations a parameter and trained token, over what a large matrix product does in the same time."""
+    import torch
+
+    left, right = (torch.randn(8192, 8192, device="cuda", dtype=getattr(torch, options.dtype)) for _ in range(2))
+    times: list[float] = []
+    for _ in range(13):
+        began = clock(True)
+        left @ right
+        times.append(clock(True) - began)
+    rate = 2 * 8192**3 / statistics.median(times[3:])
+    parameters = sum(weight.numel() for weight in model(options).parameters())
+    return 6 * parameters * sum(e.length for e in batch) / seconds / rate
 
 
 def trl_result(options: argparse.Namespace) -> dict[str, Any]:
@@ -185,6 +210,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--checkpointing", action="store_true")
     parser.add_argument("--optimizer", choices=("adamw", "sgd"), default="adamw")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
@@ -202,7 +228,10 @@ def main() -> None:
     if options.variant:
         print(json.dumps(measure(options)))
         return
-    print("| common tokens | variant | s a step | tokens/s | memory MiB | loss |\n" + "|---" * 6 + "|", flush=True)
+    print(
+        "| common tokens | variant | s a step | tokens/s | memory MiB | loss | of the limit |\n" + "|---" * 7 + "|",
+        flush=True,
+    )
     everything = list(options.common)
     for common in everything:
         options.common = [common]
@@ -210,9 +239,10 @@ def main() -> None:
             command = [sys.executable, "-m", "benchmarks.shared_prefix_training", *sys.argv[1:]]
             command += ["--common", str(common), "--variant", variant]
             found = trl_result(options) if variant == TRL else last_line(command)
+            share = f"{found['share']:.0%}" if found.get("share") else ""
             print(
-                f"| {common} | {variant} | {found['seconds']:.2f} | {found['tokens'] / found['seconds']:.0f} "
-                f"| {found['memory_mib']:.0f} | {found['first_loss']:.5f} |",
+                f"| {common} | {variant} | {found['seconds']:.3g} | {found['tokens'] / found['seconds']:.0f} "
+                f"| {found['memory_mib']:.0f} | {found['first_loss']:.5f} | {share} |",
                 flush=True,
             )
 

@@ -21,6 +21,8 @@ from tasks.scoring.tree import Tree
 from tasks.scoring.tree_kernel import tree_attention
 
 NAME = "spo_tree"
+LEAST_HEAD_SIZE = 16
+"""What FlexAttention's kernels for GPUs can multiply at least."""
 
 
 def register() -> None:
@@ -65,8 +67,12 @@ def row_attention(
 
 def flex(q: Tensor, k: Tensor, v: Tensor, block_mask: Any, scale: float | None, kernel: Any) -> Tensor:
     """Attention under a block mask by `kernel`, which is FlexAttention, compiled or not."""
+    size = q.shape[-1]
+    if size < LEAST_HEAD_SIZE:  # zeros change no product
+        scale = scale or size**-0.5
+        q, k, v = (functional.pad(x, (0, LEAST_HEAD_SIZE - size)) for x in (q, k, v))
     output: Tensor = kernel(q, k, v, block_mask=block_mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
-    return output.transpose(1, 2)
+    return output[..., :size].transpose(1, 2)
 
 
 @cache

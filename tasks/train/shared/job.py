@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -45,8 +45,6 @@ class TrainJob(BaseModel):
     weights_dir: Path | None = None
     """Where weights are handed over to the workers; None: `run_dir/weights`. It may lie in shared memory: what has to
     outlast the run is kept in `run_dir/weights` as well."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """`auto` uses a GPU when there is one."""
     end_on_stdin_eof: bool = False
     """Stop with a checkpoint when standard input closes: the starting process is gone."""
 

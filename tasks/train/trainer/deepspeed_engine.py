@@ -238,12 +238,17 @@ class DeepSpeedEngine:
             "gradient_accumulation_steps": 1,
             "managed_gradient_accumulation": False,
             "gradient_clipping": 0.0 if self._clips_itself else self.config.optimizer.max_grad_norm,
-            "zero_optimization": {"stage": self.stage, "overlap_comm": self.device.type == "cuda"},
+            "zero_optimization": zero_settings(self.stage, self.device),
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": dtype == "bfloat16"},
             "data_types": {"grad_accum_dtype": "fp32"},
             "steps_per_print": 1_000_000_000,
         }
+
+
+def zero_settings(stage: int, device: torch.device) -> dict[str, Any]:
+    """DeepSpeed's settings of ZeRO: it refuses to overlap communication where gradients are not divided."""
+    return {"stage": stage, "overlap_comm": stage >= 2 and device.type == "cuda"}
 
 
 def on_cpu(state: dict[str, Tensor], *, apart: bool) -> dict[str, Tensor]:

@@ -214,7 +214,7 @@ def algorithm_of(job: TrainJob) -> Algorithm:
 @contextmanager
 def open_session(job: TrainJob) -> Generator[Session]:
     """The session of this process, continued from the newest complete checkpoint when there is one."""
-    device = pick_device(job)
+    device = pick_device()
     make_deterministic(job)
     dtype = job.config.reference.dtype
     policy = load_policy(job.reference, job.train, dtype, trained=True).to(device)
@@ -274,10 +274,9 @@ def _canaries(warehouse: Warehouse, job: TrainJob) -> list[Example]:
     return found
 
 
-def pick_device(job: TrainJob) -> torch.device:
-    """The device of this process."""
-    wants = ("cuda" if torch.cuda.is_available() else "cpu") if job.device == "auto" else job.device
-    if wants == "cpu":
+def pick_device() -> torch.device:
+    """The device of this process: its GPU, where it sees one."""
+    if not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     torch.cuda.set_device(device)

@@ -209,7 +209,6 @@ def make_job(folder: Path, reference: Path, run: RunConfig, *, run_id: str = RUN
         problems_batch="problems",
         prompts_batch="prompts",
         corpus_id="c",
-        device="cpu",
     )
 
 

@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
+from tasks.train.trainer.deepspeed_engine import zero_settings
 from tests.tasks.train.conftest import config, make_job, save_reference
 from tests.tasks.train.shared.test_trainer_lock import holder
 
@@ -27,6 +30,13 @@ def test_the_trainer_computes_with_as_many_threads_as_the_recipe_says(tmp_path: 
         job.write(path)
         done = subprocess.run([sys.executable, "-c", PROCESS, str(path)], capture_output=True, text=True, check=True)
         assert json.loads(done.stdout) == {"threads": threads}
+
+
+def test_communication_is_overlapped_where_deepspeed_lets_it_be() -> None:
+    """With gradients that are not divided DeepSpeed refuses to start (`make test-gpu` has it do so)."""
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert [zero_settings(stage, gpu)["overlap_comm"] for stage in range(4)] == [False, False, True, True]
+    assert not zero_settings(3, cpu)["overlap_comm"]
 
 
 BESIDE = PROCESS.replace('"threads": torch.get_num_threads()', '"beside": (job.run_dir / "writing").exists()')

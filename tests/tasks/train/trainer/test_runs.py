@@ -30,10 +30,15 @@ def uninterrupted(stocked: Path, reference: Path, tmp_path_factory: pytest.TempP
     return outcome(run(job_in(stocked, reference, tmp_path_factory.mktemp("whole"))))
 
 
+def copied(stocked: Path, folder: Path) -> Path:
+    """`folder`, with a copy of the stocked warehouse."""
+    shutil.copytree(stocked / "warehouse", folder / "warehouse")
+    return folder
+
+
 def job_in(stocked: Path, reference: Path, folder: Path, **train: Any) -> TrainJob:
     """A job on a copy of the stocked warehouse."""
-    shutil.copytree(stocked / "warehouse", folder / "warehouse")
-    job = make_job(folder, reference, config(**train))
+    job = make_job(copied(stocked, folder), reference, config(**train))
     job.write(folder / "job.json")
     return job
 
