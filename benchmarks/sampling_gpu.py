@@ -59,7 +59,7 @@ def main() -> None:
     )
     for shape in options.shape:
         with tempfile.TemporaryDirectory() as folder:
-            made = written(Path(folder), shape)
+            made = written(Path(folder), shape, options.device)
             for rows in options.rows:
                 prompts = drawn_prompts(rows // SAMPLES, made.config.vocab_size)
                 limit = limit_s(made, rows, options.tokens, copied, multiplied)
@@ -77,7 +77,6 @@ def compared(folder: Path, model: Any, prompts: Sequence[Prompt], limit: float, 
     run = lambda tokens: embedded(engine, prompts, tokens)  # noqa: E731
     ours = report("embedded engine", rows, limit, run, options)
     engine.close()
-    model = model.to(options.device)
     for peer in options.peers:
         called = {"generate": generated, "continuous": continuously}[peer]
         try:
@@ -86,7 +85,6 @@ def compared(folder: Path, model: Any, prompts: Sequence[Prompt], limit: float, 
             print(f"  {peer} failed: {error!r:.300}")
             continue
         print(f"  embedded engine / {peer}: {ours / theirs:.2f}x", flush=True)
-    model.to("cpu")
 
 
 def report(name: str, rows: int, limit: float, run: Callable[[int], int], options: argparse.Namespace) -> float:
@@ -133,14 +131,15 @@ def ceilings(device: str) -> tuple[float, float]:
     return copied, 2 * size**3 / median_s(lambda: left @ right)
 
 
-def written(folder: Path, shape: str) -> Any:
-    """A random model of that shape in bfloat16, saved to `folder`."""
+def written(folder: Path, shape: str, device: str) -> Any:
+    """A random model of that shape in bfloat16 on `device`, saved to `folder`."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)
     no_token = SHAPES[shape]["vocab_size"]  # so that no response ends early
-    made: Any = LlamaForCausalLM(LlamaConfig(**COMMON, **SHAPES[shape], eos_token_id=no_token)).eval()
+    with torch.device(device):
+        made: Any = LlamaForCausalLM(LlamaConfig(**COMMON, **SHAPES[shape], eos_token_id=no_token)).eval()
     torch.set_default_dtype(torch.float32)
     made.save_pretrained(folder)
     (folder / "tokenizer.json").write_text("{}")
