@@ -76,6 +76,9 @@ def resume(
     from warehouse import Warehouse
 
     later: Sequence[StageName] = () if from_ is None else STAGE_NAMES[STAGE_NAMES.index(from_) :]
+    if later and only is not None and only not in later:
+        again = f"--from {only} --only {only}"
+        raise typer.BadParameter(f"--from {from_} does nothing of {only}, which comes before it, again: {again}")
     forced: list[StageName] = [stage for stage in later if only is None or stage == only]
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         run_id = run_id or runs.latest(store)

@@ -256,6 +256,7 @@ def test_a_pretrained_model_in_float32_is_told_of_a_faster_type(
     [
         (["statsu"], ["No such command 'statsu'", "status"]),
         (["resume", "--from", "trian"], ["'trian' is not one of", "'train'"]),
+        (["resume", "--from", "train", "--only", "q0"], ["comes before it", "--from q0 --only q0"]),
         (["run", "tinny"], ["no recipe 'tinny'", "did you mean 'tiny'?"]),
         (["plan", "--set", "train.stepz=3"], ["train.stepz: no such field", "did you mean 'steps'?"]),
         (["run", "--set", "train.steps"], ["--set needs name=value"]),
