@@ -11,6 +11,7 @@ import json
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -26,6 +27,8 @@ PUBLISH_EVERY_S = 2.0
 LOG_EVERY_S = 15.0
 RATE_WINDOW_S = 60.0
 """A rate is of at least so much time, once that has passed: of longer where reports are further apart."""
+RATE_SHARE = 0.02
+"""And of at least such a share of the whole, so that the pause between two bursts of reports is not taken for it."""
 ARTIFACT_KEY = "spo-stages"
 
 
@@ -58,7 +61,7 @@ class ProgressTable:
         self._publish, self.log = publish, log
         self._published = self._logged = 0.0
         self._started: dict[str, float] = {}
-        self._marks: list[tuple[float, int]] = []
+        self._marks: deque[tuple[float, int]] = deque()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Nothing: Prefect pickles the arguments of the task around a part that travels, and a board stays here."""
@@ -67,7 +70,7 @@ class ProgressTable:
     def start(self, stage: str) -> None:
         """`stage` begins."""
         self._started[stage] = time.monotonic()
-        self._marks = []
+        self._marks.clear()
         self.lines[stage].state = "running"
         self._push(force=True)
 
@@ -75,14 +78,16 @@ class ProgressTable:
         """`stage` has done `done` of `total` units."""
         now = time.monotonic()
         if self._marks and done < self._marks[-1][1]:
-            self._marks = []
-        old = [mark for mark in self._marks if now - mark[0] >= RATE_WINDOW_S]
-        self._marks = [*old[-1:], *self._marks[len(old) :], (now, done)]
+            self._marks.clear()
+        marks = self._marks
+        marks.append((now, done))
+        while len(marks) > 1 and now - marks[1][0] >= RATE_WINDOW_S and done - marks[1][1] >= RATE_SHARE * total:
+            marks.popleft()
         line = self.lines[stage]
         line.state, line.retry_at = "running", None
         new_shard = shard(note) is not None and shard(note) != shard(line.note)
         line.done, line.total, line.unit, line.note = done, total, unit, note
-        (then, before), elapsed = self._marks[0], now - self._marks[0][0]
+        (then, before), elapsed = marks[0], now - marks[0][0]
         line.rate = (done - before) / elapsed if elapsed > 0 else 0.0
         line.remaining_s = (total - done) / line.rate if line.rate > 0 else None
         line.seconds = now - self._started.get(stage, then)

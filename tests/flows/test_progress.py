@@ -45,6 +45,16 @@ def test_reports_in_bursts_are_not_taken_for_the_rate(clock: list[float]) -> Non
     assert board.lines["evaluate"].rate == pytest.approx(100 / 600)
 
 
+def test_the_first_report_after_a_pause_is_not_taken_for_the_rate(clock: list[float]) -> None:
+    """Sixty-four responses that were decoded together, three minutes, and the first of the next sixty-four."""
+    board = ProgressTable(["evaluate"], lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    board.start("evaluate")
+    for second, done in ((0, 1), (20, 65), (200, 66)):
+        clock[0] = 100 + second
+        board.progress("evaluate", done, 1640, "samples", "")
+    assert board.lines["evaluate"].rate == pytest.approx(65 / 200)
+
+
 def test_a_count_that_starts_again_does_not_give_a_negative_rate(clock: list[float]) -> None:
     board = make([], [])
     board.start("q0")
