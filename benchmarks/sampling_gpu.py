@@ -5,7 +5,7 @@
 The models have the shapes of published ones and random weights, so nothing is downloaded and no response ends early:
 every engine draws `--tokens` tokens for every response. The limit of a step is the larger of two times: reading every
 weight and every stored key and value once, at the rate of a large copy, and the products of all rows, at the rate of a
-large product; both are measured in the same run. Seconds are of the wall, the device's work included.
+large product; both are measured in the same run. Seconds are of the wall, on a CPU of the processor.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import random
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.trainer_step import clock, median_s, product_rate
 from tasks.config.sampling import EngineConfig
 from tasks.engines import SamplingEngine, open_here
 from tasks.engines.protocol import Request
@@ -66,7 +66,6 @@ def main() -> None:
                 rate = rows * options.tokens / limit
                 print(f"{shape}, {rows} rows of {options.tokens} tokens; limit {rate:.0f} tokens/s", flush=True)
                 compared(Path(folder), made, prompts, limit, options)
-            del made
 
 
 def compared(folder: Path, model: Any, prompts: Sequence[Prompt], limit: float, options: argparse.Namespace) -> None:
@@ -90,11 +89,10 @@ def compared(folder: Path, model: Any, prompts: Sequence[Prompt], limit: float, 
 def report(name: str, rows: int, limit: float, run: Callable[[int], int], options: argparse.Namespace) -> float:
     """Print and return tokens a second; a first run of few tokens is not timed."""
     run(4)
-    synchronized(options.device)
-    began = time.monotonic()
+    cuda = options.device == "cuda"
+    began = clock(cuda)
     found = run(options.tokens)
-    synchronized(options.device)
-    seconds = time.monotonic() - began
+    seconds = clock(cuda) - began
     assert found == rows * options.tokens, f"{name} drew {found} tokens instead of {rows * options.tokens}"
     step_ms = 1000 * seconds / options.tokens
     print(
@@ -104,31 +102,13 @@ def report(name: str, rows: int, limit: float, run: Callable[[int], int], option
     return found / seconds
 
 
-def synchronized(device: str) -> None:
-    """Wait for the device."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
 def ceilings(device: str) -> tuple[float, float]:
-    """Bytes a second of a large copy, and operations a second of a large bfloat16 product (medians)."""
+    """Bytes a second of a large copy, and operations a second of a large bfloat16 product."""
     size = 8192 if device == "cuda" else 512
-    source = torch.randn(32 * size * size // 8, device=device)
+    source = torch.randn(4 * size * size, device=device)
     target = torch.empty_like(source)
-    left, right = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
-
-    def median_s(run: Callable[[], Any]) -> float:
-        times: list[float] = []
-        for _ in range(15):
-            synchronized(device)
-            began = time.monotonic()
-            run()
-            synchronized(device)
-            times.append(time.monotonic() - began)
-        return sorted(times[3:])[6]
-
-    copied = 2 * source.nbytes / median_s(lambda: target.copy_(source))
-    return copied, 2 * size**3 / median_s(lambda: left @ right)
+    copied = 2 * source.nbytes / median_s(lambda: target.copy_(source), cuda=device == "cuda")
+    return copied, product_rate(size, "bfloat16", device)
 
 
 def written(folder: Path, shape: str, device: str) -> Any:

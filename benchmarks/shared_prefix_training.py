@@ -21,7 +21,6 @@ import argparse
 import json
 import math
 import random
-import resource
 import statistics
 import sys
 import tempfile
@@ -30,7 +29,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.trainer_step import PlainTorch, clock, last_line
+from benchmarks.trainer_step import PlainTorch, clock, last_line, peak_bytes, product_rate
 
 VARIANTS = ("packed, stored", "shared, stored", "padded, stored", "packed", "shared")
 TRL = "TRL A2PO"
@@ -137,44 +136,29 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     cuda = options.device == "cuda"
     torch.set_num_threads(options.threads)
+    now = time.monotonic if options.threads > 1 and not cuda else lambda: clock(cuda)
     step, batch = our_step(options)
-    before = memory_bytes(cuda)
+    before = peak_bytes(cuda)
     step(batch if cuda else batch[:WARM_UP])  # kernels are compiled for the shapes that are timed
     losses: list[float] = []
     seconds: list[float] = []
     for _ in range(options.steps):
-        began = time.monotonic() if options.threads > 1 else clock(cuda)
+        began = now()
         losses.append(step(batch))
-        seconds.append((time.monotonic() if options.threads > 1 else clock(cuda)) - began)
+        seconds.append(now() - began)
     return {
         "seconds": statistics.median(seconds),
         "tokens": sum(e.length for e in batch),
-        "memory_mib": (memory_bytes(cuda) - before) / (1 << 20),
+        "memory_mib": (peak_bytes(cuda) - before) / (1 << 20),
         "first_loss": losses[0],
         "share": utilisation(options, statistics.median(seconds), batch) if cuda else None,
     }
 
 
-def memory_bytes(cuda: bool) -> int:
-    """Most that this process has held so far: of the device's memory, or resident."""
-    import torch
-
-    return torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-
-
 def utilisation(options: argparse.Namespace, seconds: float, batch: Sequence[Any]) -> float:
     """6 operations a parameter and trained token, over what a large matrix product does in the same time."""
-    import torch
-
-    left, right = (torch.randn(8192, 8192, device="cuda", dtype=getattr(torch, options.dtype)) for _ in range(2))
-    times: list[float] = []
-    for _ in range(13):
-        began = clock(True)
-        left @ right
-        times.append(clock(True) - began)
-    rate = 2 * 8192**3 / statistics.median(times[3:])
     parameters = sum(weight.numel() for weight in model(options).parameters())
-    return 6 * parameters * sum(e.length for e in batch) / seconds / rate
+    return 6 * parameters * sum(e.length for e in batch) / seconds / product_rate(8192, options.dtype, "cuda")
 
 
 def trl_result(options: argparse.Namespace) -> dict[str, Any]:

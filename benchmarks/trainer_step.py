@@ -148,11 +148,16 @@ def trainer_parts(options: argparse.Namespace, count: int) -> tuple[Any, Any, An
     from tasks.scoring.policy import Policy
     from tasks.scoring.reference import Reference
 
+    once: dict[str, Any] = {
+        "algorithm": "ppo",
+        "behaviour": {"temperature": (1.0, 1.0), "top_p": 1.0},
+        "ppo": PPOConfig(epochs=1, minibatches=1),
+    }
     train = TrainConfig(
         sources={"online": SourceConfig(share=1.0)},
         batch_size=count,
         logprob_chunk_tokens=options.chunk,
-        ppo=PPOConfig(epochs=1, minibatches=1),
+        **(once if options.variant == PPO else {}),
     )
     policy, frozen = (Policy(model(options), layout="packed", chunk=options.chunk) for _ in range(2))
     return train, policy, Reference(frozen.requires_grad_(False))
@@ -221,15 +226,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     batch = data(options.sequences, options.vocabulary)
     step = {PADDED: padded_step, PPO: ppo_step}.get(options.variant, our_step)(options, batch)
     cuda = options.device == "cuda"
-    before = torch.cuda.memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    before = torch.cuda.memory_allocated() if cuda else peak_bytes(cuda)
     first = step()
     seconds: list[float] = []
     for _ in range(options.steps):
         started = clock(cuda)
         step()
         seconds.append(clock(cuda) - started)
-    peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    return {"seconds": statistics.median(seconds), "memory_mib": (peak - before) / 2**20, "first_loss": first}
+    return {
+        "seconds": statistics.median(seconds),
+        "memory_mib": (peak_bytes(cuda) - before) / 2**20,
+        "first_loss": first,
+    }
 
 
 def clock(cuda: bool) -> float:
@@ -240,6 +248,31 @@ def clock(cuda: bool) -> float:
         return time.process_time()
     torch.cuda.synchronize()
     return time.monotonic()
+
+
+def peak_bytes(cuda: bool) -> int:
+    """Most that this process has held so far: of the device's memory, or resident."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def median_s(run: Callable[[], Any], *, cuda: bool) -> float:
+    """Seconds that `run` takes: the median of twelve calls after three."""
+    times: list[float] = []
+    for _ in range(15):
+        began = clock(cuda)
+        run()
+        times.append(clock(cuda) - began)
+    return statistics.median(times[3:])
+
+
+def product_rate(size: int, dtype: str, device: str) -> float:
+    """Operations a second of a product of two matrices with `size` rows and columns."""
+    import torch
+
+    left, right = (torch.randn(size, size, device=device, dtype=getattr(torch, dtype)) for _ in range(2))
+    return 2 * size**3 / median_s(lambda: left @ right, cuda=device == "cuda")
 
 
 def trl_result(options: argparse.Namespace) -> dict[str, Any]:
