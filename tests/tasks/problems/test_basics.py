@@ -119,7 +119,7 @@ def test_training_and_evaluation_share_no_problem() -> None:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Names that the program gives, in the order in which they are met."""
+    """Names that the program gives, in the order in which they are met, and constants by their types."""
 
     def __init__(self, argument_names: Sequence[str]) -> None:
         self.names = {name: f"v{number}" for number, name in enumerate(argument_names)}
@@ -129,6 +129,9 @@ class _Renamed(ast.NodeTransformer):
             self.names.setdefault(node.id, f"v{len(self.names)}")
         return ast.Name(self.names.get(node.id, node.id), node.ctx)
 
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant(type(node.value).__name__)
+
     def generic_visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.GeneratorExp | ast.ListComp):
             node.generators = [super(_Renamed, self).generic_visit(one) for one in node.generators]
@@ -137,26 +140,22 @@ class _Renamed(ast.NodeTransformer):
         return super().generic_visit(node)
 
 
-def renamed(task: Task, code: str) -> str:
-    """The body of a solution with its names numbered."""
-    (function,) = ast.parse(task.program(code, "function")).body
+def renamed(program: str) -> str:
+    """The body of a function with its names numbered and its constants masked."""
+    (function,) = ast.parse(program).body
     assert isinstance(function, ast.FunctionDef)
-    change = _Renamed([name for name, _ in task.takes])
+    change = _Renamed([argument.arg for argument in function.args.args])
     return "\n".join(ast.unparse(change.visit(statement)) for statement in function.body)
 
 
-def test_no_evaluation_task_is_a_training_task_with_other_names() -> None:
-    assert renamed(TASKS[0], "[y for y in s]") == renamed(TASKS[1], "[z for z in s]") == "return [v1 for v1 in v0]"
-    bodies: dict[str, list[Task]] = {}
+def test_no_evaluation_task_is_one_of_training_or_a_worked_example_with_other_names_or_constants() -> None:
+    assert renamed("def f(a):\n return [x + 'a' for x in a]") == renamed("def g(s):\n return [y + 'b' for y in s]")
+    known = {renamed(program): "worked example" for _, program in EXAMPLES["function"]}
+    asked: dict[str, str] = {}
     for task in TASKS:
-        for code in task.solutions:
-            bodies.setdefault(renamed(task, code), []).append(task)
-    shared = {body: [task.name for task in found] for body, found in bodies.items() if _in_both_splits(found)}
-    assert shared == {}
-
-
-def _in_both_splits(tasks: Sequence[Task]) -> bool:
-    return len({task.split for task in tasks}) > 1
+        bodies = known if task.split == "train" else asked
+        bodies |= {renamed(task.program(code, "function")): task.name for code in task.solutions}
+    assert {body: (known[body], asked[body]) for body in known.keys() & asked.keys()} == {}
 
 
 def test_statements_of_two_styles() -> None:
