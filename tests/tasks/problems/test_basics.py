@@ -149,7 +149,8 @@ def renamed(program: str) -> str:
 
 
 def test_no_evaluation_task_is_one_of_training_or_a_worked_example_with_other_names_or_constants() -> None:
-    assert renamed("def f(a):\n return [x + 'a' for x in a]") == renamed("def g(s):\n return [y + 'b' for y in s]")
+    one, other = renamed("def f(a):\n return [x + 'a' for x in a]"), renamed("def g(s):\n return [y + 'b' for y in s]")
+    assert one == other == "return [v1 + 'str' for v1 in v0]"
     known = {renamed(program): "worked example" for _, program in EXAMPLES["function"]}
     asked: dict[str, str] = {}
     for task in TASKS:
