@@ -33,6 +33,11 @@ UNIVERSAL = {"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}}
 """What DeepSpeed's conversion for another number of processes asks to find in a checkpoint."""
 
 
+def whole_size(parameter: nn.Parameter) -> int:
+    """Numbers of a parameter, also where ZeRO 3 has divided it and this process has none or a part of them."""
+    return int(getattr(parameter, "ds_numel", parameter.numel()))
+
+
 class DeepSpeedEngine:
     """A module under training: forward, backward, step; save and load; collectives between the processes."""
 
@@ -113,7 +118,7 @@ class DeepSpeedEngine:
     def state_bytes(self) -> int:
         """About how much a checkpoint takes: what is trained, its moments, and float32 weights where it has others."""
         trained = [p for p in self._engine.module.parameters() if p.requires_grad]
-        sizes = [(getattr(p, "ds_numel", p.numel()), p.element_size()) for p in trained]
+        sizes = [(whole_size(p), p.element_size()) for p in trained]
         return sum(count * (size + 8 + (0 if size == 4 else 4)) for count, size in sizes)
 
     @property

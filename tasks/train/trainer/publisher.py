@@ -21,6 +21,7 @@ from tasks.train.shared import published_weights
 from tasks.train.shared.errors import PublishingFailed
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.published_weights import Canary, Published
+from tasks.train.trainer.deepspeed_engine import whole_size
 
 LARGE_BYTES = 1_000_000_000
 """Weights of so many bytes or more are published in the background where `train.publish` is "auto"."""
@@ -50,7 +51,7 @@ def in_background(train: TrainConfig, model: nn.Module) -> bool:
     if train.publish != "auto":
         return train.publish == "background"
     published = [p for name, p in model.named_parameters() if is_published(train, name)]
-    size = sum(getattr(p, "ds_numel", p.numel()) * p.element_size() for p in published)
+    size = sum(whole_size(p) * p.element_size() for p in published)
     return train.background_possible and size >= LARGE_BYTES
 
 
@@ -102,7 +103,7 @@ def policy_row(job: TrainJob, published: Published, model: nn.Module) -> dict[st
         "parent_policy_id": job.counts.reference,
         "step": published.step,
         "tokenizer_hash": tokenizer_hash(job.reference),
-        "parameters": sum(p.numel() for name, p in model.named_parameters() if not lora.is_adapters(name)),
+        "parameters": sum(whole_size(p) for name, p in model.named_parameters() if not lora.is_adapters(name)),
     }
 
 

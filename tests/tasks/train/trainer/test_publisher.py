@@ -70,6 +70,8 @@ def test_divided_weights_and_adapters_are_published_beside_training_too(
         for how in ("waiting", "background")
     ]
     assert found[0] == found[1]
+    whole = sum(parameter.numel() for parameter in LlamaForCausalLM.from_pretrained(reference).parameters())
+    assert {row["parameters"] for row in found[0]["policies"]} == {whole}
 
 
 def test_what_is_handed_over_in_memory_is_kept_on_disk_by_the_same_thread(
