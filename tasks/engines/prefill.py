@@ -25,8 +25,11 @@ MOST_TOKENS = 512
 """Tokens of one forward pass."""
 WORTH_SHARING = 16
 """Tokens that prompts must have in common for a pass of their own."""
-_KEYS, _QUERIES = 64, 32
-"""Attention runs over multiples of so many keys and queries, for the same reason."""
+_QUERIES = 32
+_FEW_KEYS, _KEYS = 64, 512
+_FEW = 128
+"""Attention runs over multiples of so many queries and keys, for the same reason: of up to `_FEW` keys every number is
+summed in the same order, of more only the whole blocks in which the fused kernel takes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +170,9 @@ class PackedPieces:
 
     def _bias(self, piece: Piece, ratio: int, dtype: torch.dtype) -> Tensor:
         """Hides later tokens and the padding, (1, 1, R * L and padding, P)."""
-        columns = torch.arange(_padded(len(piece.ids), _KEYS), device=self._device)
-        visible = columns <= torch.arange(piece.start, len(piece.ids), device=self._device)[:, None]
+        length = len(piece.ids)
+        columns = torch.arange(_padded(length, _FEW_KEYS if length <= _FEW else _KEYS), device=self._device)
+        visible = columns <= torch.arange(piece.start, length, device=self._device)[:, None]
         rows = ratio * len(piece)
         return pad(bias_of(visible, dtype).repeat(ratio, 1), (0, 0, 0, _padded(rows, _QUERIES) - rows))[None, None]
 

@@ -37,7 +37,7 @@ def text(seed: int, length: int) -> Tokens:
 def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     if torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512":
         return torch.equal(one, other)
-    return torch.allclose(one, other, atol=1e-5)
+    return torch.allclose(one, other, atol=1e-5 if one.dtype == torch.float32 else 0.1)
 
 
 def computed(model: Any, store: PrefixStore, prompts: list[Tokens]) -> tuple[torch.Tensor, int]:
@@ -106,6 +106,23 @@ def test_a_prompt_gives_the_same_bits_cached_or_not_alone_or_in_company(kind: st
         assert equal(found, expected)
         for one, other in zip(alone.read(ids), others.read(ids), strict=True):
             assert all(equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_long_prompt_gives_the_same_bits_wherever_its_beginning_is_cut(dtype: torch.dtype) -> None:
+    """As few-shot prompts are: on an AMD EPYC sums over 192 and over 256 keys were rounded differently."""
+    model = model_of("llama_wide").to(dtype)
+    ids = text(1, 600)
+    for length in (100, 129, 193, 265, 400, 600):
+        alone = PrefixStore(ROOM)
+        expected = computed(model, alone, [ids[:length]])[0][0]
+        for cut in (40, 128, 165, 250, 390):
+            if cut < length:
+                others = PrefixStore(ROOM)
+                company = [ids[:cut] + text(length, 30), ids[:length], ids[: cut - 20] + text(cut, 50)]
+                assert equal(computed(model, others, company)[0][1], expected)
+                for one, other in zip(alone.read(ids[:length]), others.read(ids[:length]), strict=True):
+                    assert all(equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 @settings(deadline=None, derandomize=True)
