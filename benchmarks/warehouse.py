@@ -28,6 +28,7 @@ import numpy as np
 
 from benchmarks.warehouse_systems import SYSTEMS, as_arrow, cpu_s, encodings, trajectories
 from warehouse import Warehouse, encoding
+from warehouse.following import RunFollower
 from warehouse.maintenance import compact, live_files
 
 BATCH = 160
@@ -232,23 +233,48 @@ def growing(counts: list[int]) -> list[dict[str, Any]]:
     return found
 
 
-def _opened(location: str) -> dict[str, float]:
-    def timed(action: Callable[[], object]) -> float:
-        action()
-        cpu = cpu_s()
-        for _ in range(3):
-            action()
-        return round(1000 * (cpu_s() - cpu) / 3, 1)
+def following_a_run(counts: list[int]) -> list[dict[str, Any]]:
+    """What a loop pays that asks for its run's newest batch of 64 trajectories, by the catalog's snapshots."""
+    folder, found = tempfile.mkdtemp(prefix="warehouse-benchmark-"), list[dict[str, Any]]()
+    rows = trajectories(np.random.default_rng(0), 64, "r")
+    try:
+        with Warehouse.open(f"{folder}/warehouse") as store:
+            for count in counts:
+                while store.snapshot() < count:
+                    store.append(f"r/{store.snapshot()}", {"trajectories": rows}, run_id="benchmark")
+                found.append({"snapshots": count, **_followed(store, store.snapshot() - 1)})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
 
+
+def _followed(store: Warehouse, since: int) -> dict[str, float]:
+    of_run = {"where": "run_id = ?", "parameters": ("benchmark",)}
+    return {
+        "Warehouse.follow": _cpu_ms(lambda: store.follow("trajectories", since, **of_run)),
+        "RunFollower": _cpu_ms(lambda: RunFollower(store, "trajectories", "benchmark", since=since).read()),
+    }
+
+
+def _cpu_ms(action: Callable[[], object]) -> float:
+    """CPU time of an action that has been done once before, the mean of three."""
+    action()
+    cpu = cpu_s()
+    for _ in range(3):
+        action()
+    return round(1000 * (cpu_s() - cpu) / 3, 1)
+
+
+def _opened(location: str) -> dict[str, float]:
     with Warehouse.open(location) as store:
         newest = store.snapshot()
         return {
             "catalog MB": round((Path(location) / "catalog.sqlite").stat().st_size / 1e6, 1),
-            "opening, CPU ms": timed(lambda: Warehouse.open(location).close()),
-            "following nothing": timed(lambda: store.follow("trajectories", newest)),
-            "following 1 snapshot": timed(lambda: store.follow("trajectories", newest - 1)),
-            "newest 128": timed(lambda: store.rows(QUERIES["newest 128 scored"], [newest])),
-            "rows by source": timed(lambda: store.rows(QUERIES["rows by source"], [newest])),
+            "opening, CPU ms": _cpu_ms(lambda: Warehouse.open(location).close()),
+            "following nothing": _cpu_ms(lambda: store.follow("trajectories", newest)),
+            "following 1 snapshot": _cpu_ms(lambda: store.follow("trajectories", newest - 1)),
+            "newest 128": _cpu_ms(lambda: store.rows(QUERIES["newest 128 scored"], [newest])),
+            "rows by source": _cpu_ms(lambda: store.rows(QUERIES["rows by source"], [newest])),
         }
 
 
@@ -270,6 +296,7 @@ def main() -> None:
     parser.add_argument("--writers", type=int, nargs="*", default=[1, 4, 16], help="with batches of 160 rows")
     parser.add_argument("--batches", type=int, nargs="*", default=[64, 256], help="further batch sizes, 4 writers")
     parser.add_argument("--files", type=int, nargs="*", default=[], help="numbers of live files, ascending")
+    parser.add_argument("--snapshots", type=int, nargs="*", default=[], help="numbers of snapshots, ascending")
     parser.add_argument("--json", type=Path, help="write every figure to this file as well")
     chosen = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, DuckDB {duckdb.__version__}")
@@ -290,6 +317,8 @@ def main() -> None:
         add(f"Reading {rows:,} rows", reading(rows))
     if chosen.files:
         add("Growing without merging", growing(chosen.files))
+    if chosen.snapshots:
+        add("Following one run, CPU ms", following_a_run(chosen.snapshots))
     if chosen.json:
         chosen.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
 

@@ -6,3 +6,7 @@ WHERE {bounds}
   AND batch_id NOT IN (SELECT bad_batch_id FROM stored.quarantine)
   AND ({condition})
 ORDER BY snapshot_id, rowid;
+
+-- name: quarantined
+-- Which batches are left out?
+SELECT bad_batch_id FROM stored.quarantine;

@@ -44,6 +44,16 @@ class CommittedBatch:
         return json.dumps([asdict(file) for file in self.files], separators=(",", ":"))
 
 
+def stored_batch(batch_id: str, run_id: str, snapshot: int, files_json: str) -> CommittedBatch:
+    """A batch of the ledger from its columns."""
+    return CommittedBatch(batch_id, run_id, snapshot, tuple(DataFile(**file) for file in json.loads(files_json)))
+
+
+def with_rows_in(table: str) -> str:
+    """What `files_json` is LIKE of a batch with rows in the table."""
+    return f'%"table":"{table}"%'
+
+
 class BatchLedger(Protocol):
     """What the commit protocol needs to remember outside of the lake's catalog."""
 
@@ -65,6 +75,14 @@ class BatchLedger(Protocol):
 
     def newest_of(self, run_id: str) -> int:
         """Snapshot of the run's newest committed batch; 0 when it has none."""
+        ...
+
+    def newest_in(self, table: str, since: int) -> int:
+        """Snapshot of the newest committed batch with rows in the table; 0 when none is newer than `since`."""
+        ...
+
+    def batches_of(self, run_id: str, since: int) -> list[CommittedBatch]:
+        """The run's batches that were committed after snapshot `since`, in the order of their snapshots."""
         ...
 
     def batches(self) -> list[CommittedBatch]:
@@ -209,10 +227,20 @@ class FolderLedger:
             row = self._database.execute("SELECT max(snapshot) FROM batches WHERE run_id = ?", (run_id,)).fetchone()
         return int(row[0] or 0)
 
+    def newest_in(self, table: str, since: int) -> int:
+        with self._guard:
+            row = self._database.execute(query(__name__, "newest_in"), (since, with_rows_in(table))).fetchone()
+        return int(row[0] or 0)
+
+    def batches_of(self, run_id: str, since: int) -> list[CommittedBatch]:
+        with self._guard:
+            found = self._database.execute(query(__name__, "batches_of"), (run_id, since)).fetchall()
+        return [stored_batch(*row) for row in found]
+
     def batches(self) -> list[CommittedBatch]:
         with self._guard:
             found = self._database.execute(query(__name__, "all_batches")).fetchall()
-        return [CommittedBatch(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in found]
+        return [stored_batch(*row) for row in found]
 
     def record(self, batches: Sequence[CommittedBatch], reconciled: int) -> None:
         rows = [(batch.batch_id, batch.run_id, batch.snapshot, batch.files_json()) for batch in batches]

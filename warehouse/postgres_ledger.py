@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -16,8 +15,8 @@ from psycopg import sql
 from warehouse.errors import StorageLost, WarehouseMissing
 from warehouse.failpoints import failpoint
 from warehouse.files import translated
-from warehouse.intents import DataFile, Intent
-from warehouse.ledger import CommittedBatch, busy, holder
+from warehouse.intents import Intent
+from warehouse.ledger import CommittedBatch, busy, holder, stored_batch, with_rows_in
 from warehouse.queries import query
 
 _POLL_S: Final = (0.002, 0.05)
@@ -90,9 +89,16 @@ class PostgresLedger:
         ((newest,),) = self._run("SELECT max(snapshot) FROM {s}.warehouse_batches WHERE run_id = %s", (run_id,))
         return int(newest or 0)
 
+    def newest_in(self, table: str, since: int) -> int:
+        ((newest,),) = self._run(query(__name__, "newest_in"), (since, with_rows_in(table)))
+        return int(newest or 0)
+
+    def batches_of(self, run_id: str, since: int) -> list[CommittedBatch]:
+        return [stored_batch(*row) for row in self._run(query(__name__, "batches_of"), (run_id, since))]
+
     def batches(self) -> list[CommittedBatch]:
         rows = self._run(query(__name__, "all_batches"))
-        return [CommittedBatch(b, r, s, tuple(DataFile(**file) for file in json.loads(f))) for b, r, s, f in rows]
+        return [stored_batch(*row) for row in rows]
 
     def record(self, batches: Sequence[CommittedBatch], reconciled: int) -> None:
         rows = [(batch.batch_id, batch.run_id, batch.snapshot, batch.files_json()) for batch in batches]

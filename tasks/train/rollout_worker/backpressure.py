@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from warehouse import Warehouse
+from warehouse.following import RunFollower
 from warehouse.queries import query
 
 PACE = query(__name__, "pace")
 OLDEST_S = 30.0
 """Everything is counted again after so long, whatever arrived: batches of the run may have been quarantined."""
-SCORED = "run_id = ? AND source = 'online' AND reward IS NOT NULL"
-"""What the query `pace` counts as scored."""
+FOLLOWED = {"trajectories": ("batch_id", "problem_id", "source", "reward"), "train_batches": ("step", "sources")}
+"""Tables whose rows move a run on, and the columns that say how far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class BackpressureReader:
     _counted_at: float = 0.0
     _newest: int = 0
     """Snapshot of the run's newest batch at the last question."""
-    _followed: dict[str, int] = field(default_factory=dict[str, int])
-    """Snapshot by table up to which its rows are in `_found`."""
+    _followers: dict[str, RunFollower] = field(default_factory=dict[str, RunFollower])
+    """By table: what it brings after what is in `_found`."""
 
     def read(self) -> Backpressure:
         """Where the run is now."""
@@ -93,12 +93,17 @@ class BackpressureReader:
 
     def _count(self) -> Backpressure:
         snapshot = self.warehouse.snapshot()
-        self._followed, self._counted_at = dict.fromkeys(("trajectories", "train_batches"), snapshot), time.monotonic()
+        self._followers = {
+            table: RunFollower(self.warehouse, table, self.job.run_id, since=snapshot, columns=columns)
+            for table, columns in FOLLOWED.items()
+        }
+        self._counted_at = time.monotonic()
         return Backpressure.read(self.warehouse, self.job, snapshot=snapshot)
 
     def _add(self, found: Backpressure) -> Backpressure | None:
         """`found` and what the run appended since; None when it trained a step anew: counts no longer add up."""
-        sampled, steps = self._arrived("trajectories", SCORED), self._arrived("train_batches", "run_id = ?")
+        arrived, steps = self._followers["trajectories"].read(), self._followers["train_batches"].read()
+        sampled = [row for row in arrived if row["source"] == "online" and row["reward"] is not None]
         if any(row["step"] <= found.steps for row in steps):
             return None
         size = self.job.train.group_size
@@ -109,11 +114,6 @@ class BackpressureReader:
             trained=found.trained + sum(row["sources"].count("online") for row in steps),
             scored=found.scored + sum(n // size * size for n in groups.values()),
         )
-
-    def _arrived(self, table: str, where: str) -> list[dict[str, Any]]:
-        since = self._followed[table]
-        rows, self._followed[table] = self.warehouse.follow(table, since, where=where, parameters=(self.job.run_id,))
-        return rows
 
 
 def newest_step(job: TrainJob) -> int | None:

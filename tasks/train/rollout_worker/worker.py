@@ -38,7 +38,7 @@ from tasks.train.shared.stop import Stop
 from warehouse import Warehouse
 
 LONGEST_POLL_S = 1.0
-"""A waiting worker asks again after a tenth of the time that it has waited, at most this."""
+"""A waiting worker asks again after a fiftieth of the time that it has waited, at most this."""
 SHORTEST_POLL_S = 0.25
 """A worker that has batches under way asks no more often for room for another one."""
 _PROBE = Submission("print(input())", Suite("probe", (TestCase("1", "1"),)))
@@ -124,17 +124,24 @@ class RolloutWorker:
         """
         if under_way and self.prompts.rule != "uniform":
             return False
+        return self.has_room(under_way)
+
+    def has_room(self, under_way: int = 0) -> bool:
+        """Whether there is room for another batch; the steps that the trainer has staged are made visible for it."""
+        if self.pace.read().has_room(self.job, under_way):
+            return True
+        self.warehouse.commit()
         return self.pace.read().has_room(self.job, under_way)
 
     def await_room(self) -> bool:
         """Wait until there is room for another batch; False when asked to stop."""
         began = time.monotonic()
         while not self.stop():
-            room, waited = self.pace.read().has_room(self.job), time.monotonic() - began
+            room, waited = self.has_room(), time.monotonic() - began
             if room:
                 self.seconds.wait += waited
                 return True
-            time.sleep(min(LONGEST_POLL_S, 0.05 + waited / 10))
+            time.sleep(min(LONGEST_POLL_S, 0.02 + waited / 50))
         return False
 
     def refresh(self) -> bool:

@@ -26,10 +26,11 @@ from tasks.train.trainer.pairs import Pairs
 from tasks.train.trainer.replay_buffer import ReplayBuffer, Used, first_used, recorded_uses
 from tasks.train.trainer.state import MixState
 from warehouse import Warehouse
+from warehouse.following import RunFollower
 from warehouse.queries import query
 from warehouse.rows import trajectory_rows
 
-POLL_S = 0.1
+POLL_S = 0.02
 BLOCK = 16
 """Batches of an offline source fetched at a time."""
 
@@ -57,7 +58,7 @@ class OnlineQueue:
         self.examples = examples
         self.run_id = examples.job.run_id
         self.group_size = examples.job.train.group_size
-        self.watermark = state.watermark
+        self._arrivals = RunFollower(examples.warehouse, "trajectories", self.run_id, since=state.watermark)
         self.recorded = {step: sources.get("online", []) for step, sources in recorded.items()}
         self._claimed = {identity for ids in self.recorded.values() for identity in ids}
         found = examples.present(sorted(self._claimed), "online")
@@ -66,6 +67,11 @@ class OnlineQueue:
         known = examples.present(state.waiting, "online")
         self._waiting: deque[Example] = deque()
         self._admit(kept_together(state.waiting, known, self.group_size))
+
+    @property
+    def watermark(self) -> int:
+        """Snapshot up to which everything that arrived has been read."""
+        return self._arrivals.since
 
     def ids(self) -> tuple[str, ...]:
         """The trajectories that wait, in order."""
@@ -86,11 +92,7 @@ class OnlineQueue:
 
     def refill(self) -> int:
         """Read what arrived since; returns how many."""
-        if self.examples.warehouse.newest_of(self.run_id) <= self.watermark:
-            return 0
-        rows, self.watermark = self.examples.warehouse.follow(
-            "trajectories", self.watermark, where="run_id = ? AND source = 'online'", parameters=(self.run_id,)
-        )
+        rows = [row for row in self._arrivals.read() if row["source"] == "online"]
         rows.sort(key=lambda row: (str(row["batch_id"]), str(row["trajectory_id"])))
         new = self.examples.build(trajectory_rows(rows), "online")
         batches = {str(row["trajectory_id"]): str(row["batch_id"]) for row in rows}

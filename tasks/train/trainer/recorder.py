@@ -7,6 +7,7 @@ other steps: what was recorded of them is superseded, all at once, before or wit
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -22,7 +23,9 @@ from warehouse.superseding import content, superseded
 
 Row = dict[str, Any]
 COMMIT_EVERY = 10
-"""Steps between two group commits when no worker waits to see them; every step is durable at once."""
+COMMIT_AFTER_S = 5.0
+"""Steps, and seconds, after which what was recorded is made visible. Every step is durable at once, and a worker that
+waits for steps makes them visible itself."""
 STEPS = query(__name__, "steps")
 REFERENCES = query(__name__, "references")
 
@@ -50,6 +53,9 @@ class Recorder:
         }
         self._taken = warehouse.committed_under(f"train/{job.run_id}/")
         """Batches of the run's steps, also of those that were superseded."""
+        self._staged = 0
+        """Steps recorded since the last commit here."""
+        self._committed_at = time.monotonic()
 
     def record(
         self, step: int, records: Sequence[SequenceRecord], figures: Figures, reference_rows: list[Row], snapshot: int
@@ -75,8 +81,9 @@ class Recorder:
             batch_id = self._new_id(step)
             self._supersede(self._doomed(step), batch_id, tables)
         self.warehouse.stage(batch_id, {name: rows for name, rows in tables.items() if rows}, run_id=self.job.run_id)
-        if self.job.online_per_batch or step % COMMIT_EVERY == 0:
-            self.warehouse.commit()
+        self._staged += 1
+        if self._staged == COMMIT_EVERY or time.monotonic() - self._committed_at >= COMMIT_AFTER_S:
+            self.flush()
         for writer in self._writers:
             writer.write(step, figures)
 
@@ -88,6 +95,7 @@ class Recorder:
     def flush(self) -> None:
         """Make everything visible."""
         self.warehouse.commit()
+        self._staged, self._committed_at = 0, time.monotonic()
 
     def close(self) -> None:
         """Flush and close the writers."""

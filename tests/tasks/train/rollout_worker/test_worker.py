@@ -36,6 +36,20 @@ def test_a_worker_stops_two_batches_ahead_and_goes_on_when_one_is_trained(job: T
     assert len({row["trajectory_id"] for row in after}) == len(after) == 24
 
 
+def test_a_worker_without_room_makes_the_steps_visible_that_the_trainer_has_staged(job: TrainJob, judge: Judge) -> None:
+    publish(job, 0, 0)
+    with working(job, judge) as worker:
+        worker.run()
+        assert not worker.has_room()
+        used = [row["trajectory_id"] for row in rows(job)][:8]
+        step = {"step": 1, "trajectory_ids": used, "sources": ["online"] * 8}
+        with Warehouse.open(job.warehouse) as trainer:
+            trainer.stage("step", {"train_batches": [step]}, run_id=RUN)
+            assert not trainer.committed(["step"])
+            assert worker.has_room()
+            assert trainer.committed(["step"])
+
+
 @pytest.mark.parametrize("rule", ["learnability", "thompson"])
 def test_a_worker_with_a_curriculum_draws_a_lost_batch_again_and_writes_down_what_it_believed(
     rule: str, stocked: Path, reference: Path, tmp_path: Path, judge: Judge
