@@ -54,7 +54,7 @@ RUNS = TableSchema(
         text("config_json", "resolved configuration (JSON)"),
         text("project_version", "version of this project"),
         count("snapshot", "snapshot the run reads from; it is kept from expiry"),
-        text("status", "state when the row was written"),
+        text("status", "not written; the state of a run is in the view `run_states`"),
     ),
 )
 RUN_EVENTS = TableSchema(

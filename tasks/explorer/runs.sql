@@ -7,24 +7,14 @@ WITH chosen AS (
     WHERE ($recipe = '' OR recipe = $recipe) AND ($text = '' OR contains(lower(run_id), lower($text)))
 ),
 ended AS (
-    SELECT run_id, count(DISTINCT stage) AS stages, sum(seconds) AS seconds, max(created_at) AS last_at,
-           bool_or(stage = 'report') AS reported, bool_or(stage = 'evaluate') AS evaluated,
-           string_agg(stage, ', ' ORDER BY arrival) AS names, max(arrival) AS last,
-           arg_max(manifest_json, arrival) FILTER (stage = 'evaluate') AS evaluation, max(snapshot_id) AS snapshot_id
+    SELECT run_id, count(DISTINCT stage) AS stages, sum(seconds) AS seconds, string_agg(stage, ', ' ORDER BY arrival) AS names,
+           arg_max(manifest_json, arrival) FILTER (stage = 'evaluate') AS evaluation
     FROM stages
-    GROUP BY run_id
-),
-events AS (
-    SELECT run_id, max(created_at) AS seen, arg_max(kind, arrival) AS kind, arg_max(stage, arrival) AS stage,
-           max(snapshot_id) AS snapshot_id
-    FROM run_events
     GROUP BY run_id
 )
 SELECT chosen.* EXCLUDE (arrival), coalesce(stages, 0) AS stages, seconds, names, evaluation,
-       greatest(seen, last_at) AS seen, events.stage AS at_stage,
-       CASE WHEN kind IN ('failed', 'cancelled') AND events.snapshot_id > coalesce(ended.snapshot_id, 0) THEN kind
-            WHEN coalesce(evaluated, false) THEN 'finished' ELSE 'running' END AS state
-FROM chosen LEFT JOIN ended USING (run_id) LEFT JOIN events USING (run_id)
+       seen, run_states.stage AS at_stage, state
+FROM chosen LEFT JOIN ended USING (run_id) JOIN run_states USING (run_id)
 ORDER BY arrival DESC
 LIMIT $limit OFFSET $offset;
 

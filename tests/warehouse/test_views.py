@@ -256,6 +256,35 @@ def test_cost_by_stage_leaves_skipped_stages_out(lake: Warehouse) -> None:
     ]
 
 
+def test_run_states_follow_the_newest_event_and_stage(folder: str) -> None:
+    def event(run: str, stage: str, kind: str) -> None:
+        store.append(f"{run} {stage} {kind}", {"run_events": [{"stage": stage, "kind": kind}]}, run_id=run)
+
+    def done(run: str, stage: str) -> None:
+        row = {"stage": stage, "key": "k", "status": "completed"}
+        store.append(f"{run} {stage} done", {"stages": [row]}, run_id=run)
+
+    with Warehouse.open(folder) as store:
+        for run in ("done", "failed", "continued", "working", "empty"):
+            store.append(f"{run} begun", {"runs": [{"recipe": "tiny"}]}, run_id=run)
+        for run in ("failed", "continued"):
+            event(run, "train", "started")
+            event(run, "train", "failed")
+        event("continued", "train", "resumed")
+        event("done", "evaluate", "cancelled")
+        done("done", "evaluate")
+        done("working", "q0")
+        event("working", "train", "started")
+        rows = store.rows("SELECT run_id, state, stage, seen IS NOT NULL AS spoke FROM run_states")
+    assert {row["run_id"]: (row["state"], row["stage"], row["spoke"]) for row in rows} == {
+        "done": ("finished", "evaluate", True),
+        "failed": ("failed", "train", True),
+        "continued": ("running", "train", True),
+        "working": ("running", "train", True),
+        "empty": ("running", None, False),
+    }
+
+
 def test_lineage_leads_back_to_the_reference(lake: Warehouse) -> None:
     rows = lake.rows("SELECT * FROM lineage WHERE policy_id = 'end'")
     assert [row["ancestor"] for row in rows] == ["end", "step10", "base"]

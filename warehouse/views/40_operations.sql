@@ -1,3 +1,28 @@
+-- Which state is each run in, at which stage, and when was its last sign (what was killed without a word stays `running`)?
+CREATE OR REPLACE VIEW run_states AS
+WITH ended AS (
+    SELECT run_id, bool_or(stage = 'evaluate') AS evaluated, arg_max(created_at, arrival) AS seen,
+           max(snapshot_id) AS snapshot_id
+    FROM stages
+    GROUP BY run_id
+),
+events AS (
+    SELECT run_id, arg_max(kind, arrival) AS kind, arg_max(stage, arrival) AS stage,
+           arg_max(created_at, arrival) AS seen, max(snapshot_id) AS snapshot_id
+    FROM run_events
+    GROUP BY run_id
+),
+signs AS (
+    SELECT run_id, kind, events.stage, evaluated, ended.seen AS ended_at, events.seen AS event_at,
+           events.snapshot_id > coalesce(ended.snapshot_id, 0) AS event_is_newer
+    FROM (SELECT DISTINCT run_id FROM runs) LEFT JOIN ended USING (run_id) LEFT JOIN events USING (run_id)
+)
+SELECT run_id,
+       CASE WHEN event_is_newer AND kind IN ('failed', 'cancelled') THEN kind
+            WHEN coalesce(evaluated, false) THEN 'finished' ELSE 'running' END AS state,
+       stage, if(event_is_newer, event_at, ended_at) AS seen
+FROM signs;
+
 -- What did each stage of each run cost, its attempts that were killed or failed included until their last sign of life?
 CREATE OR REPLACE VIEW cost_by_stage AS
 WITH attempts AS (
