@@ -7,7 +7,8 @@ WITH chosen AS (
     WHERE ($recipe = '' OR recipe = $recipe) AND ($text = '' OR contains(lower(run_id), lower($text)))
 ),
 ended AS (
-    SELECT run_id, count(DISTINCT stage) AS stages, sum(seconds) AS seconds, string_agg(stage, ', ' ORDER BY arrival) AS names,
+    SELECT run_id, count(DISTINCT stage) AS stages, sum(seconds) AS seconds,
+           string_agg(stage, ', ' ORDER BY arrival) AS names,
            arg_max(manifest_json, arrival) FILTER (stage = 'evaluate') AS evaluation
     FROM stages
     GROUP BY run_id
