@@ -2,7 +2,7 @@
 
 A search is a study with a grid: lists of values by dotted name, at the top for every arm or with an arm for that one.
 Each combination is an arm of its own, named after its values. `base = "methods"` takes another study's arms and groups,
-`base_arms` some of its arms.
+`base_arms` some of its arms. An arm that is `like` another has that one's recipe and overrides, under its own.
 
 It imports nothing of Prefect, whose settings are fixed by its first import: commands read studies before they choose a
 server.
@@ -157,11 +157,11 @@ def _read(path: Path) -> dict[str, Any]:
     tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     _check_shape(path, tree)
     if "base" not in tree:
-        return tree
+        return _alike(tree, path)
     under = STUDIES / f"{tree.pop('base')}.toml"
     if not under.is_file():
         raise InvalidConfig(f"{path}: its base {under.stem!r} is no study that ships")
-    whole = tomllib.loads(under.read_text(encoding="utf-8"))
+    whole = _alike(tomllib.loads(under.read_text(encoding="utf-8")), under)
     _keep(whole, tree.pop("base_arms", list(whole["arms"])), path)
     grid = tree.pop("grid", whole.pop("grid", {}))
     # A grid's dotted names are names, not sections to be merged.
@@ -169,7 +169,27 @@ def _read(path: Path) -> dict[str, Any]:
     configuration.merge(whole, tree)
     for name, of_arm in grids.items():
         whole.setdefault("arms", {}).setdefault(name, {})["grid"] = of_arm
-    return whole | {"grid": grid}
+    return _alike(whole | {"grid": grid}, path)
+
+
+def _alike(tree: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The tree in which every arm that is `like` one above it has that one's recipe, overrides and `after` by default.
+
+    Label and grid are an arm's own. Raises InvalidConfig for an unknown arm.
+    """
+    arms: dict[str, dict[str, Any]] = {}
+    for name, arm in tree.get("arms", {}).items():
+        arms[name] = {key: value for key, value in arm.items() if key != "like"}
+        if "like" not in arm:
+            continue
+        model = arms.get(str(arm["like"]))
+        if model is None or arm["like"] == name:
+            raise InvalidConfig(f"{path}: arm {name!r} is like {arm['like']!r}, which is no arm above it")
+        overrides = copy.deepcopy(model.get("overrides", {}))
+        configuration.merge(overrides, arm.get("overrides", {}))
+        taken = {key: value for key, value in model.items() if key in ("recipe", "after")}
+        arms[name] = taken | arms[name] | {"overrides": overrides}
+    return tree | {"arms": arms} if arms else tree
 
 
 def _keep(study: dict[str, Any], arms: Sequence[str], path: Path) -> None:
@@ -189,6 +209,10 @@ def _check_shape(path: Path, tree: Mapping[str, Any]) -> None:
     arms, groups, kept = tree.get("arms", {}), tree.get("groups", []), tree.get("base_arms", [])
     if not isinstance(arms, Mapping) or not all(isinstance(arm, Mapping) for arm in arms.values()):
         raise InvalidConfig(f"{path}: each arm is a table of its own: write [arms.NAME], not [[arms]] and not a value")
+    if wrong := [name for name, arm in arms.items() if not isinstance(arm.get("overrides", {}), Mapping)]:
+        raise InvalidConfig(
+            f"{path}: the overrides of arm {wrong[0]!r} are no table: overrides = {{ train = {{ steps = 9 }} }}"
+        )
     if not isinstance(groups, list) or not all(isinstance(group, Mapping) for group in groups):
         raise InvalidConfig(f"{path}: groups are a list of tables: write [[groups]] before each, with two brackets")
     if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):

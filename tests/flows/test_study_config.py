@@ -88,6 +88,46 @@ def test_an_arm_that_comes_after_another_draws_on_that_ones_run_of_the_seed(tmp_
         load(write(tmp_path, SMALL.replace('label = "slow"', 'label = "slow"\nafter = ["fast"]')))
 
 
+def test_an_arm_like_another_has_its_recipe_and_overrides_under_its_own(tmp_path: Path) -> None:
+    more = """[arms.fastest]
+like = "fast"
+label = "fastest"
+overrides = { train = { optimizer = { learning_rate = 1e-2 } } }
+[arms.again]
+like = "fastest"
+label = "again"
+recipe = "spo-online"
+grid = { "train.steps" = [3, 5] }
+[[groups]]"""
+    text = SMALL.replace("[[groups]]", more).replace(
+        'arms = ["slow", "fast"]', 'arms = ["slow", "fast", "fastest", "again"]'
+    )
+    study = load(write(tmp_path, text))
+    fast, fastest, again = (study.config(arm, 0).train for arm in ("fast", "fastest", "again-5"))
+    assert (fast.optimizer.learning_rate, fastest.optimizer.learning_rate, again.optimizer.learning_rate) == (
+        1e-3,
+        0.01,
+        0.01,
+    )
+    assert (fastest.steps, again.steps) == (9, 5)
+    assert (study.arms["fastest"].recipe, study.arms["again-3"].recipe) == ("tiny", "spo-online")
+    for wrong in ("slowest", "fastest", "again"):
+        with pytest.raises(InvalidConfig, match=f"arm 'fastest' is like '{wrong}', which is no arm above it"):
+            load(write(tmp_path, text.replace('like = "fast"', f'like = "{wrong}"')))
+
+
+def test_an_arm_may_be_like_one_of_the_base_that_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "rates.toml").write_text(
+        'base = "regime"\nbase_arms = ["ppo-1e-5"]\ntitle = "Sooner"\n'
+        '[arms.sooner]\nlike = "ppo-1e-5"\nlabel = "sooner"\n'
+        'overrides = { train = { steps = 9 } }\n[[groups]]\ntitle = "Both"\narms = ["ppo-1e-5", "sooner"]\n'
+    )
+    study, regime = load(str(tmp_path / "rates.toml")), load("regime")
+    assert list(study.arms) == ["ppo-1e-5", "sooner"]
+    assert study.config("ppo-1e-5", 0) == regime.config("ppo-1e-5", 0)
+    assert study.config("sooner", 0).train.ppo == regime.config("ppo", 0).train.ppo
+
+
 def test_a_grid_makes_an_arm_of_every_combination(tmp_path: Path) -> None:
     grid = '[grid]\n"train.optimizer.learning_rate" = [3e-5, 1e-4]\n"q0.samples" = [40]\n'
     own = 'label = "slow"\ngrid = { "train.steps" = [2, 4] }'
@@ -186,6 +226,10 @@ def test_a_seed_among_what_a_study_overrides_is_refused_since_it_would_be_ignore
         (
             SMALL.replace('label = "slow"', 'label = "slow"\ngrid = { "train.steps" = 5 }').encode(),
             "grid of arm 'slow'",
+        ),
+        (
+            SMALL.replace('label = "slow"', 'label = "slow"\noverrides = 5').encode(),
+            "overrides of arm 'slow' are no table",
         ),
         (b'base = "smollm"\nbase_arms = 5\n', "base_arms is a list of names"),
         (b'base = "smollm"\nbase_arms = "ppo"\n', "base_arms is a list of names"),
