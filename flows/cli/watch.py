@@ -27,6 +27,8 @@ T = TypeVar("T")
 CANCEL_ON_TERM = "SPO_CANCEL_ON_TERM"
 """Environment variable: 1 lets SIGTERM cancel the run that is watched."""
 POLL_S = 1.0
+SLOWEST_POLL_S = 5.0
+"""What takes long is looked at less often: each look costs the server 35 ms of a core that a small policy trains on."""
 PATIENCE_S = 60.0
 LINE_EVERY_S = 60.0
 """Where there is no terminal, a stage that gets on says so at least so often."""
@@ -111,6 +113,7 @@ def watch(flow_run_id: UUID, console: Console) -> Look:
             if not console.is_terminal:
                 live.stop()
             crashed_at: float | None = None
+            started = time.monotonic()
             while True:
                 if asked.is_set():
                     asked.clear()
@@ -125,10 +128,15 @@ def watch(flow_run_id: UUID, console: Console) -> Look:
                     if os.environ.get(CANCEL_ON_TERM) == "1" and now.state != "COMPLETED":
                         await_trainers(now.runs, console)
                     return now
-                time.sleep(POLL_S)
+                time.sleep(poll_s(time.monotonic() - started))
     except KeyboardInterrupt:
         console.print(f"the run goes on: `spo status`; to end it: prefect flow-run cancel {flow_run_id}")
         raise
+
+
+def poll_s(watched_s: float) -> float:
+    """Seconds until the next look at what has been watched so long: a hundredth of it, within bounds."""
+    return min(max(POLL_S, watched_s / 100), SLOWEST_POLL_S)
 
 
 def await_trainers(runs: Sequence[str], console: Console) -> None:

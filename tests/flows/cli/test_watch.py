@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import signal
 from pathlib import Path
@@ -54,6 +55,23 @@ def test_a_server_that_stays_away_ends_the_watching_with_the_way_on(clock: list[
     with pytest.raises(watch.ServerGone, match="spo resume"):
         watch._patiently(failing(10**6), uuid4())  # type: ignore[arg-type]
     assert clock[0] == pytest.approx(watch.PATIENCE_S, abs=2)
+
+
+def test_what_takes_hours_is_looked_at_every_few_seconds_and_what_takes_minutes_every_second(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def look(_client: object, _flow_run: object) -> watch.Look:
+        looks.append(clock[0])
+        return watch.Look("RUNNING" if clock[0] < 7200 else "COMPLETED", "long", "", [])
+
+    monkeypatch.setattr(watch, "_look", look)
+    watch.watch(uuid4(), Console(file=io.StringIO()))
+    gaps = [later - earlier for earlier, later in itertools.pairwise(looks)]
+    assert gaps[:90] == [1.0] * 90
+    assert gaps[-1] == watch.SLOWEST_POLL_S
+    assert len(looks) < 7200 / watch.SLOWEST_POLL_S * 1.3
 
 
 def test_a_flow_run_that_ended_before_it_had_made_a_run_is_explained_with_its_cause_and_its_log() -> None:
