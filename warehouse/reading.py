@@ -76,7 +76,6 @@ class Readers:
         self._kept_rows = 0
         self._keeping = threading.Lock()
         self._filled = threading.Event()
-        self._fault = ""
 
     @classmethod
     def open(cls, location: str | Path | None = None) -> Self:
@@ -101,14 +100,14 @@ class Readers:
         self._connection.close()
 
     def fill(self) -> None:
-        """Read the small columns of every response once; until then `Session.need_responses` raises StillReading."""
+        """Read the small columns of every response once; until then `Session.need_responses` raises StillReading.
+
+        What fails here is tried again by the next session that needs them.
+        """
         try:
             newest = lake.current_snapshot(self._connection.cursor())
             self._tables.refresh(newest)
             self._responses.refresh(newest)
-        except duckdb.Error as error:
-            self._fault = str(error)
-            raise
         finally:
             self._filled.set()
 
@@ -161,9 +160,10 @@ class Readers:
         """Bring `resident.responses` up to `newest`; raises StillReading when the first reading is not done in time."""
         if not self._filled.wait(wait_s):
             raise StillReading("the responses are being read for the first time; ask again in a moment")
-        if self._fault:
-            raise WarehouseError(f"the responses could not be read: {self._fault}")
-        self._responses.refresh(newest)
+        try:
+            self._responses.refresh(newest)
+        except duckdb.Error as error:
+            raise WarehouseError(f"the responses could not be read: {error}") from error
 
 
 @dataclass(slots=True)

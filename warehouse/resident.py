@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import duckdb
@@ -68,12 +69,17 @@ class ResidentColumns:
             self.snapshot = newest
             self._loose_rows += added
             if self._loose_rows > CHECKPOINT_ROWS:
-                self._cursor.execute("CHECKPOINT resident")
-                self._loose_rows = 0
+                self._compress()
 
     def close(self) -> None:
         """Close the cursor that reads."""
         self._cursor.close()
+
+    def _compress(self) -> None:
+        """Compress the new rows; where another reader takes in small tables just now, the next refresh does it."""
+        with suppress(duckdb.TransactionException):
+            self._cursor.execute("CHECKPOINT resident")
+            self._loose_rows = 0
 
     def _count(self, newest: int) -> None:
         """Say who wrote the new responses, and count those of each problem that the news touch."""

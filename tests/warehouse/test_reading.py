@@ -8,10 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from tests.warehouse.conftest import trajectories, trajectory
-from warehouse import BadQuestion, StillReading, TookTooLong, UnknownSnapshot, Warehouse, WarehouseMissing
+from warehouse import (
+    BadQuestion,
+    StillReading,
+    TookTooLong,
+    UnknownSnapshot,
+    Warehouse,
+    WarehouseError,
+    WarehouseMissing,
+    resident,
+)
 from warehouse.maintenance import compact
 from warehouse.reading import Readers
 
@@ -37,6 +47,37 @@ def plain(new_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with Readers.open(folder) as opened:
         opened.fill()
         yield opened
+
+
+def test_responses_that_are_compressed_while_another_reader_takes_in_tables_are_there_all_the_same(
+    store: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident, "CHECKPOINT_ROWS", 0)
+    store.append("a", {"trajectories": trajectories(20)}, run_id="one")
+    with Readers.open(str(store.location)) as opened:
+        other = opened._connection.cursor()
+        other.execute("BEGIN; INSERT INTO resident.kept.audits BY NAME SELECT 'x' AS audit_id")
+        opened.fill()
+        assert opened._responses._loose_rows == 20
+        other.execute("ROLLBACK")
+        store.append("b", {"trajectories": trajectories(5, "b")}, run_id="one")
+        memory, lake = both(opened)
+        assert memory == lake
+        assert memory[0]["n"] == 25
+        assert opened._responses._loose_rows == 0
+
+
+def test_a_first_reading_that_failed_is_tried_again(store: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.append("a", {"trajectories": trajectories(20)}, run_id="one")
+    with Readers.open(str(store.location)) as opened:
+        with monkeypatch.context() as patched:
+            patched.setattr(resident, "take_in", lambda *_: opened._connection.execute("SELECT error('no disk')"))
+            with pytest.raises(duckdb.Error, match="no disk"):
+                opened.fill()
+            with opened.session() as session, pytest.raises(WarehouseError, match=r"could not be read: .*no disk"):
+                session.need_responses()
+        memory, lake = both(opened)
+        assert memory == lake == [{"source": "online", "n": 20, "r": 0.0}]
 
 
 def both(readers: Readers, at: int | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
