@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -12,6 +13,8 @@ from warehouse.queries import query
 KNOWN_VERDICTS = query(__name__, "known_verdicts")
 VERDICT_BYTES = 210
 """What a verdict takes in memory with its keys, measured (`python -m benchmarks.memory`)."""
+SUITES_AHEAD = 128
+"""Expected suites that are read with one that is new: a question costs as much as the warehouse is large."""
 
 
 class VerdictReader(Protocol):
@@ -37,6 +40,7 @@ class KnownVerdicts:
         self._known: dict[str, dict[str, Judgement]] = {}
         """By suite, the one that was read last at the end; then by program."""
         self._read: set[str] = set()
+        self._expected: deque[str] = deque()
         self._count = 0
 
     @property
@@ -44,13 +48,19 @@ class KnownVerdicts:
         """Verdicts in memory."""
         return self._count
 
+    def expect(self, suites: Iterable[str]) -> None:
+        """Say for which suites verdicts will be asked in time: some are read with each new one, while there is room."""
+        self._expected.extend(dict.fromkeys(suites))
+
     def read(self, suites: Iterable[str]) -> None:
         """Make the warehouse's verdicts for these suites known."""
         if self._warehouse is None:
             return
         wanted = sorted(set(suites))
         new = [suite for suite in wanted if suite not in self._read]
-        for suite in wanted:
+        if new:
+            new += self._ahead(new)
+        for suite in (*new, *wanted):
             self._known[suite] = self._known.pop(suite, {})
         if new:
             for row in self._warehouse.rows(KNOWN_VERDICTS, [sandbox.VERSION, str(Verdict.infra), new]):
@@ -58,6 +68,15 @@ class KnownVerdicts:
                 self._store(row["program_hash"], row["suite_hash"], judgement)
             self._read.update(new)
         self._forget(set(wanted))
+
+    def _ahead(self, new: Sequence[str]) -> list[str]:
+        """The next of the expected suites that are not known yet."""
+        ahead: list[str] = []
+        while self._expected and len(ahead) < SUITES_AHEAD and 2 * self._count < self._most:
+            suite = self._expected.popleft()
+            if suite not in self._read and suite not in new:
+                ahead.append(suite)
+        return ahead
 
     def get(self, key: tuple[str, str]) -> Judgement | None:
         """The known judgement of a program by a suite."""

@@ -89,6 +89,10 @@ class Sampler:
         self._limits = sandbox_config or SandboxConfig()
         self._known = known or KnownVerdicts()
 
+    def expect(self, problems: Iterable[Problem]) -> None:
+        """Say which problems will be sampled in time, so that what is known of their programs is read together."""
+        self._known.expect(self._suite(problem).suite_id for problem in problems if not problem.unjudgeable_reason)
+
     def run(
         self,
         assignments: Sequence[Assignment],

@@ -140,6 +140,8 @@ class ReferenceStore:
         self._known: dict[str, array[float]] = {}
         """By trajectory, the one that was asked for last at the end."""
         self._bytes = 0
+        self._absent: set[str] = set()
+        """Asked for, not there, and not added since."""
 
     @property
     def count(self) -> int:
@@ -151,21 +153,19 @@ class ReferenceStore:
         """About what the trajectories in memory take."""
         return self._bytes
 
-    def lookup(self, examples: Iterable[Example]) -> dict[str, Sequence[float]]:
+    def lookup(self, examples: Iterable[Example], *, ahead: Iterable[Example] = ()) -> dict[str, Sequence[float]]:
         """The stored log-probabilities of these trajectories, as far as there are any. Raises
         StoredLogprobsMismatch.
+
+        `ahead`: those that will be asked for soon, which are read with what is missing, as far as there is room.
         """
         examples = list(examples)
-        known = {
-            one.trajectory_id: self._known[one.trajectory_id] for one in examples if one.trajectory_id in self._known
-        }
-        asked = {one.trajectory_id for one in examples if one.sampled_step is None or not self._own_in_memory}
-        if missing := sorted(asked - known.keys()):
-            for row in self.warehouse.rows(STORED, (self.fingerprint, missing, self._run_id)):
-                known[str(row["trajectory_id"])] = array("f", row["logprobs"])
+        asked = [one for one in examples if one.sampled_step is None or not self._own_in_memory]
+        missing = {one.trajectory_id for one in asked} - self._known.keys() - self._absent
+        fresh = self._read(missing | self._soon(ahead)) if missing else {}
         found: dict[str, Sequence[float]] = {}
         for example in examples:
-            stored = known.get(example.trajectory_id)
+            stored = self._known.get(example.trajectory_id, fresh.pop(example.trajectory_id, None))
             if stored is None:
                 continue
             if len(stored) != len(example.response_ids):
@@ -176,13 +176,36 @@ class ReferenceStore:
                 )
             self._keep(example.trajectory_id, stored)
             found[example.trajectory_id] = stored
+        for identity, stored in fresh.items():
+            self._keep(identity, stored)
         self._forget()
         return found
+
+    def _read(self, wanted: set[str]) -> dict[str, array[float]]:
+        """What the warehouse has of these; what it does not have is not asked for again."""
+        rows = self.warehouse.rows(STORED, (self.fingerprint, sorted(wanted), self._run_id))
+        read = {str(row["trajectory_id"]): array("f", row["logprobs"]) for row in rows}
+        self._absent |= wanted - read.keys()
+        return read
+
+    def _soon(self, ahead: Iterable[Example]) -> set[str]:
+        """Those of the trajectories ahead that are not in memory, as many as half of it holds."""
+        soon: set[str] = set()
+        room = self._most // 2 - self._bytes
+        for one in ahead:
+            if one.trajectory_id in self._known or one.trajectory_id in self._absent or one.sampled_step is not None:
+                continue
+            room -= len(one.response_ids) * 4 + ENTRY_BYTES
+            if room < 0:
+                break
+            soon.add(one.trajectory_id)
+        return soon
 
     def add(self, computed: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
         """Remember what was computed; returns the rows to append."""
         for identity, logprobs in computed.items():
             self._keep(identity, array("f", logprobs))
+        self._absent -= computed.keys()
         self._forget()
         return [
             {"trajectory_id": identity, "fingerprint": self.fingerprint, "logprobs": list(logprobs)}

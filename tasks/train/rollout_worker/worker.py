@@ -262,6 +262,7 @@ def work(job: TrainJob, index: int, report: ReportLine) -> None:
         open_configured_sampler(job.config, job.reference, job.train.behaviour, warehouse, trained=True) as sampler,
     ):
         prompts = PromptSchedule.read(warehouse, job)
+        sampler.expect(prompt.problem for prompt in prompts.prompts)
         rates = success_rates(frozen_values(warehouse, job), job.train.beta)
         RolloutWorker(job, index, warehouse, prompts, sampler, sampler.judge, report, stop, rates=rates).run()
 

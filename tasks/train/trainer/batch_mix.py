@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -32,7 +32,9 @@ from warehouse.rows import trajectory_rows
 
 POLL_S = 0.02
 BLOCK = 16
-"""Batches of an offline source fetched at a time."""
+"""Batches of an offline source fetched at a time, at least."""
+AHEAD_TOKENS = 500_000
+"""Short responses are fetched further ahead, up to so many tokens: a fetch costs as much as the warehouse is large."""
 
 CORPUS = query(__name__, "corpus")
 
@@ -43,6 +45,8 @@ PIVOTAL_ROLLOUTS = query(__name__, "pivotal_rollouts")
 RECORDED = query(__name__, "recorded")
 
 VISIBLE = query(__name__, "visible")
+
+LEFT_OUT = query(__name__, "left_out")
 
 
 Recorded = dict[int, dict[str, list[str]]]
@@ -119,6 +123,7 @@ class BatchMix:
             name: self._order(name, state) for name in used if name not in {*AGAIN, "earlier", "pairs"}
         }
         self._fetched: dict[tuple[str, str], Example] = {}
+        self._left_out = self._quarantined()
         self._take: dict[SourceName, Callable[[int, int, Callable[[], bool]], list[Example]]] = {
             name: partial(self._take_offline, name) for name in used if name in self.orders
         }
@@ -145,6 +150,9 @@ class BatchMix:
 
         Raises NothingToTrainOn when no source has anything.
         """
+        if step % BLOCK == 0 and (left_out := self._quarantined()) != self._left_out:
+            self._left_out = left_out
+            self._fetched.clear()
         counts = self.job.train.counts(step)
         batch = [example for name, count in counts.items() for example in self._take[name](step, count, stopped)]
         if not batch:
@@ -152,6 +160,10 @@ class BatchMix:
         if self.buffer is not None:
             self.buffer.use(step, batch)
         return batch
+
+    def ahead(self) -> Iterable[Example]:
+        """Examples that were fetched before they are drawn."""
+        return self._fetched.values()
 
     def revalue(self, values: Mapping[str, float]) -> None:
         """Give every example that is still to come the soft value (nats) of its problem in `values`."""
@@ -240,17 +252,26 @@ class BatchMix:
         return self._draw(self.orders[name], name, count)
 
     def _draw(self, order: EpochOrder, source: SourceName, count: int) -> list[Example]:
-        """The next `count` of the order; some batches ahead are fetched together."""
+        """The next `count` of the order; what comes next is fetched with what is missing."""
         key = order.source
-        ahead = order.upcoming(BLOCK * count)
         ids = order.take(count)
         missing = [identity for identity in ids if (key, identity) not in self._fetched]
         if missing:
-            wanted = sorted({*missing, *ahead})
+            wanted = sorted({*missing, *self._upcoming(order, count)})
             kept = {at: example for at, example in self._fetched.items() if at[0] != key or at[1] in ids}
             fresh = self.examples.fetch(wanted, source)
             self._fetched = kept | {(key, identity): example for identity, example in fresh.items()}
         return [self._fetched[key, identity] for identity in ids]
+
+    def _upcoming(self, order: EpochOrder, count: int) -> list[str]:
+        """What to fetch beside the `count` just taken: all of the order where it is small enough."""
+        tokens = [len(example.response_ids) for (key, _), example in self._fetched.items() if key == order.source]
+        ahead = max(BLOCK * count, AHEAD_TOKENS * len(tokens) // max(1, sum(tokens)))
+        return order.ids if len(order.ids) <= ahead else order.upcoming(ahead)
+
+    def _quarantined(self) -> int:
+        """How many batches have been left out of the warehouse so far."""
+        return int(self.examples.warehouse.rows(LEFT_OUT)[0]["n"])
 
 
 def _revalued(example: Example, values: Mapping[str, float]) -> Example:

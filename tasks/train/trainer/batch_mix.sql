@@ -30,3 +30,7 @@ SELECT step, trajectory_ids, sources FROM train_batches WHERE run_id = ? AND ste
 -- name: visible
 -- Which of a list of this run's trajectories are there (not quarantined)?
 SELECT DISTINCT trajectory_id FROM trajectories WHERE run_id = ? AND trajectory_id IN (SELECT unnest(?::VARCHAR[]));
+
+-- name: left_out
+-- How many times has a batch been quarantined?
+SELECT count(*) AS n FROM quarantine;

@@ -12,9 +12,9 @@ QUALIFY row_number() OVER (
 ORDER BY trajectory_id;
 
 -- name: prompt_tokens
--- What are the token ids of these prompts?
+-- What are the token ids of these prompts, and of all of a batch?
 SELECT prompt_id, any_value(token_ids) AS token_ids FROM prompts
-WHERE prompt_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY prompt_id;
+WHERE prompt_id IN (SELECT unnest(?::VARCHAR[])) OR batch_id = ? GROUP BY prompt_id;
 
 -- name: values
 -- Which prefixes of these trajectories have Monte-Carlo estimates under this reference?

@@ -98,7 +98,7 @@ class Session:
         self.before = self.rank_zero.mix.state()
         batch = self.rank_zero.mix.next(step, self.stop)
         try:
-            return batch, self.rank_zero.store.lookup(batch)
+            return batch, self.rank_zero.store.lookup(batch, ahead=self.rank_zero.mix.ahead())
         except StoredLogprobsMismatch as error:
             raise ReferenceDrift.over([error.trajectory_id], str(error)) from error
 

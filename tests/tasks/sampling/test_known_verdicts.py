@@ -88,6 +88,35 @@ def test_the_suites_of_the_present_call_stay_however_many_verdicts_they_have() -
     assert known.count == 0
 
 
+def test_expected_suites_are_read_some_at_a_time_and_nothing_is_judged_twice(monkeypatch: Any) -> None:
+    monkeypatch.setattr("tasks.sampling.known_verdicts.SUITES_AHEAD", 100)
+    stored = Stored()
+    stored.verdicts = {(f"program-{n}", f"suite-{s}"): True for s in range(SUITES) for n in range(3)}
+    known, questions = KnownVerdicts(stored), 0
+    known.expect(f"suite-{number}" for number in range(SUITES))
+    for number in reversed(range(SUITES)):
+        before = len(stored.read)
+        known.read([f"suite-{number}"])
+        questions += len(stored.read) > before
+        assert known.get(("program-2", f"suite-{number}")) == Judgement(Verdict.accepted, 1, 2, reused=True)
+    assert questions == 3
+    assert sorted(stored.read) == sorted(f"suite-{number}" for number in range(SUITES)), "each once"
+
+
+def test_no_more_than_half_of_the_memory_is_filled_with_what_is_expected(monkeypatch: Any) -> None:
+    monkeypatch.setattr("tasks.sampling.known_verdicts.VERDICT_BYTES", 1000)
+    monkeypatch.setattr("tasks.sampling.known_verdicts.SUITES_AHEAD", 10)
+    stored = Stored()
+    stored.verdicts = {(f"program-{n}", f"suite-{s}"): True for s in range(SUITES) for n in range(20)}
+    known = KnownVerdicts(stored, most_mb=1)
+    known.expect(f"suite-{number}" for number in range(SUITES))
+    for number in range(SUITES):
+        known.read([f"suite-{number}"])
+        assert known.count <= 1000
+        assert known.get(("program-2", f"suite-{number}")) is not None
+    assert len(stored.read) == SUITES, "read ahead or not, once"
+
+
 def test_without_a_warehouse_nothing_is_forgotten_and_a_failing_sandbox_is_no_verdict() -> None:
     known = KnownVerdicts(most_mb=1)
     for number in range(3000):

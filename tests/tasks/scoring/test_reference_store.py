@@ -94,6 +94,36 @@ def test_what_the_run_samples_is_asked_for_only_once_it_may_have_been_scored_and
     assert len(store.lookup([own[0], own[-1]])) == 2, "the first one was forgotten and is read again"
 
 
+def test_what_comes_soon_is_read_with_what_is_missing_and_what_is_not_there_is_asked_for_once() -> None:
+    warehouse = Stored()
+    corpus = [example(str(number)) for number in range(100)]
+    warehouse.append([{"trajectory_id": str(number), "logprobs": logprobs_of(str(number))} for number in range(90)])
+    store = ReferenceStore(warehouse, "f")
+    for first in range(0, 100, 10):
+        batch = corpus[first : first + 10]
+        found = store.lookup(batch, ahead=corpus)
+        assert {one: list(known) for one, known in found.items()} == {
+            one.trajectory_id: logprobs_of(one.trajectory_id) for one in batch if int(one.trajectory_id) < 90
+        }
+    assert warehouse.questions == 1
+    assert store.lookup(corpus[90:], ahead=corpus) == {}
+    store.add({str(number): logprobs_of(str(number)) for number in range(90, 100)})
+    assert len(store.lookup(corpus, ahead=corpus)) == 100
+    assert warehouse.questions == 1
+
+
+def test_no_more_than_half_of_the_memory_is_filled_with_what_comes_soon() -> None:
+    warehouse = Stored()
+    corpus = [example(str(number)) for number in range(3000)]
+    warehouse.append([{"trajectory_id": one.trajectory_id, "logprobs": [0.0] * TOKENS} for one in corpus])
+    store = ReferenceStore(warehouse, "f", most_mb=1)
+    assert len(store.lookup(corpus[:10], ahead=corpus)) == 10
+    assert 300 < store.count < 500
+    for first in range(0, 3000, 10):
+        assert len(store.lookup(corpus[first : first + 10], ahead=corpus[first:])) == 10
+        assert store.memory_bytes <= 1_000_000
+
+
 def test_what_was_forgotten_is_read_from_a_real_warehouse_bit_for_bit(tmp_path: Path) -> None:
     with Warehouse.open(tmp_path / "warehouse") as warehouse:
         store = ReferenceStore(warehouse, "f", most_mb=1)

@@ -19,9 +19,9 @@ from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy
 from tasks.scoring.reference import Reference, ReferenceStore
 from tasks.train.shared import atomic, published_weights
-from tasks.train.shared.errors import NonFinite, ReferenceDrift, ResumeImpossible
+from tasks.train.shared.errors import NonFinite, NothingToTrainOn, ReferenceDrift, ResumeImpossible
 from tasks.train.shared.soft_values import prompt_values
-from tasks.train.trainer import checkpoint, guards
+from tasks.train.trainer import batch_mix, checkpoint, guards
 from tasks.train.trainer.batch_mix import BatchMix
 from tasks.train.trainer.examples import Examples, reward_of
 from tasks.train.trainer.schedule import rate_factor, warmup_factor
@@ -84,6 +84,32 @@ def test_members_of_the_corpus_that_were_quarantined_are_left_out(tmp_path: Path
         drawn = [e.trajectory_id for step in (1, 2, 3) for e in mix.next(step) if e.source == "offline"]
     assert len(drawn) >= 6
     assert set(drawn) == {row["trajectory_id"] for row in members[6:]}
+
+
+def test_a_small_corpus_is_fetched_once_until_a_batch_is_left_out(
+    tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "warehouse", reference, online=400)
+    job = make_job(tmp_path, reference, config(steps=80))
+    monkeypatch.setattr(batch_mix, "BLOCK", 4)
+    with Warehouse.open(job.warehouse) as warehouse:
+        source = Examples(warehouse, job, prompt_values(warehouse, job))
+        fetched: list[int] = []
+        fetch = source.fetch
+        monkeypatch.setattr(source, "fetch", lambda ids, name: fetched.append(len(ids)) or fetch(ids, name))
+        mix = BatchMix(source, MixState(), after=0)
+        corpus = len(mix.orders["offline"].ids)
+        for step in range(1, 50):
+            mix.next(step)
+        assert fetched[-1] == corpus
+        assert len(fetched) <= 2
+        assert {one.trajectory_id for one in mix.ahead()} >= {*mix.orders["offline"].ids}
+        batch = warehouse.rows("SELECT batch_id FROM trajectories WHERE source = 'reference'")[0]["batch_id"]
+        warehouse.append("bad", {"quarantine": [{"bad_batch_id": batch, "reason": "wrong"}]}, run_id="setup")
+        mix.next(50)
+        mix.next(51)
+        with pytest.raises(NothingToTrainOn, match="are gone"):
+            mix.next(52)
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
