@@ -197,7 +197,7 @@ class Committer:
         except (duckdb.Error, _LedgerBehind):
             _roll_back(connection)
             raise
-        return lake.current_snapshot(connection)
+        return lake.committed_snapshot(connection)
 
     def _fault(self, intent: Intent, *, contents: bool) -> str:
         """What is wrong with the files of an intent; empty where nothing is. `contents`: read them, too."""

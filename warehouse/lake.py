@@ -251,6 +251,14 @@ def current_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
     return int(snapshot)
 
 
+def committed_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
+    """The snapshot of this process's last commit, which does not ask the catalog: that takes longer the more snapshots
+    there are.
+    """
+    ((snapshot,),) = connection.execute(f"FROM ducklake_last_committed_snapshot('{LAKE}')").fetchall()
+    return current_snapshot(connection) if snapshot is None else int(snapshot)
+
+
 def snapshots_were_expired(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether the catalog has forgotten a snapshot, and the message of its commit."""
     asked = f"SELECT count(*) <= max(snapshot_id) FROM ducklake_snapshots('{LAKE}')"

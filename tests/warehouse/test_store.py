@@ -21,6 +21,7 @@ from warehouse import (
     WarehouseBusy,
     WarehouseError,
     WarehouseMissing,
+    lake,
 )
 from warehouse.exchange import export
 from warehouse.verification import verify
@@ -334,3 +335,14 @@ def test_columns_of_one_name_are_told_apart(folder: str) -> None:
         assert store.rows("SELECT a.x, b.x, 3 AS y FROM (SELECT 1 AS x) AS a, (SELECT 2 AS x) AS b") == [
             {"x": 1, "x_1": 2, "y": 3}
         ]
+
+
+def test_the_snapshot_of_the_last_commit_is_its_own_whatever_others_commit_afterwards(store: Warehouse) -> None:
+    with Warehouse.open(str(store.location)) as other:
+        assert lake.committed_snapshot(other.connection) == lake.current_snapshot(other.connection), "none yet"
+        store.append("a", {"runs": [{"recipe": "tiny", "config_json": "{}"}]}, run_id="one")
+        own = lake.current_snapshot(store.connection)
+        other.append("b", {"runs": [{"recipe": "tiny", "config_json": "{}"}]}, run_id="two")
+        assert lake.committed_snapshot(store.connection) == own
+        assert lake.committed_snapshot(other.connection) == lake.current_snapshot(store.connection) == own + 1
+    assert store._ledger.snapshots(["a", "b"]) == {"a": own, "b": own + 1}
