@@ -146,7 +146,7 @@ def import_rollouts(context: Context, source: Source) -> Account:
     Raises InvalidProblem where a file cannot be read, StageInputMissing where the run is not prepared, SandboxError.
     """
     prompts, evaluation = prompt_set.load(context, "train"), prompt_set.load(context, "evaluation")
-    matching = Matching(*([one.problem for one in found.prompts.values()] for found in (prompts, evaluation)))
+    matching = Matching(prompts.problems, evaluation.problems)
     found = _sorted(rows(source), matching, _tokens(context, prompts), source)
     with Judge(**context.config.sandbox.judge_arguments()) as judge:
         ingestion = Ingestion(context, prompts, judge, run_id=RUN_ID, again=True)

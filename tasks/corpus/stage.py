@@ -188,6 +188,7 @@ def sample_reference(context: Context, prompts: PromptSet) -> tuple[int, list[st
 
     if todo:
         with open_sampler(context, prompts.reference, context.config.corpus.behaviour) as sampler:
+            sampler.expect(prompts.problems)
             found = sampler.roll(todo.values(), source="reference", step=lambda: 0, progress=progress)
             for batch, judged in zip(todo, found, strict=True):
                 judged = scored(judged)

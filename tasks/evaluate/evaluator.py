@@ -42,6 +42,7 @@ def follow(context: Context, job: TrainJob, report: ReportLine, stop: Callable[[
     done: set[str] = set()
     behaviour = context.config.evaluate.behaviour
     with open_sampler(context, prompts.reference, behaviour, trained=True, beside=True) as sampler:
+        sampler.expect(prompts.problems)
         while not stop():
             waiting = [c for c in published(job, prompts) if c.policy_id not in done]
             if not waiting:

@@ -187,7 +187,7 @@ def _drawn(context: Context, subject: Subject, folder: Path, problems: Sequence[
             eval_samples.sample_missing(
                 context, prompts, policy, sampler, progress=lambda n: context.progress(n, total, "samples", "")
             )
-    kept = [one.problem for one in prompts.prompts.values()]
+    kept = prompts.problems
     batch = transfer.prompts_batch(kept, template.template_id, folder)
     return _Prompts(prompts.prompts, prompts.problems_batch, batch), total
 

@@ -82,6 +82,7 @@ def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], tot
     done = 0
     with open_sampler(context, todo[0][1].folder, context.config.evaluate.behaviour, trained=True) as sampler:
         for prompts, candidate in todo:
+            sampler.expect(prompts.problems)
 
             def progress(n: int, start: int = done, step: int = candidate.step) -> None:
                 context.progress(start + n, total, "samples", f"step {step}")
@@ -95,8 +96,8 @@ def _transferred(context: Context, others: PromptSet, policies: list[EvaluatedPo
         eval_samples.by_set(others, eval_samples.counts(context, others, policy.policy_id))
         for policy in (policies[0], policies[-1])
     )
-    trained_on = [one.problem for one in prompt_set.load(context, "train").prompts.values()]
-    alike = {pair.evaluation_id for pair in overlaps(trained_on, [one.problem for one in others.prompts.values()])}
+    trained_on = prompt_set.load(context, "train").problems
+    alike = {pair.evaluation_id for pair in overlaps(trained_on, others.problems)}
     number = {name: n for name, own in first.items() if (n := len(alike.intersection(own)))}
     before, after = (_without(alike, {name: scores[name] for name in number}) for scores in (first, last))
     ks = context.config.evaluate.ks

@@ -97,6 +97,7 @@ def worker(context: Context) -> Generator[Work]:
     """What draws samples: an engine and a sandbox, here or on another machine."""
     prompts = prompt_set.load(context, "train")
     with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
+        sampler.expect(prompts.problems)
         yield lambda work, done: _draw(context, prompts, sampler, work, done)
 
 

@@ -39,6 +39,11 @@ class PromptSet:
     split: Split
 
     @property
+    def problems(self) -> list[Problem]:
+        """The problems of these prompts."""
+        return [prompt.problem for prompt in self.prompts.values()]
+
+    @property
     def suites(self) -> list[str]:
         """Identities of the suites that judge these problems."""
         return sorted({prompt.problem.suite_hash for prompt in self.prompts.values()})
