@@ -81,8 +81,8 @@ def body(context: Context) -> EvaluateManifest:
 def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], total: int) -> None:
     done = 0
     with open_sampler(context, todo[0][1].folder, context.config.evaluate.behaviour, trained=True) as sampler:
+        sampler.expect({one.problem_id: one for prompts, _ in todo for one in prompts.problems}.values())
         for prompts, candidate in todo:
-            sampler.expect(prompts.problems)
 
             def progress(n: int, start: int = done, step: int = candidate.step) -> None:
                 context.progress(start + n, total, "samples", f"step {step}")

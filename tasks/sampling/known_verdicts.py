@@ -57,16 +57,14 @@ class KnownVerdicts:
         if self._warehouse is None:
             return
         wanted = sorted(set(suites))
-        new = [suite for suite in wanted if suite not in self._read]
-        if new:
+        if new := [suite for suite in wanted if suite not in self._read]:
             new += self._ahead(new)
-        for suite in (*new, *wanted):
-            self._known[suite] = self._known.pop(suite, {})
-        if new:
             for row in self._warehouse.rows(KNOWN_VERDICTS, [sandbox.VERSION, str(Verdict.infra), new]):
                 judgement = Judgement(Verdict(row["verdict"]), row["tests_passed"], row["tests_total"], reused=True)
                 self._store(row["program_hash"], row["suite_hash"], judgement)
             self._read.update(new)
+        for suite in wanted:
+            self._known[suite] = self._known.pop(suite, {})
         self._forget(set(wanted))
 
     def _ahead(self, new: Sequence[str]) -> list[str]:

@@ -25,6 +25,7 @@ from warehouse.queries import query
 CODE_VERSION = 1
 """Raised when the computation changes in a way that changes its results."""
 
+FLOAT_BYTES = array("f").itemsize
 ENTRY_BYTES = 200
 """What an entry takes beside its numbers, measured (`python -m benchmarks.memory`)."""
 
@@ -162,10 +163,11 @@ class ReferenceStore:
         examples = list(examples)
         asked = [one for one in examples if one.sampled_step is None or not self._own_in_memory]
         missing = {one.trajectory_id for one in asked} - self._known.keys() - self._absent
-        fresh = self._read(missing | self._soon(ahead)) if missing else {}
+        if missing:
+            self._read(missing | self._soon(ahead))
         found: dict[str, Sequence[float]] = {}
         for example in examples:
-            stored = self._known.get(example.trajectory_id, fresh.pop(example.trajectory_id, None))
+            stored = self._known.get(example.trajectory_id)
             if stored is None:
                 continue
             if len(stored) != len(example.response_ids):
@@ -176,17 +178,14 @@ class ReferenceStore:
                 )
             self._keep(example.trajectory_id, stored)
             found[example.trajectory_id] = stored
-        for identity, stored in fresh.items():
-            self._keep(identity, stored)
         self._forget()
         return found
 
-    def _read(self, wanted: set[str]) -> dict[str, array[float]]:
-        """What the warehouse has of these; what it does not have is not asked for again."""
-        rows = self.warehouse.rows(STORED, (self.fingerprint, sorted(wanted), self._run_id))
-        read = {str(row["trajectory_id"]): array("f", row["logprobs"]) for row in rows}
-        self._absent |= wanted - read.keys()
-        return read
+    def _read(self, wanted: set[str]) -> None:
+        """Remember what the warehouse has of these, and what it does not have, which is not asked for again."""
+        for row in self.warehouse.rows(STORED, (self.fingerprint, sorted(wanted), self._run_id)):
+            self._keep(str(row["trajectory_id"]), array("f", row["logprobs"]))
+        self._absent |= wanted - self._known.keys()
 
     def _soon(self, ahead: Iterable[Example]) -> set[str]:
         """Those of the trajectories ahead that are not in memory, as many as half of it holds."""
@@ -195,7 +194,7 @@ class ReferenceStore:
         for one in ahead:
             if one.trajectory_id in self._known or one.trajectory_id in self._absent or one.sampled_step is not None:
                 continue
-            room -= len(one.response_ids) * 4 + ENTRY_BYTES
+            room -= _size(one.response_ids)
             if room < 0:
                 break
             soon.add(one.trajectory_id)
@@ -223,5 +222,6 @@ class ReferenceStore:
             self._own_in_memory = False
 
 
-def _size(logprobs: array[float]) -> int:
-    return len(logprobs) * logprobs.itemsize + ENTRY_BYTES
+def _size(tokens: Sequence[float]) -> int:
+    """Bytes that the log-probabilities of so many tokens take in memory."""
+    return len(tokens) * FLOAT_BYTES + ENTRY_BYTES

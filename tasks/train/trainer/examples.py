@@ -29,8 +29,6 @@ class Examples:
         self.job = job
         self.values = values
         self._prompts: dict[str, tuple[int, ...]] = {}
-        self._batch: str | None = job.prompts_batch
-        """The run's prompts, which are read with the first that is asked for; None afterwards."""
 
     def fetch(self, ids: Sequence[str], source: SourceName) -> dict[str, Example]:
         """The examples of these trajectories. Raises NothingToTrainOn for ids that do not exist."""
@@ -78,9 +76,9 @@ class Examples:
         missing = sorted(prompt_ids - set(self._prompts))
         if not missing:
             return
-        for row in self.warehouse.rows(PROMPT_TOKENS, (missing, self._batch)):
+        all_of_the_run = None if self._prompts else self.job.prompts_batch
+        for row in self.warehouse.rows(PROMPT_TOKENS, (missing, all_of_the_run)):
             self._prompts[str(row["prompt_id"])] = tuple(row["token_ids"])
-        self._batch = None
         lost = [prompt for prompt in missing if prompt not in self._prompts]
         if lost:
             raise NothingToTrainOn(f"{len(lost)} prompts of trajectories are not in `prompts`, first {lost[0]!r}")
