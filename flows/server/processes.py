@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -35,10 +36,9 @@ def alive(record: dict[str, Any] | None) -> psutil.Process | None:
             same = abs(process.create_time() - record["created"]) < 1.0
         else:
             same = all(record.get(name) == value for name, value in _start(process.pid).items())
-        ended = process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return None
-    return process if same and not ended else None
+    return process if same and not _ended(process) else None
 
 
 def stop(process: psutil.Process, told: Callable[[str], None] = lambda _: None) -> None:
@@ -53,12 +53,29 @@ def stop(process: psutil.Process, told: Callable[[str], None] = lambda _: None) 
     ask_to_end(family)
     if trainers:
         told(f"a training is under way: it ends with its step and a checkpoint, in at most {CHECKPOINT_TIMEOUT_S:g} s")
-        psutil.wait_procs(trainers, timeout=CHECKPOINT_TIMEOUT_S)
-    _, left = psutil.wait_procs(family, timeout=STOP_TIMEOUT_S)
+        _await_end(trainers, CHECKPOINT_TIMEOUT_S)
+    left = _await_end(family, STOP_TIMEOUT_S)
     for survivor in left:
         with suppress(psutil.NoSuchProcess):  # it ended as it was given up
             survivor.kill()
-    psutil.wait_procs(left, timeout=5)
+    _await_end(left, 5.0)
+
+
+def _await_end(family: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Wait until all have ended; returns those that have not. One that its parent has not buried yet has ended."""
+    until = time.monotonic() + timeout_s
+    while left := [member for member in family if not _ended(member)]:
+        if time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    return left
+
+
+def _ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def ask_to_end(family: Iterable[psutil.Process]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ def test_a_trainer_writes_its_checkpoint_before_all_is_ended(tmp_path: Path, mon
         assert first.stdout.readline() == "held\n"
         (trainer,) = psutil.Process(first.pid).children()
         processes.stop(psutil.Process(first.pid), told.append)
-        assert not trainer.is_running()
+        assert has_ended(trainer)
     assert (train / "checkpoint").exists()
     assert len(told) == 1
     assert "a training is under way" in told[0]
@@ -43,4 +44,25 @@ def test_what_does_not_train_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) 
         began = time.monotonic()
         processes.stop(psutil.Process(first.pid))
         assert time.monotonic() - began < 10
-        assert not child.is_running()
+        assert has_ended(child)
+
+
+def test_who_started_it_need_not_have_noticed_that_it_ended() -> None:
+    sleeping = "import time; print('there', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", TREE, sleeping], stdout=subprocess.PIPE, text=True) as inattentive:
+        assert inattentive.stdout is not None
+        assert inattentive.stdout.readline() == "there\n"
+        try:
+            (process,) = psutil.Process(inattentive.pid).children()
+            record, began = processes.record_of(process.pid), time.monotonic()
+            inattentive.send_signal(signal.SIGSTOP)
+            processes.stop(process)
+            assert time.monotonic() - began < processes.STOP_TIMEOUT_S / 2
+            assert process.status() == psutil.STATUS_ZOMBIE
+            assert processes.alive(record) is None
+        finally:
+            inattentive.kill()
+
+
+def has_ended(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
