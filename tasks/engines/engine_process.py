@@ -129,6 +129,9 @@ class EngineProcess:
         try:
             while (frame := wire.receive(self._connection)) is not None:
                 header, arrays = frame
+                if header["is"] == "closed":  # what a launcher runs beside the engine may read to the end of its input
+                    self._connection.shutdown(socket.SHUT_WR)
+                    continue
                 with self._sending:
                     found = self._inboxes.get(header["call"])
                 if found is not None:

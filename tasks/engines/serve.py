@@ -7,7 +7,7 @@ interpreter that has only what its engine needs. It ends when whoever started it
 notices that the socket has closed. While samples are drawn it answers other questions between two completions.
 
 From its starter: `open` (first), `sample`, `more`, `end`, `score`, `refresh`, `close`, each with the
-number of its call. To it: `completion`, `answer`, `error`, with the number of the call they belong to.
+number of its call. To it: `completion`, `answer`, `error`, with the number of the call they belong to, and `closed`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class EngineServer:
         self._frames: queue.SimpleQueue[wire.Frame] = queue.SimpleQueue()
         self._engine: SamplingEngine | None = None
         self._sampling: _Call | None = None
+        self._closed = False
         threading.Thread(target=self._listen, name="frames", daemon=True).start()
 
     def run(self) -> None:
@@ -52,11 +53,16 @@ class EngineServer:
         except Closed:
             if self._engine is not None:
                 self._engine.close()
+            self._closed = True
+            with contextlib.suppress(OSError):  # the starter may be gone
+                wire.send(self._connection, {"call": 0, "is": "closed"})
 
     def _listen(self) -> None:
         """Take frames in while the engine works; when the starter is gone, so is everything of this process."""
         while (frame := wire.receive(self._connection)) is not None:
             self._frames.put(frame)
+        if self._closed:
+            return
         if os.getpgid(0) == os.getpid():  # as it was started; what the engine has started is of the same group
             os.killpg(0, signal.SIGKILL)
         os._exit(1)

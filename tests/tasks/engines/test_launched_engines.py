@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tasks.config import EngineConfig, ShardsConfig
-from tasks.engines import engine_start, open_engine
+from tasks.engines import engine_process, engine_start, open_engine
 from tasks.engines.process_engine import ProcessEngine
 from tasks.engines.protocol import EngineDied, EngineError, MissingModel, Request
 from tests.tasks.engines.conftest import build, save, save_tokenizer
@@ -80,7 +80,9 @@ def test_engines_elsewhere_give_the_bits_of_engines_here(folder: Path) -> None:
         "machine-0",
         "machine-1",
     }
+    began = time.monotonic()
     away.close()
+    assert time.monotonic() - began < engine_process.CLOSING_S / 2
     here.close()
     until(lambda: all(gone(each) for each in processes))
 
