@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_adapter.py \
 	tests/tasks/engines/test_vllm_worker.py tests/tasks/publish/test_vllm_loads.py
@@ -20,7 +20,7 @@ run: install ## the whole pipeline on the built-in task (recipe tiny); RECIPE=..
 ui: install ## the pages over the warehouse in the browser (ARGS=--open opens one)
 	@$(BIN)/spo ui $(ARGS)
 
-test: install ## the tests, in two processes (WORKERS=... others; ARGS=... passes arguments to pytest)
+test: install ## the tests, in three processes (WORKERS=... others; ARGS=... passes arguments to pytest)
 	@$(PYTEST) $(ARGS)
 
 coverage: install ## the tests, with what they cover of the packages and its floor

@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
+from flows.server.api import server_client
 from warehouse import Warehouse
 
 PROJECT = Path(__file__).parents[2]
@@ -48,20 +51,20 @@ class Server:
             [sys.executable, *command], cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=600
         )
 
+    @cached_property
+    def client(self) -> httpx.Client:
+        """What asks it: one for all questions, since to make one costs more than to ask."""
+        return server_client(self.api)
+
     def submit(self, deployment: str, **parameters: Any) -> str:
         """Flow run id of `deployment`, started with these parameters."""
-        import httpx
-
-        with httpx.Client(base_url=self.api, timeout=60) as client:
-            found = client.get(f"/deployments/name/spo/{deployment}").raise_for_status().json()
-            asked = client.post(f"/deployments/{found['id']}/create_flow_run", json={"parameters": parameters})
-            return str(asked.raise_for_status().json()["id"])
+        found = self.client.get(f"/deployments/name/spo/{deployment}").raise_for_status().json()
+        asked = self.client.post(f"/deployments/{found['id']}/create_flow_run", json={"parameters": parameters})
+        return str(asked.raise_for_status().json()["id"])
 
     def state(self, flow_run_id: str) -> str:
         """State type of a flow run."""
-        import httpx
-
-        return str(httpx.get(f"{self.api}/flow_runs/{flow_run_id}", timeout=60).raise_for_status().json()["state_type"])
+        return str(self.client.get(f"/flow_runs/{flow_run_id}").raise_for_status().json()["state_type"])
 
     def wait(self, flow_run_id: str, *states: str, timeout_s: float = 600) -> str:
         """The state of a flow run once it is one of `states` (by default any final one)."""
@@ -76,14 +79,8 @@ class Server:
         return self.post("artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run_id]}}})
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """What the server answers, asked again while its database is busy, as Prefect's own client does."""
-        import httpx
-
-        def ask() -> httpx.Response | None:
-            response = httpx.post(f"{self.api}/{path}", json=body, timeout=60)
-            return None if response.status_code == 503 else response
-
-        return until(ask, 60).raise_for_status().json()
+        """What the server answers."""
+        return self.client.post(path, json=body).raise_for_status().json()
 
     def value(self, sql: str) -> Any:
         """First value of a query."""

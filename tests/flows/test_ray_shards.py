@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 from flows.ray_shards import divided, executor_of
@@ -46,5 +45,5 @@ def test_q0_on_two_ray_nodes_draws_the_same_samples_as_one_process(
 
 def nodes_used(server: Server) -> set[str]:
     """Nodes that the logs of the parts name."""
-    logs = httpx.post(f"{server.api}/logs/filter", json={"limit": 200}, timeout=60).raise_for_status().json()
+    logs = server.post("logs/filter", {"limit": 200})
     return {line["message"].rsplit(" ", 1)[-1] for line in logs if " units on node " in line["message"]}
