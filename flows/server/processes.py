@@ -64,9 +64,7 @@ def stop(process: psutil.Process, told: Callable[[str], None] = lambda _: None) 
 def _await_end(family: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
     """Wait until all have ended; returns those that have not. One that its parent has not buried yet has ended."""
     until = time.monotonic() + timeout_s
-    while left := [member for member in family if not _ended(member)]:
-        if time.monotonic() > until:
-            break
+    while (left := [member for member in family if not _ended(member)]) and time.monotonic() < until:
         time.sleep(0.05)
     return left
 

@@ -34,11 +34,7 @@ def test_a_process_that_has_ended_is_stopped() -> None:
 
 def test_a_survivor_that_ends_just_before_it_is_killed_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = ended()
-
-    def wait(*_: Any, **__: Any) -> tuple[list[Any], list[psutil.Process]]:
-        return [], [gone]
-
-    monkeypatch.setattr(psutil, "wait_procs", wait)
+    monkeypatch.setattr(processes, "_await_end", lambda *_: [gone])
     processes.stop(gone)
 
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from flows.server import processes
+from tests.flows.conftest import until
 from tests.flows.server.test_contained import PROJECT, TRAINER, TREE
 
 
@@ -26,7 +27,7 @@ def test_a_trainer_writes_its_checkpoint_before_all_is_ended(tmp_path: Path, mon
         assert first.stdout.readline() == "held\n"
         (trainer,) = psutil.Process(first.pid).children()
         processes.stop(psutil.Process(first.pid), told.append)
-        assert has_ended(trainer)
+        until(lambda: not trainer.is_running(), 5)  # whoever adopted it buries it
     assert (train / "checkpoint").exists()
     assert len(told) == 1
     assert "a training is under way" in told[0]
@@ -44,7 +45,7 @@ def test_what_does_not_train_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) 
         began = time.monotonic()
         processes.stop(psutil.Process(first.pid))
         assert time.monotonic() - began < 10
-        assert has_ended(child)
+        until(lambda: not child.is_running(), 5)
 
 
 def test_who_started_it_need_not_have_noticed_that_it_ended() -> None:
@@ -62,7 +63,3 @@ def test_who_started_it_need_not_have_noticed_that_it_ended() -> None:
             assert processes.alive(record) is None
         finally:
             inattentive.kill()
-
-
-def has_ended(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
