@@ -74,6 +74,15 @@ class ProgressTable:
         self.lines[stage].state = "running"
         self._push(force=True)
 
+    def start_part(self, line: str, run_id: str, stage: str) -> None:
+        """`stage` of `run_id` begins, for which `line` stands; what it finds done, its first report says."""
+        self._marks.clear()
+        shown = self.lines[line]
+        shown.state, shown.retry_at = "running", None
+        shown.run, shown.run_stage, shown.note = run_id, stage, f"{run_id}, {stage}"
+        shown.done, shown.total, shown.unit, shown.rate, shown.remaining_s = 0, 0, "", 0.0, None
+        self._push(force=False)
+
     def progress(self, stage: str, done: int, total: int, unit: str, note: str) -> None:
         """`stage` has done `done` of `total` units."""
         now = time.monotonic()
@@ -146,7 +155,7 @@ class NestedProgress:
 
     def start(self, stage: str) -> None:
         """`stage` begins."""
-        self.progress(stage, 0, 0, "", "")
+        self._board.start_part(self._line, self._run_id, stage)
 
     def progress(self, stage: str, done: int, total: int, unit: str, note: str) -> None:
         """`stage` has done `done` of `total` units."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows import progress as progress
-from flows.progress import ProgressTable, StageRow
+from flows.progress import NestedProgress, ProgressTable, StageRow
 
 
 @pytest.fixture
@@ -64,6 +64,21 @@ def test_a_count_that_starts_again_does_not_give_a_negative_rate(clock: list[flo
     clock[0] += 5
     board.progress("q0", 11, 50, "programs", "")
     assert board.lines["q0"].rate == pytest.approx(2.0)
+
+
+def test_what_a_run_of_a_study_finds_done_is_not_taken_for_its_rate(clock: list[float]) -> None:
+    """A training that goes on at step 168 of 480, half a minute after its stage began."""
+    board = ProgressTable(["recipe 1"], lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    board.start("recipe 1")
+    line = NestedProgress(board, "recipe 1", "smollm-1")
+    line.progress("pivotal", 40, 40, "trajectories", "")
+    line.start("train")
+    assert (board.lines["recipe 1"].done, board.lines["recipe 1"].remaining_s) == (0, None)
+    for second, done in ((40, 168), (55, 169), (70, 170)):
+        clock[0] = 100 + second
+        line.progress("train", done, 480, "steps", "")
+    assert board.lines["recipe 1"].rate == pytest.approx(1 / 15)
+    assert board.lines["recipe 1"].remaining_s == pytest.approx(310 * 15)
 
 
 def test_the_end_of_a_stage_is_published_at_once_and_logged(clock: list[float]) -> None:
