@@ -6,8 +6,9 @@ everything done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,7 +75,8 @@ def study(
                 continue
             config = definition.drawing_on(earlier, arm, configs[arm, seed])
             run_id = _run(study, arm, configuration.absolute(config, Path(folder or ".")))
-            error = _one(board, line, run_id)
+            check = partial(_check_problems, definition, known, arm, run_id) if known.ended else None
+            error = _one(board, line, run_id, check)
             ended = {seed: run_id} if error is None else {}
             guarded = [seed] if isinstance(error, StoppedByGuards) else []
             if error is not None and not guarded:
@@ -100,19 +102,36 @@ def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
         return runs.create(store, config, origin=origin(name, arm, config))
 
 
-def _one(board: ProgressTable, line: str, run_id: str) -> Exception | None:
-    """What ended the run before its end, if anything, of what is about this run alone and leaves others their turn."""
+def _one(board: ProgressTable, line: str, run_id: str, check: Callable[[], None] | None) -> Exception | None:
+    """What ended the run before its end, if anything, of what is about this run alone and leaves others their turn.
+
+    `check` is called when the run has its problems, and raises BadResults.
+    """
+    from tasks.report.study_results import BadResults
     from tasks.train.shared.errors import TrainerError
 
     board.start(line)
     try:
         nested = NestedProgress(board, line, run_id)
+        if check:
+            execute_stages(["prepare"], run_id, nested)
+            check()
         execute_stages([name for name in STAGE_NAMES if name != "report"], run_id, nested)
-    except (TrainerError, *permanent()) as error:
+    except (BadResults, TrainerError, *permanent()) as error:
         board.end(line, "failed", f"{run_id}: {_why(error)}")
         return error
     board.end(line, "done", run_id)
     return None
+
+
+def _check_problems(definition: Study, known: Results, arm: str, run_id: str) -> None:
+    """Refuse what cannot be compared with the file of results, before hours are spent on it. Raises BadResults."""
+    from tasks.report import study as study_report
+    from warehouse import Warehouse
+
+    beside = {name for group in definition.groups if arm in group.arms for name in group.arms}
+    with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
+        known.check_problems(arm, study_report.problem_digests(store, run_id), beside)
 
 
 def _why(error: Exception) -> str:

@@ -17,12 +17,14 @@ from tasks.report.reached import Spent
 from tasks.report.report_page import ReportPage, ReportSection, ReportTable, write_report
 from tasks.report.run_history import Point
 from tasks.report.table_sections import markdown_table
-from tasks.run.manifests import EvaluateManifest
+from tasks.run.identity import digest
+from tasks.run.manifests import EvaluateManifest, PrepareManifest
 from tasks.run.stage import finished
 from warehouse import Warehouse
 from warehouse.queries import query
 
 COST = query(__name__, "cost")
+PROBLEMS = query(__name__, "problems")
 
 MOST_LINES = 12
 """Arms of a group whose curves are drawn: more lines cannot be told apart."""
@@ -45,6 +47,8 @@ class ArmResult:
     """Per seed: what had been sampled and trained by optimizer step."""
     stopped: Sequence[int] = ()
     """Seeds whose training was stopped by its guards: they have no measures, so the table must say that they were."""
+    problems: Sequence[Mapping[str, str]] = ()
+    """Per seed: a digest of its problems by split; empty where a file of results does not say."""
 
     def interval(self, measure: str, level: float = 0.95) -> tuple[float, float, float]:
         """Mean over seeds, and the ends of its Student interval (nan with fewer than two seeds)."""
@@ -70,6 +74,7 @@ def collect(
     curves: list[dict[str, dict[int, float]]] = []
     measures: list[dict[str, float]] = []
     spent: list[dict[int, Spent]] = []
+    problems: list[dict[str, str]] = []
     for run_id in run_ids.values():
         evaluation = finished(store, EvaluateManifest, run_id=run_id)
         if evaluation is None:
@@ -82,7 +87,19 @@ def collect(
         trainer = run_history.trained_by(store, points[-1].policy_id, run_id)
         measures.append(_measures(store, points, trainer, curve))
         spent.append(reached.read(store, trainer))
-    return ArmResult(label, list(run_ids), curves, measures, spent, stopped)
+        problems.append(problem_digests(store, run_id))
+    return ArmResult(label, list(run_ids), curves, measures, spent, stopped, problems)
+
+
+def problem_digests(store: Warehouse, run_id: str) -> dict[str, str]:
+    """A digest of the run's problems for each split: what they say and how they are judged."""
+    prepared = finished(store, PrepareManifest, run_id=run_id)
+    if prepared is None:
+        raise LookupError(f"run {run_id!r} has no problems yet; run spo/prepare -p run={run_id}")
+    found: dict[str, list[tuple[str, str]]] = {}
+    for row in store.rows(PROBLEMS, {"batch": prepared.problems_batch}):
+        found.setdefault(row["split"], []).append((row["problem_id"], row["content_hash"]))
+    return {split: digest(problems=problems) for split, problems in found.items()}
 
 
 def _measures(

@@ -1,14 +1,15 @@
 """Results of a study's runs as a file that grows, for machines that share no warehouse.
 
-JSON Lines, a line for each arm and seed that ended: `{"arm": "online", "seed": 3, "settings": "5f0c...", "label": ...,
-"curve": {"pass@1": {"0": 0.15, ...}}, "measures": {...}, "spent": {"20": {"trajectories": ..., ...}}}`, or `"stopped":
-true` where the guards ended the run. Files of several machines are joined by writing one behind the other.
+JSON Lines, a line for each arm and seed that ended: `{"arm": "online", "seed": 3, "settings": "5f0c...", "problems":
+{"train": "4f1c...", "evaluation": ...}, "label": ..., "curve": {"pass@1": {"0": 0.15, ...}}, "measures": {...},
+"spent": {"20": {"trajectories": ..., ...}}}`, or `"stopped": true` where the guards ended the run. Older lines do not
+say their `problems`. Files of several machines are joined by writing one behind the other.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tasks.report.study import ArmResult
 
 
 class BadResults(ValueError):
-    """A file of results that cannot be read, or whose runs had other settings than the study's arms."""
+    """A file of results that cannot be read, or whose runs had other settings or problems than the study's arms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,22 @@ class Results:
     def arms(self) -> set[str]:
         """The arms that it has results of."""
         return {arm for arm, _ in self.ended}
+
+    def check_problems(self, arm: str, problems: Mapping[str, str], beside: Collection[str] = ()) -> None:
+        """Refuse what cannot be compared with the runs in the file. Raises BadResults.
+
+        `problems`: digests by split, which must be those of the arm's other runs; `beside`: the arms that it is
+        compared with, whose digest for evaluation must be the same.
+        """
+        for (name, seed), line in self.ended.items():
+            theirs = line.get("problems", problems)
+            compared = problems if name == arm else {"evaluation"} & set(problems) if name in beside else ()
+            if other := [split for split in compared if theirs.get(split) != problems[split]]:
+                raise BadResults(
+                    f"arm {arm!r} has other problems ({', '.join(other)}) than arm {name!r}, seed {seed}, has in the "
+                    f"file of results: the built-in set or the file that they come from has changed; name another file "
+                    f"of results, or delete the old lines to run those again"
+                )
 
     def missing(self, work: Sequence[tuple[str, int]], after: Mapping[str, Sequence[str]]) -> list[tuple[str, int]]:
         """The runs of `work` that it has no result of, and those whose trajectories such a run draws on (`after`)."""
@@ -52,13 +69,15 @@ class Results:
             [*found.measures, *(line["measures"] for _, line in whole)],
             [*found.spent, *({s: Spent(**at) for s, at in _by_step(line["spent"]).items()} for _, line in whole)],
             [*found.stopped, *(seed for seed, line in lines.items() if line.get("stopped"))],
+            [*found.problems, *(line.get("problems", {}) for _, line in whole)],
         )
 
 
 def read(path: Path, settings: Mapping[str, str]) -> Results:
     """The lines of the study's arms; nothing where there is no file yet. `settings`: a digest by arm.
 
-    Raises BadResults, also where a run of an arm had other settings than the arm has now.
+    Raises BadResults, also where a run of an arm had other settings than the arm has now, or two runs of an arm other
+    problems.
     """
     ended: dict[tuple[str, int], Mapping[str, Any]] = {}
     for number, line in _lines(path):
@@ -71,6 +90,7 @@ def read(path: Path, settings: Mapping[str, str]) -> Results:
                 f"it now ({line['settings']}, not {settings[arm]}): delete the line to run it again, or name another "
                 f"file"
             )
+        Results(ended).check_problems(arm, line.get("problems", {}))
         ended.setdefault((arm, seed), line)
     return Results(ended)
 
@@ -81,10 +101,16 @@ def append(path: Path, arms: Mapping[str, ArmResult], settings: Mapping[str, str
     lines: list[str] = []
     for name, arm in arms.items():
         common = {"arm": name, "label": arm.label, "settings": settings[name]}
-        rows = zip(arm.seeds, arm.curves, arm.measures, arm.spent, strict=True)
+        rows = zip(arm.seeds, arm.problems, arm.curves, arm.measures, arm.spent, strict=True)
         ended = [
-            {"seed": seed, "curve": curve, "measures": measures, "spent": _evaluated(curve, spent)}
-            for seed, curve, measures, spent in rows
+            {
+                "seed": seed,
+                "problems": problems,
+                "curve": curve,
+                "measures": measures,
+                "spent": _evaluated(curve, spent),
+            }
+            for seed, problems, curve, measures, spent in rows
         ]
         ended += [{"seed": seed, "stopped": True} for seed in arm.stopped]
         lines += [json.dumps(common | run) + "\n" for run in ended if (name, run["seed"]) not in known]

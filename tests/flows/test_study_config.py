@@ -46,7 +46,7 @@ def test_every_study_that_ships_is_valid(name: str) -> None:
     assert grouped == set(study.arms)
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.jsonl")), ids=lambda path: str(path.relative_to(RESULTS)))
 def test_results_that_ship_are_of_the_studys_settings(path: Path) -> None:
     assert study_results.read(path, load(path.stem).settings()).arms
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +18,12 @@ from flows.cli import study_command, watch
 from flows.study_config import STUDIES, Study, load
 from tasks import config as configuration
 from tasks.q0.stage import NoUsablePrompt
+from tasks.report import study as study_report
 from tasks.report.study import ArmResult
 from tasks.run.errors import StageInputMissing
+from warehouse import Warehouse
 
-COLLECTED = vars(study)["_collected"]
+CHECKED, COLLECTED = vars(study)["_check_problems"], vars(study)["_collected"]
 STUDY = """
 title = "Two"
 seeds = 2
@@ -64,6 +67,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[configuration.
 
     monkeypatch.setattr(study, "_run", make)
     monkeypatch.setattr(study, "_collected", lambda *_: {})
+    monkeypatch.setattr(study, "_check_problems", lambda *_: None)
     monkeypatch.setattr(study, "_compare", lambda *_: None)
     monkeypatch.setattr(study, "ProgressTable", Board)
     monkeypatch.setattr(study, "kept_running", lambda _: contextlib.nullcontext())
@@ -117,7 +121,9 @@ def test_a_recipe_that_is_edited_while_a_study_runs_does_not_change_it(
 def collected(definition: Study, found: Any, stopped: Any) -> dict[str, ArmResult]:
     """Results without a warehouse: what ended has nothing measured."""
     return {
-        arm: ArmResult(definition.arms[arm].label, list(runs), *([[{}] * len(runs)] * 3), stopped=stopped[arm])
+        arm: ArmResult(
+            definition.arms[arm].label, list(runs), *([[{}] * len(runs)] * 3), stopped[arm], [{}] * len(runs)
+        )
         for arm, runs in found.items()
     }
 
@@ -137,6 +143,24 @@ def test_what_a_file_of_results_knows_is_not_run_and_what_is_run_joins_it(
     assert [(line["arm"], line["seed"]) for line in lines] == [("first", 1), ("first", 0), ("second", 0), ("second", 1)]
     study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
     assert len(made) == 3
+
+
+def test_a_run_of_other_problems_than_the_file_has_ends_after_its_first_stage(
+    made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 0 of the second arm stands in the file, evaluated on other problems than this machine has."""
+    settings, ran = load("two.toml").settings(), list[tuple[str, list[str]]]()
+    known = {"arm": "second", "seed": 0, "settings": settings["second"], "stopped": True}
+    known["problems"] = {"train": "t0", "evaluation": "e0"}
+    Path("results.jsonl").write_text(json.dumps(known) + "\n", encoding="utf-8")
+    monkeypatch.setattr(study, "_check_problems", CHECKED)
+    monkeypatch.setattr(Warehouse, "open", lambda *_, **__: io.StringIO())
+    monkeypatch.setattr(study_report, "problem_digests", lambda *_: {"train": "t0", "evaluation": "e1"})
+    monkeypatch.setattr(study, "execute_stages", lambda stages, run_id, _: ran.append((run_id, list(stages))))
+    with pytest.raises(study.StudyIncomplete, match=r"3 of 3 .* first 0 .* other problems \(evaluation\) .* 'second'"):
+        study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
+    assert len(made) == 3
+    assert ran == [("mine-1", ["prepare"]), ("mine-2", ["prepare"]), ("mine-3", ["prepare"])]
 
 
 def test_results_that_are_all_in_the_file_are_compared_without_a_warehouse(

@@ -13,7 +13,8 @@ import pytest
 from tasks.estimators import mean_interval
 from tasks.report import run_history
 from tasks.report.reached import Spent, first_at
-from tasks.report.study import ArmResult, collect, describe, group_tables, markdown, write
+from tasks.report.study import ArmResult, collect, describe, group_tables, markdown, problem_digests, write
+from tasks.run.manifests import PrepareManifest
 from tests.tasks.conftest import Lab
 from warehouse import Warehouse
 
@@ -189,6 +190,23 @@ def test_an_arm_that_took_over_a_training_has_its_cost(copied: Callable[[], Lab]
     assert taken_over.spent == own.spent
     assert own.measures[0]["online trajectories"] > 0
     assert max(own.spent[0]) == 4
+    assert own.problems == taken_over.problems
+
+
+def test_digests_of_problems_tell_which_split_is_another(tmp_path: Path) -> None:
+    splits = (("a", "train"), ("b", "evaluation"))
+    rows = [{"problem_id": name, "split": split, "content_hash": "c"} for name, split in splits]
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        for run, changed in (("first", {}), ("again", {}), ("other", {"content_hash": "d"})):
+            prepared = PrepareManifest(
+                problems_batch=f"problems/{run}", prompts_batch="p", policy_id="p", reference=tmp_path, template_id="t"
+            )
+            stage = {"stage": "prepare", "status": "completed", "key": run, "manifest_json": prepared.model_dump_json()}
+            store.append(f"problems/{run}", {"problems": [rows[0], rows[1] | changed], "stages": [stage]}, run_id=run)
+        first, again, other = (problem_digests(store, run) for run in ("first", "again", "other"))
+    assert first == again
+    assert first["train"] == other["train"]
+    assert first["evaluation"] != other["evaluation"]
 
 
 def test_a_run_trained_its_own_policy_although_a_longer_one_passed_the_same_weights_before(tmp_path: Path) -> None:

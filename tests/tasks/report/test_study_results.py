@@ -12,13 +12,17 @@ from tasks.report.study import ArmResult
 from tasks.report.study_results import BadResults, Results, append, read
 
 SETTINGS = {"calm": "c0", "wild": "w0"}
+PROBLEMS = {"train": "t0", "evaluation": "e0"}
 NOTHING: dict[str, tuple[str, ...]] = {"calm": (), "wild": ()}
 
 
-def arm(label: str, finals: dict[int, float], stopped: tuple[int, ...] = ()) -> ArmResult:
+def arm(
+    label: str, finals: dict[int, float], stopped: tuple[int, ...] = (), problems: dict[str, str] = PROBLEMS
+) -> ArmResult:
     curves = [{"pass@1": {0: 0.1, 10: final}} for final in finals.values()]
     measures = [{"pass@1": final, "pass@1 of pi_0": 0.1} for final in finals.values()]
-    return ArmResult(label, list(finals), curves, measures, [{10: Spent(64, 900, 2.5)} for _ in finals], list(stopped))
+    spent = [{10: Spent(64, 900, 2.5)} for _ in finals]
+    return ArmResult(label, list(finals), curves, measures, spent, list(stopped), [problems for _ in finals])
 
 
 def test_results_of_two_machines_are_one_arm_to_the_last_digit(tmp_path: Path) -> None:
@@ -65,6 +69,39 @@ def test_results_of_other_settings_are_refused_by_line_and_arm(tmp_path: Path) -
     append(path, {"calm": arm("calm", {7: 0.3})}, SETTINGS)
     with pytest.raises(BadResults, match=r"line 1: arm 'calm', seed 7 .* other settings"):
         read(path, {"calm": "c1"})
+
+
+def test_an_arm_of_other_problems_is_refused_and_so_is_one_evaluated_on_others_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "study.jsonl"
+    append(path, {"calm": arm("calm", {7: 0.3})}, SETTINGS)
+    known = read(path, SETTINGS)
+    known.check_problems("calm", PROBLEMS, {"calm", "wild"})
+    known.check_problems("wild", PROBLEMS | {"train": "t1"}, {"calm", "wild"})
+    known.check_problems("wild", {"train": "t1", "evaluation": "e1"}, {"wild"})
+    with pytest.raises(BadResults, match=r"arm 'calm' has other problems \(train\) .* arm 'calm', seed 7"):
+        known.check_problems("calm", PROBLEMS | {"train": "t1"})
+    with pytest.raises(BadResults, match=r"arm 'wild' has other problems \(evaluation\) .* arm 'calm', seed 7"):
+        known.check_problems("wild", {"train": "t1", "evaluation": "e1"}, {"calm", "wild"})
+
+
+def test_a_file_in_which_an_arms_seeds_are_of_other_problems_is_refused(tmp_path: Path) -> None:
+    path, other = tmp_path / "study.jsonl", tmp_path / "other.jsonl"
+    append(path, {"calm": arm("calm", {0: 0.3})}, SETTINGS)
+    append(other, {"calm": arm("calm", {1: 0.3}, problems={"train": "t0", "evaluation": "e1"})}, SETTINGS)
+    path.write_text(path.read_text() + other.read_text())
+    with pytest.raises(BadResults, match=r"other problems \(evaluation\) .* seed 0"):
+        read(path, SETTINGS)
+
+
+def test_lines_that_do_not_say_their_problems_are_taken_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "study.jsonl"
+    append(path, {"calm": arm("calm", {0: 0.3, 1: 0.3})}, SETTINGS)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    del lines[0]["problems"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    known = read(path, SETTINGS)
+    assert list(known.added("calm", arm("calm", {2: 0.3})).problems) == [PROBLEMS, {}, PROBLEMS]
+    known.check_problems("calm", PROBLEMS)
 
 
 @pytest.mark.parametrize(
