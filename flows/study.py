@@ -23,7 +23,7 @@ from flows.server.liveness import kept_running
 from flows.settings import home, warehouse_location
 from flows.study_config import Study, load, origin
 from tasks import config as configuration
-from tasks.run.stage_names import STAGE_NAMES
+from tasks.run.stage_names import STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
@@ -113,10 +113,12 @@ def _one(board: ProgressTable, line: str, run_id: str, check: Callable[[], None]
     board.start(line)
     try:
         nested = NestedProgress(board, line, run_id)
+        stages: list[StageName] = [name for name in STAGE_NAMES if name != "report"]
         if check:
             execute_stages(["prepare"], run_id, nested)
             check()
-        execute_stages([name for name in STAGE_NAMES if name != "report"], run_id, nested)
+            stages.remove("prepare")
+        execute_stages(stages, run_id, nested)
     except (BadResults, TrainerError, *permanent()) as error:
         board.end(line, "failed", f"{run_id}: {_why(error)}")
         return error
