@@ -29,7 +29,7 @@ FLOAT_BYTES = array("f").itemsize
 ENTRY_BYTES = 200
 """What an entry takes beside its numbers, measured (`python -m benchmarks.memory`)."""
 
-STORED = query(__name__, "stored")
+STORED, SCORED_BY = query(__name__, "stored"), query(__name__, "scored_by")
 
 
 class RowReader(Protocol):
@@ -123,21 +123,19 @@ class ReferenceStore:
         run_id: str | None = None,
         most_mb: int = 1024,
         unseen: int = 0,
-        first: bool = False,
     ) -> None:
-        """`run_id`: the run whose own numbers are taken where others have scored the same.
+        """`run_id`: the run whose own numbers are taken where others have scored the same. Of what it samples, only
+        what it had scored by now is looked for in the warehouse.
 
         `unseen`: of what is added, so many of the newest may not be visible in the warehouse yet and stay.
-
-        `first`: nobody has scored before what the run samples, so the warehouse is not asked for it.
         """
         self.warehouse = warehouse
         self.fingerprint = fingerprint
         self._run_id = run_id
         self._most = most_mb * 1_000_000
         self._unseen = unseen
-        self._own_in_memory = first
-        """Whether all that is known of the run's own trajectories is in memory."""
+        self._scored = None if run_id is None else self._scored_by(run_id)
+        """Of the run's own trajectories those that may be in the warehouse and not in memory; None: any of them."""
         self._known: dict[str, array[float]] = {}
         """By trajectory, the one that was asked for last at the end."""
         self._bytes = 0
@@ -161,8 +159,8 @@ class ReferenceStore:
         `ahead`: those that will be asked for soon, which are read with what is missing, as far as there is room.
         """
         examples = list(examples)
-        asked = [one for one in examples if one.sampled_step is None or not self._own_in_memory]
-        missing = {one.trajectory_id for one in asked} - self._known.keys() - self._absent
+        asked = {one.trajectory_id for one in examples if one.sampled_step is None or self._may_be_stored(one)}
+        missing = asked - self._known.keys() - self._absent
         if missing:
             self._read(missing | self._soon(ahead))
         found: dict[str, Sequence[float]] = {}
@@ -180,6 +178,13 @@ class ReferenceStore:
             found[example.trajectory_id] = stored
         self._forget()
         return found
+
+    def _scored_by(self, run_id: str) -> set[str]:
+        rows = self.warehouse.rows(SCORED_BY, (self.fingerprint, run_id))
+        return {str(row["trajectory_id"]) for row in rows}
+
+    def _may_be_stored(self, own: Example) -> bool:
+        return self._scored is None or own.trajectory_id in self._scored
 
     def _read(self, wanted: set[str]) -> None:
         """Remember what the warehouse has of these, and what it does not have, which is not asked for again."""
@@ -219,7 +224,7 @@ class ReferenceStore:
     def _forget(self) -> None:
         while self._bytes > self._most and len(self._known) > self._unseen:
             self._bytes -= _size(self._known.pop(next(iter(self._known))))
-            self._own_in_memory = False
+            self._scored = None
 
 
 def _size(tokens: Sequence[float]) -> int:

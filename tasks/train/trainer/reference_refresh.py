@@ -65,16 +65,16 @@ def install(session: Session) -> None:
     if session.rank_zero is None:
         return
     warehouse = session.rank_zero.warehouse
-    session.rank_zero.store = open_store(warehouse, job, folder, device.type, first=False)
+    session.rank_zero.store = open_store(warehouse, job, folder, device.type)
     session.rank_zero.mix.revalue(values_under(warehouse, job, folder))
 
 
-def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str, *, first: bool) -> ReferenceStore:
-    """What is known of the log-probabilities under the weights in `folder`; `first`: nothing of the run's own yet."""
+def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str) -> ReferenceStore:
+    """What is known of the log-probabilities under the weights in `folder`."""
     own = fingerprint(folder, job.train, job.config.reference.dtype, device)
     unseen = 2 * COMMIT_EVERY * job.train.batch_size
     most_mb = job.train.reference_store_mb
-    return ReferenceStore(warehouse, own, run_id=job.run_id, most_mb=most_mb, unseen=unseen, first=first)
+    return ReferenceStore(warehouse, own, run_id=job.run_id, most_mb=most_mb, unseen=unseen)
 
 
 def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str, float]:

@@ -252,7 +252,7 @@ def _rank_zero(
         _require_same_reference(job)
         examples = Examples(warehouse, job, frozen_values(warehouse, job))
         last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
-        store = open_store(warehouse, job, job.reference, device, first=last == 0)
+        store = open_store(warehouse, job, job.reference, device)
         recorder, publications = Recorder(warehouse, job, after=step), publisher.Publications()
         try:
             if (lost := first_lost(warehouse, job, step)) is not None:

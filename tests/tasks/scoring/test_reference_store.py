@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tasks.scoring.example import Example
-from tasks.scoring.reference import ReferenceStore
+from tasks.scoring.reference import SCORED_BY, ReferenceStore
 from warehouse import Warehouse
 
 STEPS, BATCH, CORPUS = 1000, 8, 400
@@ -31,6 +31,8 @@ class Stored:
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
         assert "reference_logprobs" in sql
+        if sql == SCORED_BY:
+            return [{"trajectory_id": identity} for identity in self.logprobs]
         self.questions += 1
         found = [identity for identity in parameters[1] if identity in self.logprobs]
         return [{"trajectory_id": identity, "logprobs": self.logprobs[identity]} for identity in found]
@@ -81,17 +83,20 @@ def test_what_may_not_be_visible_yet_is_never_forgotten() -> None:
     assert len(store.lookup([example("0"), example("999")])) == 2
 
 
-def test_what_the_run_samples_is_asked_for_only_once_it_may_have_been_scored_and_forgotten() -> None:
+def test_what_the_run_samples_is_asked_for_only_where_it_was_scored_before_or_forgotten() -> None:
     own = [replace(example(str(number)), sampled_step=0) for number in range(1000)]
-    for first, questions in ((True, 0), (False, 1)):
-        warehouse = Stored()
-        store = ReferenceStore(warehouse, "f", most_mb=1, first=first)
-        assert store.lookup(own[:2]) == {}
-        assert warehouse.questions == questions
-    store = ReferenceStore(warehouse, "f", most_mb=1, first=True)
-    warehouse.append(store.add({one.trajectory_id: logprobs_of(one.trajectory_id) for one in own}))
-    assert store.count < len(own)
-    assert len(store.lookup([own[0], own[-1]])) == 2, "the first one was forgotten and is read again"
+    warehouse = Stored()
+    store = ReferenceStore(warehouse, "f", run_id="run", most_mb=1)
+    assert store.lookup(own[:2]) == {}
+    assert warehouse.questions == 0
+    warehouse.append(store.add({one.trajectory_id: logprobs_of(one.trajectory_id) for one in own[:10]}))
+    resumed = ReferenceStore(warehouse, "f", run_id="run", most_mb=1)
+    assert len(resumed.lookup(own[:10])) == 10
+    assert resumed.lookup(own[10:20]) == {}
+    assert warehouse.questions == 1, "of what it had not scored when it was stopped nothing is stored"
+    warehouse.append(resumed.add({one.trajectory_id: logprobs_of(one.trajectory_id) for one in own}))
+    assert resumed.count < len(own)
+    assert len(resumed.lookup([own[0], own[-1]])) == 2, "the first one was forgotten and is read again"
 
 
 def test_what_comes_soon_is_read_with_what_is_missing_and_what_is_not_there_is_asked_for_once() -> None:
