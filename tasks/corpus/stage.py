@@ -44,10 +44,8 @@ PROBLEMS_PER_BATCH = 16
 SAMPLES_PER_BATCH = 256
 """Of pi_0, at least that many are drawn in one go where problems get few each: an engine's batch wants to be full."""
 PROBLEMS_PER_SELECTION = 256
-FROM_RUNS = {"online", "pivotal_rollout"}
-"""Sources that grow with every run; a run's corpus takes those of other runs alone."""
-FROM_ELSEWHERE = {"prior_spo", "prior_ppo", "other_model"}
-"""Sources of responses that somebody imported."""
+FROM_OTHERS = {"prior_spo", "prior_ppo", "other_model", "pivotal_rollout"}
+"""Sources of what other runs, or people, bring."""
 
 EARLIER = query(__name__, "earlier")
 REFERENCE = query(__name__, "reference")
@@ -60,11 +58,7 @@ def inputs(context: Context) -> dict[str, Any]:
     """Prompts and reference; Q0's samples; what earlier runs brought; the files' content; who computes log pi_0."""
     manifest = context.manifest(PrepareManifest)
     prompts = prompt_set.load(context, "train")
-    sources = sorted(FROM_ELSEWHERE | (FROM_RUNS & {"online", *context.config.corpus.sources}))
-    wanted = {"sources": sources, "run_id": context.run_id, "pin": context.pin}
-    wanted |= {"prompt_ids": prompts.prompt_ids, "suite_hashes": prompts.suites}
-    wanted["other_models"] = "other_model" in context.config.corpus.sources
-    (earlier,) = context.warehouse.rows(EARLIER, wanted)
+    (earlier,) = context.warehouse.rows(EARLIER, _earlier(context, prompts))
     (reference,) = context.warehouse.rows(REFERENCE, _reference(context, prompts))
     return {
         "prompts_batch": manifest.prompts_batch,
@@ -212,6 +206,21 @@ def _units(context: Context, prompts: PromptSet) -> dict[str, list[Assignment]]:
         unit = digest(prompts_suites_start_samples=work)
         found[retry_batch_id(context, _prefix(context, prompts) + unit)] = asked
     return found
+
+
+def _earlier(context: Context, prompts: PromptSet) -> dict[str, Any]:
+    """Which responses of other runs, or that were imported, may join the corpus: those of its sources."""
+    wanted = set(context.config.corpus.sources)
+    online = {"online"} if wanted & {"prior_spo", "prior_ppo"} else set[str]()
+    return {
+        "sources": sorted(wanted & FROM_OTHERS | online),
+        "human": "human" in wanted,
+        "other_models": "other_model" in wanted,
+        "run_id": context.run_id,
+        "pin": context.pin,
+        "prompt_ids": prompts.prompt_ids,
+        "suite_hashes": prompts.suites,
+    }
 
 
 def _reference(context: Context, prompts: PromptSet) -> dict[str, Any]:

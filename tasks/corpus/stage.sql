@@ -3,7 +3,7 @@
 -- problems come with: runs share them. Samples of another pi_0, whose prompts have other tokens, count as another model's.
 SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content FROM trajectories
 WHERE (list_contains($sources, source)
-       OR source = 'human' AND NOT starts_with(batch_id, 'import/human/')
+       OR source = 'human' AND $human AND NOT starts_with(batch_id, 'import/human/')
        OR source = 'reference' AND $other_models AND prompt_id NOT IN (SELECT unnest($prompt_ids::VARCHAR[])))
   AND run_id <> $run_id AND ($pin IS NULL OR snapshot_id <= $pin)
   AND (prompt_id IN (SELECT unnest($prompt_ids::VARCHAR[])) OR suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[])));

@@ -323,6 +323,17 @@ def test_a_later_runs_corpus_holds_what_an_earlier_run_found_online(copied: Call
     assert lab.value(VERDICTS) == judged
 
 
+def test_a_corpus_of_other_sources_is_the_same_whatever_runs_sample_online(copied: Callable[[], Lab]) -> None:
+    lab, settings = copied(), {"corpus.sources": ["reference", "human"]}
+    lab.run(lab.start("second", settings), "prepare", "q0", "corpus")
+    with lab.store() as store:
+        row = store.rows("SELECT * FROM trajectories WHERE source = 'human' AND reward = 0 LIMIT 1")[0]
+        found = online(row, text="unheard_of = 1\nprint(unheard_of)", normal_hash="new")
+        store.append("rollout/micro-1/9/0", {"trajectories": [found]}, run_id="micro-1")
+    results = lab.run(lab.start("third", settings), "prepare", "q0", "corpus")
+    assert results["corpus"].skipped
+
+
 @pytest.mark.slow
 def test_a_whole_second_run_samples_no_q0_and_judges_no_program_twice(copied: Callable[[], Lab]) -> None:
     lab = copied()
