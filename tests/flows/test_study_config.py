@@ -118,14 +118,14 @@ grid = { "train.steps" = [3, 5] }
 
 def test_an_arm_may_be_like_one_of_the_base_that_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "rates.toml").write_text(
-        'base = "regime"\nbase_arms = ["ppo-1e-5"]\ntitle = "Sooner"\n'
-        '[arms.sooner]\nlike = "ppo-1e-5"\nlabel = "sooner"\n'
-        'overrides = { train = { steps = 9 } }\n[[groups]]\ntitle = "Both"\narms = ["ppo-1e-5", "sooner"]\n'
+        'base = "regime"\nbase_arms = ["ppo-3e-5"]\ntitle = "Sooner"\n'
+        '[arms.sooner]\nlike = "ppo-3e-5"\nlabel = "sooner"\n'
+        'overrides = { train = { steps = 9 } }\n[[groups]]\ntitle = "Both"\narms = ["ppo-3e-5", "sooner"]\n'
     )
     study, regime = load(str(tmp_path / "rates.toml")), load("regime")
-    assert list(study.arms) == ["ppo-1e-5", "sooner"]
-    assert study.config("ppo-1e-5", 0) == regime.config("ppo-1e-5", 0)
-    assert study.config("sooner", 0).train.ppo == regime.config("ppo", 0).train.ppo
+    assert list(study.arms) == ["ppo-3e-5", "sooner"]
+    assert study.config("ppo-3e-5", 0) == regime.config("ppo-3e-5", 0)
+    assert study.config("sooner", 0).train.ppo == regime.config("ppo-1e-5", 0).train.ppo
 
 
 def test_a_grid_makes_an_arm_of_every_combination(tmp_path: Path) -> None:
