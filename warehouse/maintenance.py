@@ -27,6 +27,10 @@ TIERS: Final = ((16 << 20, 64 << 20), (128 << 20, 256 << 20))
 twice however large a table grows, and no merge holds the commit lock for longer than one such file takes."""
 MANY_FILES: Final = 256
 KEEP_SNAPSHOTS: Final = timedelta(days=7)
+MOST_SNAPSHOTS: Final = 10_000
+"""The catalog reads the list of all snapshots when a transaction begins: 1 ms for a thousand of them."""
+EXPIRED_AT_ONCE: Final = 5_000
+"""Snapshots that are forgotten under one hold of the commit lock, in about a second."""
 KEEP_ORPHANS: Final = timedelta(days=1)
 OWN_NAME: Final = re.compile(
     rf"{lake.STORED}/({'|'.join(TABLES)})/"
@@ -70,19 +74,21 @@ def compact(
     *,
     many_files: int = MANY_FILES,
     keep_snapshots: timedelta = KEEP_SNAPSHOTS,
+    most_snapshots: int = MOST_SNAPSHOTS,
     keep_orphans: timedelta = KEEP_ORPHANS,
 ) -> Compaction:
-    """Merge tables of more than `many_files` small files, expire old snapshots, delete what nothing refers to.
+    """Merge tables of more than `many_files` small files, expire snapshots, delete what nothing refers to.
 
-    Safe beside writers and readers: the commit lock is held for a few files at a time. Snapshots that runs or stages
-    refer to are kept; reading at an expired snapshot (`at_snapshot`) still works, only `AT (VERSION => n)` does not.
+    Expired are those older than `keep_snapshots`, and of the rest the oldest until `most_snapshots` are left; never
+    those that runs or stages refer to. Reading at an expired snapshot (`at_snapshot`) still works, only
+    `AT (VERSION => n)` does not. Safe beside writers and readers: the commit lock is held for a few files at a time.
     """
     begun = time.monotonic()
     tally = _Counts()
     with Warehouse.open(location) as warehouse:
         before = len(live_files(warehouse))
         tally.merged |= merge_where_many(warehouse, many_files)
-        tally.expired = expire(warehouse, keep_snapshots)
+        tally.expired = expire(warehouse, keep_snapshots, most_snapshots)
         _clean(warehouse, keep_orphans, tally)
         sweep(warehouse, keep_orphans, tally)
         after = len(live_files(warehouse))
@@ -153,23 +159,31 @@ def merge(
             return
 
 
-def expire(warehouse: Warehouse, keep: timedelta) -> int:
-    """Forget snapshots older than `keep` that no run or stage refers to; returns how many."""
+def expire(
+    warehouse: Warehouse, keep: timedelta, most: int = MOST_SNAPSHOTS, *, enough: Callable[[], bool] = lambda: False
+) -> int:
+    """Forget snapshots older than `keep`, and the oldest beyond `most`, that no run or stage refers to; how many.
+
+    Stops early, between two holds of the commit lock, when `enough` says so.
+    """
 
     def step() -> int:
         warehouse.committer.reconcile()
-        pinned = pinned_snapshots(warehouse)
-        old = warehouse.connection.execute(
-            f"SELECT snapshot_id FROM ducklake_snapshots('{lake.LAKE}') WHERE snapshot_time < now() - to_seconds(?)",
-            [keep.total_seconds()],
-        ).fetchall()
-        newest = warehouse.snapshot()
-        versions = [int(row[0]) for row in old if row[0] not in pinned and row[0] != newest]
+        pinned = sorted(pinned_snapshots(warehouse))
+        asked = [pinned, most, keep.total_seconds(), EXPIRED_AT_ONCE]
+        found = warehouse.rows(query(__name__, "expired", metadata=_metadata(warehouse)), asked)
+        versions = [int(row["snapshot_id"]) for row in found]
         if versions:
             warehouse.connection.execute(f"CALL ducklake_expire_snapshots('{lake.LAKE}', versions => {versions})")
         return len(versions)
 
-    return _locked(warehouse, step)
+    expired = 0
+    while not enough():
+        now = _locked(warehouse, step)
+        expired += now
+        if now < EXPIRED_AT_ONCE:
+            break
+    return expired
 
 
 def pinned_snapshots(warehouse: Warehouse) -> set[int]:

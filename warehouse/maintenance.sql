@@ -24,6 +24,15 @@ SELECT snapshot AS pinned FROM runs WHERE snapshot IS NOT NULL
 UNION SELECT snapshot_in FROM stages WHERE snapshot_in IS NOT NULL
 UNION SELECT snapshot_out FROM stages WHERE snapshot_out IS NOT NULL;
 
+-- name: expired
+-- Which snapshots, oldest first, are not among the pinned ones and too old or too many? The newest is neither.
+SELECT snapshot_id FROM (
+    SELECT snapshot_id, CAST(snapshot_time AS TIMESTAMPTZ) AS made, row_number() OVER (ORDER BY snapshot_id DESC) AS place
+    FROM {metadata}.ducklake_snapshot
+)
+WHERE place > 1 AND snapshot_id NOT IN (SELECT unnest(?::BIGINT[])) AND (place > ? OR made < now() - to_seconds(?::DOUBLE))
+ORDER BY snapshot_id LIMIT ?;
+
 -- name: merge
 -- Merge files of a table that are smaller than a size into one larger file.
 CALL ducklake_merge_adjacent_files(

@@ -28,6 +28,11 @@ from warehouse.verification import verify
 NOW = timedelta(0)
 
 
+def listed(store: Warehouse) -> list[int]:
+    """The snapshots that the catalog knows."""
+    return [int(row["snapshot_id"]) for row in store.rows("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
+
+
 def test_compaction_keeps_every_row_its_snapshot_and_the_followers(store: Warehouse, location: str) -> None:
     snapshots = fill(store, 6)
     before = store.rows("SELECT * FROM trajectories ORDER BY trajectory_id")
@@ -73,13 +78,13 @@ def test_a_merge_leaves_large_files_as_they_are(folder: str, monkeypatch: pytest
 def test_background_compaction_merges_beside_a_writer_and_says_what_prevents_it(folder: str) -> None:
     told: list[str] = []
     with Warehouse.open(folder) as store:
-        with BackgroundCompaction(folder, tell=told.append, interval_s=0.05, many_files=3):
+        with BackgroundCompaction(folder, tell=told.append, interval_s=0.05, many_files=3, most_snapshots=5):
             deadline = time.monotonic() + 120
             for number in itertools.count():
                 store.append(f"{number}", {"trajectories": trajectories(2, f"{number}-")}, run_id="run")
-                if number > 8 and len(live_files(store)) < number:
+                if number > 8 and len(live_files(store)) < number and len(listed(store)) < number:
                     break
-                assert time.monotonic() < deadline, "nothing was merged"
+                assert time.monotonic() < deadline, "nothing was merged or forgotten"
                 time.sleep(0.05)  # so that a busy machine has time for the other thread
         assert store.value("SELECT count(DISTINCT trajectory_id) FROM trajectories") == 2 * (number + 1)
         assert told == []
@@ -88,7 +93,26 @@ def test_background_compaction_merges_beside_a_writer_and_says_what_prevents_it(
             waited = time.monotonic() + 30
             while not told and time.monotonic() < waited:
                 time.sleep(0.05)
-    assert "small files were not merged this time: the warehouse at" in told[0]
+    assert "small files or old snapshots were left as they are this time: the warehouse at" in told[0]
+
+
+def test_of_many_snapshots_the_newest_stay_and_nothing_is_lost(
+    store: Warehouse, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots = fill(store, 12)
+    store.append("run", {"runs": [{"snapshot": snapshots[1]}]}, run_id="run")
+    before = store.rows("SELECT * FROM trajectories ORDER BY trajectory_id")
+    monkeypatch.setattr(maintenance, "EXPIRED_AT_ONCE", 2)
+    there = len(listed(store))
+    done = compact(location, most_snapshots=4)
+    assert listed(store) == [snapshots[1], *range(store.snapshot() - 3, store.snapshot() + 1)]
+    assert done.snapshots_expired == there - 5
+    assert compact(location, most_snapshots=4).snapshots_expired == 0
+    assert store.rows("SELECT * FROM trajectories ORDER BY trajectory_id") == before
+    assert store.rows("SELECT count(*) AS n FROM trajectories", snapshot=snapshots[5]) == [{"n": 24}]
+    rows, _ = store.follow("trajectories", snapshots[3])
+    assert [row["snapshot_id"] for row in rows] == [snapshot for snapshot in snapshots[4:] for _ in range(4)]
+    assert verify(location).clean
 
 
 def test_snapshots_that_a_run_refers_to_are_not_expired(store: Warehouse, location: str) -> None:
@@ -96,8 +120,7 @@ def test_snapshots_that_a_run_refers_to_are_not_expired(store: Warehouse, locati
     store.append("run", {"runs": [{"snapshot": snapshots[1]}]}, run_id="run")
     assert pinned_snapshots(store) == {snapshots[1]}
     assert compact(location, keep_snapshots=NOW).snapshots_expired > 0
-    left = [row["snapshot_id"] for row in store.rows("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
-    assert left == [snapshots[1], store.snapshot()]
+    assert listed(store) == [snapshots[1], store.snapshot()]
 
 
 def test_the_sweep_leaves_staged_and_live_files_and_young_orphans_alone(folder: str) -> None:
