@@ -16,7 +16,7 @@ INTERVAL_S: Final = 120.0
 
 
 class BackgroundCompaction:
-    """A thread that merges small files and forgets snapshots, where they are many, every `interval_s`; a context manager.
+    """A thread that merges small files and forgets old snapshots every `interval_s`; a context manager.
 
     It begins after the first interval, so that short work pays nothing. Whatever keeps it from merging is handed to
     `tell` and tried again later: nothing is lost by it, queries only get slower.
