@@ -213,8 +213,12 @@ def execute_stages(
     board: ProgressTable | NestedProgress,
     *,
     force: Iterable[StageName] = (),
+    tidy: bool = True,
 ) -> dict[StageName, Manifest]:
-    """What the stages of a run leave: each in order as a Prefect task of the current flow run, shown on `board`."""
+    """What the stages of a run leave: each in order as a Prefect task of the current flow run, shown on `board`.
+
+    `tidy`: the warehouse is tidied up behind the last of them.
+    """
     from tasks.train import supervisor
 
     log = get_run_logger()
@@ -235,7 +239,8 @@ def execute_stages(
         manifests[stage] = result.manifest
         summary = result.manifest.summary
         board.end(stage, *(("skipped", f"done before: {summary}") if result.skipped else ("done", summary)))
-    _tidy(log)
+    if tidy:
+        _tidy(log)
     return manifests
 
 

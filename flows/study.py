@@ -115,7 +115,7 @@ def _one(board: ProgressTable, line: str, run_id: str, check: Callable[[], None]
         nested = NestedProgress(board, line, run_id)
         stages: list[StageName] = [name for name in STAGE_NAMES if name != "report"]
         if check:
-            execute_stages(["prepare"], run_id, nested)
+            execute_stages(["prepare"], run_id, nested, tidy=False)
             check()
             stages.remove("prepare")
         execute_stages(stages, run_id, nested)

@@ -93,14 +93,17 @@ class Server:
             return until(lambda: store.value(sql), timeout_s, pause_s=0.1)
 
     def processes(self, *, of: str | None = None, running: str = "") -> list[psutil.Process]:
-        """Everything alive that was started for this home, or for the flow run `of`, oldest first."""
+        """Everything alive that was started for this home, or for the flow run `of`, oldest first.
+
+        `running`: in its command, or its name.
+        """
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
             try:
                 environment = process.environ()
                 mine = environment.get("SPO_HOME") == str(self.home) and process.status() != psutil.STATUS_ZOMBIE
                 wanted = of is None or environment.get("PREFECT__FLOW_RUN_ID") == of
-                if mine and wanted and running in " ".join(process.cmdline()):
+                if mine and wanted and running in " ".join([process.name(), *process.cmdline()]):
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue

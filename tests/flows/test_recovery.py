@@ -112,7 +112,7 @@ def test_a_killed_trainer_is_started_again_and_a_killed_worker_does_not_stop_the
     server.wait_for(f"SELECT count(*) FROM reference_counts WHERE run_id = '{run}'")
     worker = server.kill(running="worker start")
     server.wait_for(f"SELECT count(*) FROM trajectories WHERE run_id = '{run}' AND source = 'online'")
-    server.kill(of=flow_run, running="-m tasks.train.trainer ")
+    server.kill(of=flow_run, running="spo-trainer")
     assert server.wait(flow_run) == "COMPLETED"
     warnings = f"SELECT count(*) FROM run_events WHERE run_id = '{run}' AND kind = 'warning' \
         AND message LIKE 'trainer ended with status -9; starting it again%'"
@@ -145,7 +145,7 @@ def test_a_run_cancelled_while_it_trains_leaves_no_process_and_goes_on_later(ser
     run = run_of(server, flow_run)
     server.wait_for(f"SELECT count(*) FROM trajectories WHERE run_id = '{run}' AND source = 'online'")
     started = server.processes(of=flow_run)
-    assert any("tasks.train.rollout_worker.worker" in " ".join(process.cmdline()) for process in started)
+    assert {"spo-trainer", "spo-worker"} <= {process.name() for process in started}
     assert server.prefect("flow-run", "cancel", flow_run).returncode == 0
     assert server.wait(flow_run) == "CANCELLED"
     until(lambda: not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE], 90)

@@ -65,12 +65,13 @@ def test_it_ends_as_a_process_started_from_nothing(tmp_path: Path, stdin: tuple[
 
 
 @pytest.mark.usefixtures("server")
-def test_it_leads_a_session_of_its_own_with_its_environment_and_priority(
+def test_it_leads_a_session_of_its_own_with_its_environment_priority_and_name(
     tmp_path: Path, stdin: tuple[socket.socket, socket.socket]
 ):
     process = forked(["nice", "-n", "3", *WAITING], stdin[1], tmp_path / "log")
     seen = psutil.Process(process.pid)
     wait_until(lambda: os.getsid(process.pid) == process.pid and seen.nice() == psutil.Process().nice() + 3)
+    wait_until(lambda: seen.name() == "spo-fork_server")
     assert process.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.01)
