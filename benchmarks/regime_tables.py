@@ -50,7 +50,7 @@ class Claim:
         return PREFIX[corner] + self.arm, PREFIX[corner] + self.against
 
 
-PPO = "ppo-1e-5"
+PPO = "ppo-3e-5"
 """PPO's arm where many problems meet small steps: the best of the rates that the search tried."""
 SQUARED, SIGMOID = ("squared", "half-online-3e-5"), ("advantage-3e-5", "half-online-3e-5")
 """Cross-entropy at the rate of these losses stands beside them there."""
