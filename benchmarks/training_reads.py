@@ -29,7 +29,8 @@ from warehouse import Warehouse
 def trainer_steps(warehouse: Warehouse, job: TrainJob) -> tuple[Callable[[int], object], Callable[[int], object]]:
     """Draws the batch of a step; looks up what is stored of log pi_0 for the batch that was drawn last."""
     mix = BatchMix(Examples(warehouse, job, prompt_values(warehouse, job)), MixState(), after=0)
-    store = open_store(warehouse, job, job.reference, "cpu")
+    anew = job.model_copy(update={"run_id": ""})  # a run that has scored nothing yet looks for none of its own
+    store = open_store(warehouse, anew, job.reference, "cpu")
     last: list[Example] = []
 
     def draw(step: int) -> None:

@@ -159,9 +159,7 @@ def merge(
             return
 
 
-def expire(
-    warehouse: Warehouse, keep: timedelta, most: int = MOST_SNAPSHOTS, *, enough: Callable[[], bool] = lambda: False
-) -> int:
+def expire(warehouse: Warehouse, keep: timedelta, most: int, *, enough: Callable[[], bool] = lambda: False) -> int:
     """Forget snapshots older than `keep`, and the oldest beyond `most`, that no run or stage refers to; how many.
 
     Stops early, between two holds of the commit lock, when `enough` says so.
@@ -169,14 +167,13 @@ def expire(
 
     def step() -> int:
         warehouse.committer.reconcile()
-        pinned = sorted(pinned_snapshots(warehouse))
-        asked = [pinned, most, keep.total_seconds(), EXPIRED_AT_ONCE]
-        found = warehouse.rows(query(__name__, "expired", metadata=_metadata(warehouse)), asked)
-        versions = [int(row["snapshot_id"]) for row in found]
+        versions = _to_expire(warehouse, keep, most)
         if versions:
             warehouse.connection.execute(f"CALL ducklake_expire_snapshots('{lake.LAKE}', versions => {versions})")
         return len(versions)
 
+    if not _to_expire(warehouse, keep, most):  # as mostly, and nobody waits for the lock
+        return 0
     expired = 0
     while not enough():
         now = _locked(warehouse, step)
@@ -184,6 +181,13 @@ def expire(
         if now < EXPIRED_AT_ONCE:
             break
     return expired
+
+
+def _to_expire(warehouse: Warehouse, keep: timedelta, most: int) -> list[int]:
+    """The next snapshots that are too old or too many, oldest first; to expire them, ask under the commit lock."""
+    asked = [sorted(pinned_snapshots(warehouse)), most, keep.total_seconds(), EXPIRED_AT_ONCE]
+    found = warehouse.rows(query(__name__, "expired", metadata=_metadata(warehouse)), asked)
+    return [int(row["snapshot_id"]) for row in found]
 
 
 def pinned_snapshots(warehouse: Warehouse) -> set[int]:

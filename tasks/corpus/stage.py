@@ -216,10 +216,17 @@ def _earlier(context: Context, prompts: PromptSet) -> dict[str, Any]:
         "sources": sorted(wanted & FROM_OTHERS | online),
         "human": "human" in wanted,
         "other_models": "other_model" in wanted,
-        "run_id": context.run_id,
-        "pin": context.pin,
+        **_of_others(context, prompts),
+    }
+
+
+def _of_others(context: Context, prompts: PromptSet) -> dict[str, Any]:
+    """Which rows to look among: those of other runs until the pin, for these prompts and suites."""
+    return {
         "prompt_ids": prompts.prompt_ids,
         "suite_hashes": prompts.suites,
+        "run_id": context.run_id,
+        "pin": context.pin,
     }
 
 
@@ -304,14 +311,8 @@ def _answer(
 
 def _retokenized(context: Context, prompts: PromptSet) -> list[ExternalResponse]:
     """Correct programs for these problems from runs whose prompts had other tokens."""
-    parameters = {
-        "prompt_ids": prompts.prompt_ids,
-        "suite_hashes": prompts.suites,
-        "run_id": context.run_id,
-        "sources": list(context.config.corpus.sources),
-        "pin": context.pin,
-    }
-    rows = context.warehouse.rows(OTHER_PROMPTS, parameters)
+    wanted = {"sources": list(context.config.corpus.sources), **_of_others(context, prompts)}
+    rows = context.warehouse.rows(OTHER_PROMPTS, wanted)
     return [
         ExternalResponse(
             row["problem_id"], row["source"], "retokenized", extract_program(row["text"]),

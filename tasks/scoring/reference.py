@@ -159,7 +159,7 @@ class ReferenceStore:
         `ahead`: those that will be asked for soon, which are read with what is missing, as far as there is room.
         """
         examples = list(examples)
-        asked = {one.trajectory_id for one in examples if one.sampled_step is None or self._may_be_stored(one)}
+        asked = {one.trajectory_id for one in examples if self._may_be_stored(one)}
         missing = asked - self._known.keys() - self._absent
         if missing:
             self._read(missing | self._soon(ahead))
@@ -183,8 +183,8 @@ class ReferenceStore:
         rows = self.warehouse.rows(SCORED_BY, (self.fingerprint, run_id))
         return {str(row["trajectory_id"]) for row in rows}
 
-    def _may_be_stored(self, own: Example) -> bool:
-        return self._scored is None or own.trajectory_id in self._scored
+    def _may_be_stored(self, one: Example) -> bool:
+        return one.sampled_step is None or self._scored is None or one.trajectory_id in self._scored
 
     def _read(self, wanted: set[str]) -> None:
         """Remember what the warehouse has of these, and what it does not have, which is not asked for again."""
