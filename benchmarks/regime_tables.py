@@ -22,8 +22,9 @@ from tasks.report.study import ArmResult
 from tasks.report.table_sections import markdown_table
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "data" / "regime.jsonl"
-CORNERS = ("few, large", "few, small", "many, large", "many, small")
-PREFIX: dict[str, str] = dict(zip(CORNERS, ("few-large-", "few-", "large-", ""), strict=True))
+PREFIX = {"few, large": "few-large-", "few, small": "few-", "many, large": "large-", "many, small": ""}
+"""By corner, what the names of its arms begin with; one that another begins with comes after it."""
+CORNERS = tuple(PREFIX)
 FEWEST = 3
 """Runs from which on an interval is given."""
 
@@ -99,18 +100,17 @@ def rates() -> dict[str, float]:
     return {name: plan.config(name, 0).train.optimizer.learning_rate for name in plan.arms}
 
 
+def corner_of(arm: str) -> str:
+    """The corner that an arm's name says."""
+    return next(corner for corner, prefix in PREFIX.items() if arm.startswith(prefix))
+
+
 def percent(values: Sequence[float], sign: str = "") -> str:
     """A mean with its interval, or the values of fewer than three runs. Fractions in, per cent out."""
     if len(values) < FEWEST:
         return ", ".join(f"{100 * value:{sign}.1f}" for value in values)
     mean, low, high = (f"{100 * end:{sign}.1f}" for end in mean_interval(values))
     return f"{mean} [{low}, {high}]"
-
-
-def differences(arms: Arms, first: str, second: str, measure: str) -> list[float]:
-    """One arm's final measure minus another's, of the seeds that both have."""
-    one, other = (dict(zip(arms[name].seeds, arms[name].measures, strict=True)) for name in (first, second))
-    return [one[seed][measure] - other[seed][measure] for seed in sorted(one.keys() & other.keys())]
 
 
 def claims(arms: Arms) -> str:
@@ -120,21 +120,19 @@ def claims(arms: Arms) -> str:
         for measure in claim.measures:
             row = {"claim": f"{claim.text}, {measure}", "the paper": claim.paper}
             for corner in CORNERS:
-                pair = claim.pair(corner)
-                known = all(name in arms for name in pair)
-                row[corner] = percent(differences(arms, *pair, measure), "+") if known else "not run"
+                first, second = (arms.get(name) for name in claim.pair(corner))
+                row[corner] = percent(first.differences(second, measure), "+") if first and second else "not run"
             rows.append(row)
     return "\n".join(markdown_table(("claim", "the paper", *CORNERS), rows))
 
 
-def corner(arms: Arms, name: str) -> str:
-    """The arms of a corner at the end of training; pass@10 also after a third of it."""
+def at_the_end(arms: Arms, rate: Mapping[str, float], corner: str) -> str:
+    """The arms of a corner at the end of training; pass@10 also after a third of it. Empty without a run."""
     rows: list[dict[str, str]] = []
-    rate = rates()
     for stem, label in LABELS.items():
-        alike = [arm for arm in arms if re.fullmatch(re.escape(PREFIX[name] + stem) + r"(-\de-\d)?", arm)]
-        for arm in sorted(alike, key=lambda arm: -rate[arm]):
-            row = {"arm": "" if alike.index(arm) else label, "rate": f"{rate[arm]:.0e}".replace("e-0", "e-")}
+        alike = [arm for arm in arms if re.fullmatch(re.escape(PREFIX[corner] + stem) + r"(-\de-\d)?", arm)]
+        for number, arm in enumerate(sorted(alike, key=lambda arm: -rate[arm])):
+            row = {"arm": "" if number else label, "rate": study_config.short_text(rate[arm])}
             rows.append(row | _figures(arms[arm]))
     return "\n".join(markdown_table(list(rows[0]), rows)) if rows else ""
 
@@ -162,19 +160,18 @@ def _pass_after(curve: Mapping[int, float], share: float) -> float:
 def cost(arms: Arms) -> str:
     """Hours of training by corner, and the runs that they are of."""
     rows: list[dict[str, str]] = []
-    for name in CORNERS:
-        others = [prefix for prefix in PREFIX.values() if len(prefix) > len(PREFIX[name])]
-        own = [arm for arm in arms if arm.startswith(PREFIX[name]) and not arm.startswith(tuple(others))]
-        hours = sum(sum(arms[arm].values("train s")) for arm in own) / 3600
-        runs = sum(len(arms[arm].seeds) for arm in own)
-        rows.append({"corner": name, "runs": str(runs), "hours of training": f"{hours:.1f}"})
+    for corner in CORNERS:
+        own = [arms[name] for name in arms if corner_of(name) == corner]
+        hours = sum(sum(arm.values("train s")) for arm in own) / 3600
+        runs = sum(len(arm.seeds) for arm in own)
+        rows.append({"corner": corner, "runs": str(runs), "hours of training": f"{hours:.1f}"})
     return "\n".join(markdown_table(list(rows[0]), rows))
 
 
 def tables(arms: Arms) -> dict[str, str]:
-    """Every table of the page, by what it is of; none of a corner without a run."""
-    corners = {name: corner(arms, name) for name in CORNERS}
-    return {"claims": claims(arms), **{name: table for name, table in corners.items() if table}, "cost": cost(arms)}
+    """Every table of the page, by what it is of; that of a corner without a run is empty."""
+    rate = rates()
+    return {"claims": claims(arms), **{name: at_the_end(arms, rate, name) for name in CORNERS}, "cost": cost(arms)}
 
 
 if __name__ == "__main__":

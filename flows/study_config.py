@@ -245,7 +245,7 @@ def _expanded(tree: Mapping[str, Any]) -> dict[str, Any]:
 def _searched(name: str, arm: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, Any]]:
     """Names and definitions of the arms that the grid makes of one."""
     for values in itertools.product(*grid.values()):
-        texts = [_text(value) for value in values]
+        texts = [short_text(value) for value in values]
         overrides = copy.deepcopy(arm.get("overrides", {}))
         configuration.merge(overrides, dict(zip(grid, values, strict=True)))
         label = ", ".join([arm.get("label", name), *texts])
@@ -253,7 +253,7 @@ def _searched(name: str, arm: Mapping[str, Any], grid: Mapping[str, Sequence[Any
         yield "-".join([name, *texts]), made
 
 
-def _text(value: Any) -> str:
+def short_text(value: Any) -> str:
     """A value in an arm's name: small numbers as 3e-5."""
     if not isinstance(value, float) or not 0 < abs(value) < 0.01:
         return str(value)

@@ -60,11 +60,15 @@ class ArmResult:
 
     def against(self, other: ArmResult, measure: str, level: float = 0.95) -> tuple[float, float, float]:
         """This arm's value minus the other's, paired by seed: the runs of a seed share Q0 and corpus."""
+        return mean_interval(self.differences(other, measure), level)
+
+    def differences(self, other: ArmResult, measure: str) -> list[float]:
+        """This arm's value minus the other's for each seed that both know, by seed."""
         mine, theirs = (
             {seed: found[measure] for seed, found in zip(arm.seeds, arm.measures, strict=True) if measure in found}
             for arm in (self, other)
         )
-        return mean_interval([mine[seed] - theirs[seed] for seed in mine if seed in theirs], level)
+        return [mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
 
 
 def collect(

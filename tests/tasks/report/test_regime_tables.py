@@ -10,7 +10,16 @@ from benchmarks import regime_tables
 from tasks.report.study import ArmResult
 
 PAGE = (regime_tables.RESULTS.parents[2] / "regime.md").read_text(encoding="utf-8")
-TABLES = regime_tables.tables(regime_tables.read())
+
+
+@pytest.fixture(scope="module")
+def arms() -> dict[str, ArmResult]:
+    return regime_tables.read()
+
+
+@pytest.fixture(scope="module")
+def tables(arms: dict[str, ArmResult]) -> dict[str, str]:
+    return regime_tables.tables(arms)
 
 
 def arm(values: dict[int, float]) -> ArmResult:
@@ -18,19 +27,28 @@ def arm(values: dict[int, float]) -> ArmResult:
     return ArmResult("", list(values), [{}] * len(values), [{"pass@10": value} for value in values.values()])
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_the_page_has_the_tables_that_the_runs_give(name: str) -> None:
-    assert TABLES[name] in PAGE, "put what `python -m benchmarks.regime_tables` prints into docs/regime.md"
+@pytest.mark.parametrize("name", ["claims", *regime_tables.CORNERS, "cost"])
+def test_the_page_has_the_tables_that_the_runs_give(tables: dict[str, str], name: str) -> None:
+    assert tables[name] in PAGE, "put what `python -m benchmarks.regime_tables` prints into docs/regime.md"
 
 
-def test_every_arm_of_the_study_is_in_the_table_of_its_corner() -> None:
-    rows = sum(len(TABLES[name].splitlines()) - 2 for name in regime_tables.CORNERS if name in TABLES)
-    assert rows == len(regime_tables.read())
+def test_every_arm_of_the_study_is_in_the_table_of_its_corner(
+    arms: dict[str, ArmResult], tables: dict[str, str]
+) -> None:
+    rows = sum(len(tables[name].splitlines()) - 2 for name in regime_tables.CORNERS if tables[name])
+    assert rows == len(arms)
+
+
+def test_of_an_arm_at_several_rates_the_first_row_has_the_label() -> None:
+    names = ("pass@1", "pass@10", "distinct correct", "duplicates", "online trajectories", "train s")
+    one = ArmResult("", [0], [{"pass@10": {0: 0.1, 3: 0.2}}], [dict.fromkeys(names, 0.5)])
+    rate = {"ppo-1e-5": 1e-5, "ppo-3e-5": 3e-5}
+    rows = regime_tables.at_the_end(dict.fromkeys(rate, one), rate, "many, small").splitlines()[2:]
+    assert [[cell.strip() for cell in row.split("|")[1:3]] for row in rows] == [["PPO", "3e-5"], ["", "1e-5"]]
 
 
 def test_differences_are_paired_by_seed_whatever_their_order() -> None:
-    arms = {"a": arm({2: 0.5, 0: 0.3, 1: 0.4}), "b": arm({0: 0.1, 1: 0.1, 2: 0.2, 3: 0.9})}
-    found = regime_tables.differences(arms, "a", "b", "pass@10")
+    found = arm({2: 0.5, 0: 0.3, 1: 0.4}).differences(arm({0: 0.1, 1: 0.1, 2: 0.2, 3: 0.9}), "pass@10")
     assert found == pytest.approx([0.2, 0.3, 0.3])
     reach = 100 * 4.3027 * math.sqrt(1 / 300) / math.sqrt(3)
     mean = 100 * 0.8 / 3
