@@ -135,7 +135,7 @@ def test_what_a_file_of_results_knows_is_not_run_and_what_is_run_joins_it(
     assert settings["first"] != settings["second"]
     known = {"arm": "first", "seed": 1, "settings": settings["first"], "stopped": True}
     Path("results.jsonl").write_text(json.dumps(known) + "\n", encoding="utf-8")
-    monkeypatch.setattr(study, "execute_stages", lambda *_: None)
+    monkeypatch.setattr(study, "execute_stages", lambda *_, **__: None)
     monkeypatch.setattr(study, "_collected", collected)
     study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
     assert [(config.seed, config.q0.samples) for config in made] == [(0, 200), (0, 8), (1, 8)]
@@ -156,7 +156,7 @@ def test_a_run_of_other_problems_than_the_file_has_ends_after_its_first_stage(
     monkeypatch.setattr(study, "_check_problems", CHECKED)
     monkeypatch.setattr(Warehouse, "open", lambda *_, **__: io.StringIO())
     monkeypatch.setattr(study_report, "problem_digests", lambda *_: {"train": "t0", "evaluation": "e1"})
-    monkeypatch.setattr(study, "execute_stages", lambda stages, run_id, _: ran.append((run_id, list(stages))))
+    monkeypatch.setattr(study, "execute_stages", lambda stages, run_id, _, **__: ran.append((run_id, list(stages))))
     with pytest.raises(study.StudyIncomplete, match=r"3 of 3 .* first 0 .* other problems \(evaluation\) .* 'second'"):
         study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
     assert len(made) == 3

@@ -72,13 +72,13 @@ def test_what_others_bring_is_part_of_what_the_corpus_reads_and_programs_of_the_
     asked = {"sources": ["online"], "run_id": "second", "pin": None, "prompt_ids": ["q"], "suite_hashes": ["s"]}
     with Warehouse.open(tmp_path / "warehouse") as store:
 
-        def known(*, other_models: bool = True) -> int:
-            return int(store.rows(EARLIER, asked | {"other_models": other_models})[0]["n"])
+        def known(*, human: bool = True, other_models: bool = True) -> int:
+            return int(store.rows(EARLIER, asked | {"human": human, "other_models": other_models})[0]["n"])
 
         add(store, "import/human/unit", "first", "human")
         assert known() == 0
         add(store, "import/columns/rollouts/unit", "import", "human")
-        assert known() == 1
+        assert (known(), known(human=False)) == (1, 0)
         add(store, "q0", "first", "reference")
         assert known() == 1
         store.append(
