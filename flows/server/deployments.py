@@ -22,7 +22,7 @@ SILENT_AFTER_S = 90
 """Seconds without a heartbeat (one every 30 s) after which a run counts as dead."""
 SILENT = f"no heartbeat for {SILENT_AFTER_S} s: its process is gone"
 """What the server says of such a run."""
-NOT_FOUND = 404
+IS_THERE = 409
 WATCH = "spo: a run without heartbeat has crashed"
 
 
@@ -35,28 +35,26 @@ def deploy(say: Callable[[str], None], environment: Mapping[str, str], folder: P
 
     A pool that is there keeps what somebody has set: a limit, a pause, a job template. Raises NotDeployed.
     """
-    api, prefect = environment["PREFECT_API_URL"], [sys.executable, "-m", "prefect", "--no-prompt"]
-    create = [] if _has_pool(api) else [["work-pool", "create", POOL, "--type", "process"]]
-    for command in (*create, ["deploy", "--all"]):
-        result = subprocess.run([*prefect, *command], env=dict(environment), cwd=folder, capture_output=True, text=True)
-        made_meanwhile = command in create and result.returncode and _has_pool(api)  # a worker makes the pool it lacks
-        if result.returncode and not made_meanwhile:
-            output = (result.stdout + result.stderr)[-3000:]
-            raise NotDeployed(f"`prefect {' '.join(command)}` failed:\n{output}")
+    api, command = environment["PREFECT_API_URL"], ["--no-prompt", "deploy", "--all"]
+    _make_pool(api)
+    asked = [sys.executable, "-m", "prefect", *command]
+    result = subprocess.run(asked, env=dict(environment), cwd=folder, capture_output=True, text=True)
+    if result.returncode:
+        output = (result.stdout + result.stderr)[-3000:]
+        raise NotDeployed(f"`prefect {' '.join(command)}` failed:\n{output}")
     _watch_heartbeats(api)
     say("deployments are in place")
 
 
-def _has_pool(api: str) -> bool:
+def _make_pool(api: str) -> None:
+    """The pool, if it is not there; the first worker that serves it puts its job template in."""
     try:
         with server_client(api) as client:
-            answer = client.get(f"/work_pools/{POOL}")
-        there = answer.status_code != NOT_FOUND
-        if there:
+            answer = client.post("/work_pools/", json={"name": POOL, "type": "process"})
+        if answer.status_code != IS_THERE:
             answer.raise_for_status()
     except httpx.HTTPError as error:
-        raise NotDeployed(f"the server at {api} does not say whether it has the pool {POOL!r}: {error}") from error
-    return there
+        raise NotDeployed(f"the pool {POOL!r} could not be made at {api}: {error}") from error
 
 
 def _watch_heartbeats(api: str) -> None:

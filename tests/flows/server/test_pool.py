@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,49 +23,39 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, handler: Callable[[httpx.Reques
     monkeypatch.setattr(api, "PAUSES_S", (0, 0))
 
 
-@pytest.mark.parametrize(("status", "made"), [(404, True), (200, False)])
-def test_a_pool_that_is_there_is_left_as_it_is(status: int, made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("status", [201, 409])
+def test_a_pool_is_made_or_left_as_it_is(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server answers 409 where there is one, whoever made it, also meanwhile: a worker makes the pool it lacks."""
     commands: list[list[str]] = []
+    asked: list[tuple[str, str, Any]] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        commands.append(command[4:])
+        commands.append(command[3:])
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    def asked(request: httpx.Request) -> httpx.Response:
-        assert str(request.url) == f"{API}/work_pools/spo"
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, str(request.url), json.loads(request.content)))
         return httpx.Response(status)
 
     monkeypatch.setattr(subprocess, "run", run)
-    answer_with(monkeypatch, asked)
+    answer_with(monkeypatch, answer)
     monkeypatch.setattr(deployments, "_watch_heartbeats", lambda _: None)
     deployments.deploy(lambda _: None, {"PREFECT_API_URL": API}, Path())
-    create = [["work-pool", "create", "spo", "--type", "process"]]
-    assert commands == [*(create if made else []), ["deploy", "--all"]]
+    assert asked == [("POST", f"{API}/work_pools/", {"name": "spo", "type": "process"})]
+    assert commands == [["--no-prompt", "deploy", "--all"]]
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_pool_that_a_worker_makes_meanwhile_is_no_failure(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[str] = []
-    answers = iter([404, 200 if there else 404])
-
-    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        commands.append(command[4])
-        return subprocess.CompletedProcess(command, int(command[4] == "work-pool"), "", "it says why")
-
-    monkeypatch.setattr(subprocess, "run", run)
-    answer_with(monkeypatch, lambda _: httpx.Response(next(answers)))
-    monkeypatch.setattr(deployments, "_watch_heartbeats", lambda _: None)
-    if there:
-        deployments.deploy(lambda _: None, {"PREFECT_API_URL": API}, Path())
-        assert commands == ["work-pool", "deploy"]
-    else:
-        with pytest.raises(deployments.NotDeployed, match="it says why"):
-            deployments.deploy(lambda _: None, {"PREFECT_API_URL": API}, Path())
-
-
-def test_a_server_that_does_not_say_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_makes_no_pool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_with(monkeypatch, lambda _: httpx.Response(500))
-    with pytest.raises(deployments.NotDeployed, match="does not say whether it has the pool 'spo'"):
+    with pytest.raises(deployments.NotDeployed, match=f"the pool 'spo' could not be made at {API}: .*500"):
+        deployments.deploy(lambda _: None, {"PREFECT_API_URL": API}, Path())
+
+
+def test_deployments_that_are_refused_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(monkeypatch, lambda _: httpx.Response(201))
+    refused = subprocess.CompletedProcess([""], 1, "", "it says why")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
+    with pytest.raises(deployments.NotDeployed, match=r"(?s)`prefect .*deploy --all` failed.*it says why"):
         deployments.deploy(lambda _: None, {"PREFECT_API_URL": API}, Path())
 
 
