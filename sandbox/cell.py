@@ -90,11 +90,14 @@ def set_limits(cpu_ms: int, address_space: int, file_size: int) -> None:
 
 
 def compile_into(source: int, target: int) -> NoReturn:
-    """Compile the program in file `source`; write hash, flags and code, or the error, to file `target`; exit."""
-    text = os.pread(source, os.fstat(source).st_size, 0)
+    """Compile the program in file `source`; write hash, flags and code, or the error, to file `target`; exit.
+
+    As text, of which no comment says how it is encoded: `# Run-length encoding: zlib` is about the task.
+    """
+    program = os.pread(source, os.fstat(source).st_size, 0)
     warnings.simplefilter("ignore")  # of odd but valid code; nobody could read them
     try:
-        code = compile(text, "main.py", "exec", dont_inherit=True)
+        code = compile(program.decode("utf-8-sig"), "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         message = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
         os.write(target, REFUSED + message[: SUMMARY - 1])
@@ -180,11 +183,15 @@ def provide_files(spare: list[int]) -> None:
     tempfile.mkstemp, tempfile.mkdtemp = mkstemp, mkdtemp
 
 
-def renew_main() -> None:
-    """Put a new `__main__` module in place; nothing else holds it, so that it can be destroyed as at a normal exit."""
-    main = ModuleType("__main__")
-    main.__dict__.update(__builtins__=builtins, __file__="main.py")
-    sys.modules["__main__"] = main
+def new_module(name: str) -> dict[str, Any]:
+    """Names of a new module, which is in place as an imported one is: dataclasses, pickle and others look it up there.
+
+    Nothing else holds it, so that it can be destroyed as at a normal exit.
+    """
+    module = ModuleType(name)
+    module.__dict__.update(__builtins__=builtins, __file__="main.py")
+    sys.modules[name] = module
+    return module.__dict__
 
 
 def run_program(loaded: tuple[CodeType, bool]) -> NoReturn:
@@ -197,8 +204,7 @@ def run_program(loaded: tuple[CodeType, bool]) -> NoReturn:
     code, ends_with_interpreter = loaded
     status = 70
     try:
-        renew_main()
-        status = execute(code, sys.modules["__main__"].__dict__)
+        status = execute(code, new_module("__main__"))
         if ends_with_interpreter:
             end_interpreter(status)
         status = finish(status)
@@ -242,8 +248,7 @@ def run_group(loaded: tuple[CodeType, bool], inputs: list[int], outputs: list[in
             dup2(stdin, 0)
             dup2(stdout, 1)
             renew()
-            renew_main()
-            failed = execute(loaded[0], sys.modules["__main__"].__dict__)
+            failed = execute(loaded[0], new_module("__main__"))
             if failed or threading.active_count() > 1 or flush_output() or not same(untouched, contents(loaded[0])):
                 break
             write(marks, b"\0")
@@ -264,7 +269,7 @@ def run_calls(loaded: tuple[CodeType, bool], results: int) -> NoReturn:
     try:
         calls = values.read_calls(os.pread(0, os.fstat(0).st_size, 0))
         os.lseek(0, 0, os.SEEK_END)
-        namespace: dict[str, Any] = {"__name__": "solution", "__builtins__": builtins, "__file__": "main.py"}
+        namespace = new_module("solution")
         status = execute(loaded[0], namespace)
         if status == 0:
             answers = memoryview(values.answer_calls(namespace, calls))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import sandbox
 from sandbox import Judgement, Verdict
 from tasks.config import SandboxConfig
+from tasks.problems.identity import parse
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.run.judged_again import rejudged_batch
@@ -36,7 +37,11 @@ have got for something else than its program."""
 AS_TODAY = ("3", "4")
 """Versions that judge programs which read and print as today's does, but for those with last words."""
 BUT_PACKAGES = ("5",)
-"""Versions that judge as today's does all but functions that may import packages."""
+"""Versions that judge as today's does all but functions that may import packages, and what BUT_MODULES says."""
+BUT_MODULES = ("6",)
+"""Versions that judge as today's does all but functions that look up their module, and comments about an encoding."""
+OWN_MODULE = r"dataclass|\bmodules\b|pickle|type_hints|pydantic|attrs?\b|\binspect\b|import_module|__import__"
+"""What a response mentions whose function versions before 7 may have failed, because its module was nowhere."""
 LAST_WORDS = (
     r"__del__|__stdout__|del sys\.stdout|\b(detach|weakref|exec|FileIO|TextIOWrapper|\w*IOBase|Buffered\w+)\b"
     r"|\b(fd)?open\(.*['\"][rbt]*[wax+]|\b(with|try)\b[^\0]*\b(yield|await)\b"
@@ -144,23 +149,28 @@ def look(store: Warehouse, verdicts: Iterable[str] = ()) -> Backlog:
             suspects.append(_suspect(row))
     known = KnownVerdicts(store)
     known.read(suspect.suite_hash for suspect in suspects)
-    suspects = _without_sound(store, suspects, known)
+    suspects = _without_sound(store, suspects, problems, known)
     unknown = {suspect.key: suspect for suspect in suspects if known.get(suspect.key) is None}
     return Backlog(tuple(suspects), problems, settings, unknown, dict(left_out))
 
 
-def _without_sound(store: Warehouse, suspects: list[Suspect], known: KnownVerdicts) -> list[Suspect]:
-    asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES)}
+def _without_sound(
+    store: Warehouse, suspects: list[Suspect], problems: dict[str, Problem], known: KnownVerdicts
+) -> list[Suspect]:
+    asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES), "but_modules": list(BUT_MODULES)}
     rows = store.rows(query(__name__, "sound"), asked | {"suites": sorted({one.suite_hash for one in suspects})})
     sound = {(row["program_hash"], row["suite_hash"], row["verdict"]) for row in rows}
     to_the_end = {(row["program_hash"], row["suite_hash"], row["verdict"]) for row in rows if row["to_the_end"]}
+
+    def is_sound(one: Suspect) -> bool:
+        if one.verdict == Verdict.compile_error and parse(one.program):
+            return False  # a comment about an encoding may have failed it, also another program's that has its hash
+        if problems[one.suite_hash].style == "function" and re.search(OWN_MODULE, one.text):
+            return False
+        return (*one.key, str(one.verdict)) in (to_the_end if re.search(LAST_WORDS, one.text) else sound)
+
     found = ((suspect, known.get(suspect.key)) for suspect in suspects)
-    return [
-        suspect
-        for suspect, today in found
-        if (*suspect.key, str(suspect.verdict)) not in (to_the_end if re.search(LAST_WORDS, suspect.text) else sound)
-        and (today is None or today.verdict != suspect.verdict)
-    ]
+    return [one for one, today in found if not is_sound(one) and (today is None or today.verdict != one.verdict)]
 
 
 def rejudge(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) -> Rejudged:

@@ -30,10 +30,11 @@ WITH found AS (
     SELECT suite_hash, bool_or(style = 'stdin') AS stdin, bool_or(json_exists(checker_json, '$.packages')) AS packages
     FROM problems WHERE suite_hash IN (SELECT unnest($suites::VARCHAR[])) GROUP BY suite_hash
 )
-SELECT program_hash, suite_hash, verdict, bool_or(list_contains($but_packages, sandbox_version)) AS to_the_end
+SELECT program_hash, suite_hash, verdict, bool_or(list_contains($but_packages || $but_modules, sandbox_version)) AS to_the_end
 FROM verdicts JOIN found USING (suite_hash)
 WHERE list_contains($versions, sandbox_version) AND stdin
    OR list_contains($but_packages, sandbox_version) AND (stdin OR NOT packages)
+   OR list_contains($but_modules, sandbox_version)
 GROUP BY ALL;
 
 -- name: holders

@@ -9,7 +9,7 @@ from tests.sandbox.conftest import sums
 from tests.sandbox.interpreters import interpreters, told
 
 ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
-WARNED = {
+ODD = {
     "is_literal": ADD + "if a is 0: pass",
     "assert_of_a_tuple": ADD + "assert (a, 'm')",
     "number_before_keyword": ADD + "1if a else 2",
@@ -17,13 +17,16 @@ WARNED = {
     "index_of_a_literal": ADD + "if 0: 1['a']",
     "invalid_escape": ADD + r"import re; re.match('\d', '1')",
     "invalid_octal_escape": ADD + r"x = '\777'",
+    "comment_about_an_encoding": "# Run-length encoding: sums\n" + ADD,
+    "declared_encoding": "#!/usr/bin/python\n# -*- coding: ascii -*-\n" + ADD + "assert 'é' > 'z'",
+    "byte_order_mark": "\ufeff" + ADD,
     "many_of_them": ADD + "if 0:\n" + " a is 0\n" * 500,
 }
 
 
-@pytest.mark.parametrize("name", sorted(WARNED))
-def test_a_warning_of_the_compiler_is_no_error(judge: Judge, name: str):
-    found = judge.judge([Submission(WARNED[name], sums(1))])[0]
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_neither_a_warning_nor_a_comment_is_an_error(judge: Judge, name: str):
+    found = judge.judge([Submission(ODD[name], sums(1))])[0]
     assert found.verdict is Verdict.accepted, found.detail
 
 
@@ -45,6 +48,6 @@ print(json.dumps([str(judgement.verdict) for judgement in found]))
 
 @pytest.mark.parametrize("version", sorted(interpreters()))
 def test_the_same_under_every_version_of_python(version: str):
-    programs = [*WARNED.values(), "f(:"]
+    programs = [*ODD.values(), "f(:"]
     found = json.loads(told(interpreters()[version], SCRIPT, json.dumps(programs)))
-    assert found == ["accepted"] * len(WARNED) + ["compile_error"]
+    assert found == ["accepted"] * len(ODD) + ["compile_error"]

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501  programs are data
 
+import textwrap
 import time
 from dataclasses import replace
 
@@ -83,6 +84,49 @@ def test_no_forgery_passes(local: Judge, name: str):
 def test_a_check_function_sees_changed_arguments(local: Judge):
     assert verdict(local, "def double(x): x.append(x[0])", CHECK) is Verdict.accepted
     assert verdict(local, "def double(x): x.append(0)", CHECK) is Verdict.wrong_answer
+
+
+OWN_MODULE = {
+    "dataclass": """
+        from __future__ import annotations
+        from dataclasses import dataclass
+        @dataclass
+        class P:
+            x: int
+        def add(a, b): return P(a).x + b
+        """,
+    "quoted": """
+        from dataclasses import dataclass
+        @dataclass
+        class Node:
+            value: int
+            next: "Node | None" = None
+        def add(a, b): return a + Node(a, Node(b)).next.value
+        """,
+    "itself": """
+        import sys
+        me = sys.modules[__name__]
+        def add(a, b): return me.plus(a, b)
+        def plus(a, b): return a + b
+        """,
+    "pickle": """
+        import pickle
+        class P:
+            def __init__(self, x): self.x = x
+        def add(a, b): return pickle.loads(pickle.dumps(P(a))).x + b
+        """,
+    "type_hints": """
+        import typing
+        class Node:
+            next: "Node"
+        def add(a, b): return a + b if typing.get_type_hints(Node)["next"] is Node else 0
+        """,
+}
+
+
+@pytest.mark.parametrize("name", sorted(OWN_MODULE))
+def test_a_program_finds_its_own_module(local: Judge, name: str):
+    assert verdict(local, textwrap.dedent(OWN_MODULE[name])) is Verdict.accepted
 
 
 def test_calls_may_depend_on_earlier_answers(local: Judge):

@@ -266,6 +266,15 @@ def test_samples_that_had_no_verdict_count_once_they_have_one(copied: Callable[[
         ("function", "wrong_answer", "5", "pass", False),
         ("stdin", "wrong_answer", "5", "f = open(1, 'w', closefd=False)", False),
         ("function", "wrong_answer", sandbox.VERSION, "pass", False),
+        ("function", "wrong_answer", "6", "pass", False),
+        ("function", "runtime_error", "6", "@dataclass\nclass P: pass", True),
+        ("function", "runtime_error", sandbox.VERSION, "@dataclass\nclass P: pass", False),
+        ("stdin", "runtime_error", "6", "@dataclass\nclass P: pass", False),
+        ("stdin", "compile_error", "6", "f(:", False),
+        ("stdin", "compile_error", "4", "f(:", False),
+        ("stdin", "compile_error", "6", "# Run-length encoding: zlib", True),
+        ("stdin", "compile_error", "6", "pass", True),
+        ("stdin", "compile_error", sandbox.VERSION, "pass", False),
         ("stdin", "wrong_answer", "2", "~~~python\npass\n~~~", True),
         ("stdin", "wrong_answer", "4", "~~~python\npass\n~~~", False),
         ("stdin", "wrong_answer", "2", "```python\npass\n```\nIt passes.\n```python\nx = 1\n```", False),
@@ -305,7 +314,7 @@ def test_functions_with_packages_are_doubted_where_numpys_numbers_equalled_nothi
         for problem in problems:
             store.append(problem.problem_id, rows([problem]), run_id="hand")
         store.append("verdicts", {"verdicts": judged}, run_id="hand")
-        asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES), "suites": suites}
+        asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES), "but_modules": [], "suites": suites}
         assert [row["suite_hash"] for row in store.rows(query("tasks.rejudge", "sound"), asked)] == suites[:1]
 
 
