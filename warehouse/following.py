@@ -30,14 +30,25 @@ class RunFollower:
     """
 
     def __init__(
-        self, warehouse: Warehouse, table: str, run_id: str, *, since: int, columns: Sequence[str] | None = None
+        self,
+        warehouse: Warehouse,
+        table: str,
+        run_id: str,
+        *,
+        since: int,
+        columns: Sequence[str] | None = None,
+        batches: str = "",
     ) -> None:
-        """Follow what became visible after snapshot `since`; `columns` are those that are needed, if not all."""
+        """Follow what became visible after snapshot `since`.
+
+        `columns` are those that are needed, if not all; `batches` is what the names of the batches begin with.
+        """
         self.since = since
         """Snapshot up to which everything has been read."""
         self._warehouse = warehouse
         self._table = table
         self._run_id = run_id
+        self._batches = batches
         self._columns = list(columns or (column.name for column in (*table_named(table).columns, *PROVENANCE)))
         self._quarantined: set[str] = set()
         self._quarantine_read = since
@@ -51,7 +62,8 @@ class RunFollower:
         self._read_quarantine(batches[-1].snapshot)
         rows: list[Row] = []
         for batch in batches:
-            found = [] if batch.batch_id in self._quarantined else self._rows_of(batch)
+            wanted = batch.batch_id.startswith(self._batches) and batch.batch_id not in self._quarantined
+            found = self._rows_of(batch) if wanted else []
             if found is None:
                 return self._read_from_lake()
             rows += found
@@ -84,7 +96,10 @@ class RunFollower:
 
     def _read_from_lake(self) -> list[Row]:
         rows, self.since = self._warehouse.follow(
-            self._table, self.since, where="run_id = ?", parameters=(self._run_id,)
+            self._table,
+            self.since,
+            where="run_id = ? AND starts_with(batch_id, ?)",
+            parameters=(self._run_id, self._batches),
         )
         return rows
 

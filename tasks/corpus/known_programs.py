@@ -14,13 +14,16 @@ A problem with at most ROUND programs has all of them judged.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.config.offline import CorpusConfig
-from tasks.corpus.ingestion import ExternalResponse
+from tasks.corpus.ingestion import ExternalResponse, numbered
 from tasks.corpus.selection import KEPT, CorpusCandidate, choose
+from tasks.problems.problem import Problem
 
+PYTHON = {"python", "python3", "py"}
 ROUND = 32
 """Programs of a problem that are judged before it is asked whether they are enough; no setting, so that runs with
 different settings judge the same ones."""
@@ -32,6 +35,15 @@ class KnownProgram:
 
     item: ExternalResponse
     claimed_right: bool
+
+
+def of_problems(problems: Sequence[Problem]) -> tuple[list[KnownProgram], Counter[str]]:
+    """The known Python programs of these problems, and the number of those in other languages."""
+    solutions = [(problem.problem_id, solution) for problem in problems for solution in problem.solutions]
+    chosen = [(p, solution) for p, solution in solutions if solution.language in PYTHON]
+    items = numbered(ExternalResponse(p, "human", "human", solution.program) for p, solution in chosen)
+    known = [KnownProgram(i, solution.claimed == "accepted") for i, (_, solution) in zip(items, chosen, strict=True)]
+    return known, Counter({"human: not Python": len(solutions) - len(chosen)})
 
 
 Judged = Callable[[Sequence[ExternalResponse]], Mapping[str, Sequence[CorpusCandidate]]]

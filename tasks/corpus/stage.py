@@ -17,8 +17,7 @@ from typing import Any
 from sandbox import Judge
 from tasks.config import OtherModelConfig
 from tasks.corpus import files, known_programs, other_models, reference_logprobs
-from tasks.corpus.ingestion import TOO_LONG, ExternalResponse, Ingested, Ingestion, numbered
-from tasks.corpus.known_programs import KnownProgram
+from tasks.corpus.ingestion import TOO_LONG, ExternalResponse, Ingested, Ingestion
 from tasks.corpus.other_models import Answer, Question
 from tasks.corpus.selection import CorpusCandidate, choose
 from tasks.engines import checkpoint as checkpoints
@@ -28,6 +27,7 @@ from tasks.run import prompt_set, runs
 from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PrepareManifest
+from tasks.run.problem_lists import known_of
 from tasks.run.prompt_set import PromptSet
 from tasks.run.put_aside import drawn_and_put_aside, put_aside
 from tasks.run.sampling import counts_filter, in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
@@ -39,7 +39,6 @@ from warehouse.queries import query
 
 SELECTION = query(__name__, "selection")
 OTHER_PROMPTS = query(__name__, "retokenized")
-PYTHON = {"python", "python3", "py"}
 PROBLEMS_PER_BATCH = 16
 SAMPLES_PER_BATCH = 256
 """Of pi_0, at least that many are drawn in one go where problems get few each: an engine's batch wants to be full."""
@@ -66,6 +65,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "max_response_tokens": context.config.engine.max_response_tokens,
         "earlier": [earlier["n"], earlier["content"]],
         "reference": [reference["n"], reference["content"]] if "reference" in context.config.corpus.sources else None,
+        **_known(context, prompts),
         "files": [files.content_hash(Path(path)) for path in context.config.corpus.files],
         "scored": reference_logprobs.identity(context, prompts),
         **judged_again(context, "train"),
@@ -208,6 +208,12 @@ def _units(context: Context, prompts: PromptSet) -> dict[str, list[Assignment]]:
     return found
 
 
+def _known(context: Context, prompts: PromptSet) -> dict[str, str]:
+    """The programs shipped with the problems, where they may join the corpus."""
+    wanted = "human" in context.config.corpus.sources and any(problem.solutions for problem in prompts.problems)
+    return {"known": known_of(prompts.problems)} if wanted else {}
+
+
 def _earlier(context: Context, prompts: PromptSet) -> dict[str, Any]:
     """Which responses of other runs, or that were imported, may join the corpus: those of its sources."""
     wanted = set(context.config.corpus.sources)
@@ -240,18 +246,9 @@ def _reference(context: Context, prompts: PromptSet) -> dict[str, Any]:
     }
 
 
-def human_solutions(prompts: PromptSet) -> tuple[list[KnownProgram], Counter[str]]:
-    """Known Python programs of the training problems, and the number of those in other languages."""
-    solutions = [(p, solution) for p, prompt in prompts.prompts.items() for solution in prompt.problem.solutions]
-    chosen = [(p, solution) for p, solution in solutions if solution.language in PYTHON]
-    items = numbered(ExternalResponse(p, "human", "human", solution.program) for p, solution in chosen)
-    known = [KnownProgram(i, solution.claimed == "accepted") for i, (_, solution) in zip(items, chosen, strict=True)]
-    return known, Counter({"human: not Python": len(solutions) - len(chosen)})
-
-
 def _take_in_known(context: Context, prompts: PromptSet, ingestion: Ingestion) -> tuple[int, Counter[str]]:
     """Judge as many of the known programs as the corpus needs: how many are new, and what was left out."""
-    programs, left_out = human_solutions(prompts)
+    programs, left_out = known_programs.of_problems(prompts.problems)
     most = context.config.corpus.max_tokens or context.config.engine.max_response_tokens
     added = 0
 

@@ -19,7 +19,6 @@ from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.evaluate.stage import curve_points
 from tasks.prepare.response_ends import require_end_of_turn
-from tasks.prepare.stage import fingerprint, known_of
 from tasks.problems.decontamination import Overlap, overlaps
 from tasks.problems.problem import Problem, problems_from_rows
 from tasks.problems.prompt import template_for
@@ -28,6 +27,7 @@ from tasks.run.errors import StageError
 from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again_by
 from tasks.run.manifests import CurvePoint, ModelEvaluation, PrepareManifest
+from tasks.run.problem_lists import fingerprint, known_of
 from tasks.run.prompt_set import read_prompts
 from tasks.run.put_aside import put_aside
 from tasks.run.sampling import open_sampler

@@ -18,11 +18,11 @@ from tasks.corpus.other_models import Answer, Question
 from tasks.engines.randomness import derived_seed
 from tasks.evaluate.eval_samples import COUNTS, Scores, batches_of
 from tasks.evaluate.sample_files import StoredSamples
-from tasks.prepare.stage import fingerprint, problems_batch
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.run.identity import digest
+from tasks.run.problem_lists import fingerprint, problems_batch
 from tasks.run.prompt_set import PromptedProblem
 from tasks.run.sampling import in_shards, retry_batch_id, scored
 from tasks.run.stage import Context

@@ -13,12 +13,12 @@ from sandbox import VERSION
 from tasks.estimators import average_paired_difference
 from tasks.evaluate import eval_samples, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, policy_pass_at_k
-from tasks.prepare.stage import fingerprint, known_of
 from tasks.problems.decontamination import overlaps
 from tasks.problems.prompt import version_of
 from tasks.run import prompt_set
 from tasks.run.judged_again import judged_again, judged_again_by
 from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, PassAtK, PrepareManifest, TrainManifest
+from tasks.run.problem_lists import fingerprint, known_of
 from tasks.run.prompt_set import PromptSet
 from tasks.run.put_aside import put_aside
 from tasks.run.sampling import open_sampler

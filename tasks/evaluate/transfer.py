@@ -13,12 +13,13 @@ from typing import Any
 from tasks.config import RunConfig
 from tasks.engines import checkpoint
 from tasks.prepare import reference_solutions
-from tasks.prepare.stage import fingerprint, limited, problems_batch, prompt_id
+from tasks.prepare.stage import limited, prompt_id
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import template_for
 from tasks.problems.sources import evaluation_problems
 from tasks.run.manifests import PrepareManifest
+from tasks.run.problem_lists import fingerprint, problems_batch
 from tasks.run.prompt_set import PromptedProblem, PromptSet
 from tasks.run.stage import Context
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from tasks.problems.prompt import Template, template_for, version_of
 from tasks.problems.sources import Objection, ReadReport, read
 from tasks.problems.suite_versions import Added, added_tests, extended, version_row
 from tasks.run.errors import OtherWeights, StageError
-from tasks.run.identity import digest
 from tasks.run.manifests import PrepareManifest
+from tasks.run.problem_lists import fingerprint, known_of, problems_batch
 from tasks.run.provenance import training_began_with
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from warehouse.queries import query
@@ -33,16 +33,21 @@ class NoUsableProblems(StageError):
 
 def inputs(context: Context) -> dict[str, Any]:
     """The problems' content and the name of the reference; a file is read here so that an edit is noticed."""
-    report = read(context.config.problems)
-    extent = {"every_test": True} if _fractional(context.config) else {}
-    judged = {} if context.config.problems.source == "miniature" else {"solutions_judged_by": VERSION}
+    config = context.config
+    report = read(config.problems)
+    extent = {"every_test": True} if _fractional(config) else {}
+    judged = {} if config.problems.source == "miniature" else {"solutions_judged_by": VERSION}
+    packages = installed_packages(config.sandbox.packages)
+    installed = {"packages": packages} if packages else {}
     added = _added(context)
-    versions = [extended(problem, added)[-1] for problem in report.problems]
-    grown = [new for new, old in zip(versions, report.problems, strict=True) if new is not old]
+    versions = [(problem, extended(problem, added)[-1]) for problem in (*report.problems, *report.spare)]
+    grown = [new for old, new in versions if new is not old]
     accepted = {"accepted_tests": fingerprint(grown)} if grown else {}
-    shown = {} if context.config.problems.source == "miniature" else version_of(context.config.reference)
+    shown = {} if config.problems.source == "miniature" else version_of(config.reference)
     found = [*report.problems, *report.unjudgeable]
-    return {"problems": fingerprint(found), "known": known_of(found), **shown, **extent, **judged, **accepted}
+    spare = {"spare": [fingerprint(report.spare), known_of(report.spare)]} if report.spare else {}
+    own = extent | judged | installed | accepted | shown | spare
+    return {"problems": fingerprint(found), "known": known_of(found), **own}
 
 
 def body(context: Context) -> PrepareManifest:
@@ -162,12 +167,6 @@ def reference_folder(context: Context) -> Path:
     return checkpoint.resolve(context.config.reference, models)
 
 
-def fingerprint(problems: Sequence[Problem]) -> str:
-    """Identity of a list of problems, in any order."""
-    parts = sorted(f"{p.problem_id}/{p.split}/{p.content_hash}" for p in problems)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
-
-
 def _too_long(template: Template, tokenizer: Any, config: RunConfig) -> Objection:
     most = config.problems.max_prompt_tokens
 
@@ -231,21 +230,6 @@ def _with_good_tests(
         [row for row in prompts if row["problem_id"] not in refused],
         replace(report, unjudgeable=(*report.unjudgeable, *unfit)),
     )
-
-
-def known_of(problems: Sequence[Problem]) -> str:
-    """Identity of what else is known of these problems: programs for them, and why some cannot be judged."""
-    parts = [
-        [p.problem_id, (p.unjudgeable_reason or "").partition(" (")[0], *(astuple(one) for one in p.solutions)]
-        for p in problems
-        if p.solutions or p.unjudgeable_reason
-    ]
-    return digest(known=sorted(parts, key=lambda part: str(part[0])))
-
-
-def problems_batch(problems: Sequence[Problem]) -> str:
-    """The batch that these problems are written in: another one when anything that is read of them differs."""
-    return f"problems/{fingerprint(problems)}/{known_of(problems)}"
 
 
 def limited(problem: Problem, config: RunConfig) -> Problem:

@@ -61,6 +61,8 @@ class ReadReport:
     """Problems whose `unjudgeable_reason` says why no program for them can be judged."""
     left_out: dict[str, int]
     """Number of problems left out, by reason; the unjudgeable ones among them."""
+    spare: tuple[Problem, ...] = ()
+    """More problems that can be judged than were asked for: those that take the place of what meets an objection."""
 
 
 def no_objection(_: Problem) -> None:
@@ -189,14 +191,17 @@ def _chosen(problems: Sequence[Problem], most: int, seed: int, objection: Object
     unjudgeable = [problem for problem in problems if problem.unjudgeable_reason is not None]
     left_out = Counter(problem.unjudgeable_reason or "" for problem in unjudgeable)
     taken: list[Problem] = []
+    spare: list[Problem] = []
     judgeable = [problem for problem in problems if problem.unjudgeable_reason is None]
     for problem in sorted(judgeable, key=lambda problem: _draw(problem.problem_id, seed + 1)):
-        reason = NOT_NEEDED if len(taken) >= most else objection(problem)
-        if reason is None:
-            taken.append(problem)
-        else:
+        if len(taken) >= most:
+            spare.append(problem)
+        elif reason := objection(problem):
             left_out[reason] += 1
-    return ReadReport(tuple(taken), tuple(unjudgeable), dict(left_out))
+        else:
+            taken.append(problem)
+    left_out |= Counter({NOT_NEEDED: len(spare)})
+    return ReadReport(tuple(taken), tuple(unjudgeable), dict(+left_out), tuple(spare))
 
 
 def _together(parts: Sequence[ReadReport]) -> ReadReport:
@@ -216,6 +221,7 @@ def _together(parts: Sequence[ReadReport]) -> ReadReport:
         tuple(problem for part in parts for problem in part.problems),
         tuple(problem for part in parts for problem in part.unjudgeable),
         dict(left_out),
+        tuple(problem for part in parts for problem in part.spare),
     )
 
 

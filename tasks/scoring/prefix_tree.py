@@ -39,7 +39,7 @@ class Row:
 
 def common_lengths(ordered: Sequence[tuple[int, ...]]) -> list[int]:
     """What each of these sorted sequences has in common with the one before it, in tokens; 0 for the first."""
-    return [0, *(common_length(left, right) for left, right in pairwise(ordered))]
+    return [0, *(common_length(left, right) for left, right in pairwise(ordered))] if ordered else []
 
 
 def shared_row(sequences: Sequence[tuple[int, ...]]) -> Row:

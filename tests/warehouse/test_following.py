@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from tests.warehouse.conftest import trajectories
 from warehouse import Warehouse
+from warehouse.files import FileStore
 from warehouse.following import RunFollower
 from warehouse.intents import DataFile
 from warehouse.ledger import CommittedBatch
@@ -73,6 +76,31 @@ def test_a_follower_of_some_columns_reads_these(store: Warehouse) -> None:
     snapshot = store.append("b", {"trajectories": trajectories(1)}, run_id="run")
     (row,) = follower.read()
     assert (row["batch_id"], row["snapshot_id"], "token_ids" in row) == ("b", snapshot, False)
+
+
+def test_a_follower_of_some_batches_opens_no_file_of_others(
+    store: Warehouse, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = store.snapshot()
+    follower = RunFollower(store, "trajectories", "run", since=start, batches="rollout/run/")
+    store.append("q0/many", {"trajectories": trajectories(3, "q0-")}, run_id="run")
+    read: list[str] = []
+    as_it_was = FileStore.read_if_there
+
+    def noted(files: FileStore, path: str) -> bytes | None:
+        read.append(path)
+        return as_it_was(files, path)
+
+    monkeypatch.setattr(FileStore, "read_if_there", noted)
+    assert (follower.read(), read) == ([], [])
+    assert follower.since == store.newest_of("run")
+    for number in range(3):
+        store.append(f"rollout/run/0/{number}", {"trajectories": trajectories(1, f"{number}-")}, run_id="run")
+    assert ids(follower.read()) == ["t0-0", "t1-0", "t2-0"]
+    assert len(read) == 3
+    behind = RunFollower(store, "trajectories", "run", since=start, batches="rollout/run/")
+    assert compact(location, many_files=2, keep_snapshots=NOW, keep_orphans=NOW).files_deleted == 4
+    assert ids(behind.read()) == ["t0-0", "t1-0", "t2-0"]
 
 
 def test_a_column_that_is_younger_than_a_file_is_null(store: Warehouse) -> None:

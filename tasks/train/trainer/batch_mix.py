@@ -16,6 +16,7 @@ from functools import partial
 
 from tasks.config import SourceName
 from tasks.run.epoch_order import EpochOrder
+from tasks.sampling.reference_counts import rollout_batches
 from tasks.scoring.example import Example
 from tasks.train.shared.errors import Interrupted, NothingToTrainOn
 from tasks.train.shared.job import TrainJob
@@ -62,7 +63,13 @@ class OnlineQueue:
         self.examples = examples
         self.run_id = examples.job.run_id
         self.group_size = examples.job.train.group_size
-        self._arrivals = RunFollower(examples.warehouse, "trajectories", self.run_id, since=state.watermark)
+        self._arrivals = RunFollower(
+            examples.warehouse,
+            "trajectories",
+            self.run_id,
+            since=state.watermark,
+            batches=rollout_batches(self.run_id),  # its Q0 and corpus may be millions
+        )
         self.recorded = {step: sources.get("online", []) for step, sources in recorded.items()}
         self._claimed = {identity for ids in self.recorded.values() for identity in ids}
         found = examples.present(sorted(self._claimed), "online")

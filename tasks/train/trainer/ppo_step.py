@@ -99,8 +99,8 @@ class ProximalPolicyOptimization:
         norms: list[float] = []
         rate = engine.learning_rate
         for minibatch in self._minibatches(engine, batch, step):
-            divided = [(s, known(s, targets)) for s in shares(minibatch, {}, self.config, engine.world)]
-            share, towards = engine.scatter(divided if engine.rank == 0 else None)
+            parts = shares(minibatch, {}, self.config, engine.world) if engine.rank == 0 else None
+            share, towards = engine.scatter(parts and [(part, known(part, targets)) for part in parts])
             losses.append(accumulate_ppo(engine, share, towards, self.config))
             norms.append(engine.step())
         everything = [one for update in zip(*engine.gather(losses), strict=True) for part in update for one in part]

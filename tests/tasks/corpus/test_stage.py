@@ -284,6 +284,34 @@ def test_a_problem_never_solved_is_kept_with_what_pi_0_thinks_of_its_known_progr
     assert kept.manifest.known_shares == {}
 
 
+def test_solutions_that_are_added_to_a_file_of_problems_join_the_corpus(with_models: Lab, tmp_path: Path) -> None:
+    lab, path = with_models, tmp_path / "mine.jsonl"
+    rows: list[dict[str, Any]] = [
+        {
+            "problem_id": f"p{number}",
+            "statement": f"Read a number. Print {number} more, {name}.",
+            "input_tests": ["5\n"],
+            "output_tests": [f"{5 + number}\n"],
+        }
+        for number, name in enumerate(("apple", "brook", "cloud", "delta"))
+    ]
+    overrides = {
+        "problems": {"source": "jsonl", "path": write(path, rows), "train": 4, "evaluation": 0},
+        "corpus": {"sources": ["human"], "reference_samples": 0, "reference_logprobs": False},
+    }
+
+    def kept(name: str) -> int:
+        manifest = lab.run(lab.start(name, overrides), "prepare", "corpus")["corpus"].manifest
+        return manifest.flow.get("human", {}).get("kept", 0)
+
+    assert kept("without") == 0
+    for number, row in enumerate(rows):
+        row["solutions"] = [{"code": f"print(int(input()) + {number})", "language": "python3", "correct": True}]
+    write(path, rows)
+    assert kept("with") == 4
+    assert lab.run(lab.start("same", overrides), "prepare", "corpus")["corpus"].skipped
+
+
 def test_adaptive_q0_broken_in_the_middle_repeats_no_sample_and_keeps_the_total(with_models: Lab) -> None:
     lab = with_models
     run_id = prepared(lab, {"q0.adaptive": True, "q0.narrow_nats": 1e-6})

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from tasks.config import load
 from tasks.engines import MissingModel
 from tasks.prepare.stage import NoUsableProblems
 from tasks.problems.problem import ProblemError
 from tasks.problems.prompt import FEW_SHOT
+from tasks.problems.sources import read
 from tasks.run.manifests import PrepareManifest
 from tasks.run.stage import StageResult
-from tests.tasks.conftest import Lab
+from tests.tasks.conftest import MICRO, Lab
 
 
 def problem(number: int, **changes: Any) -> dict[str, Any]:
@@ -182,4 +184,53 @@ def test_a_file_with_other_solutions_is_read_anew(with_models: Lab, tmp_path: Pa
     asked = "SELECT count(*) FROM solutions WHERE batch_id = ?"
     with with_models.store() as store:
         assert store.value(asked, [more.manifest.problems_batch]) == 9
+    assert prepared("same").skipped
+
+
+def test_a_problem_that_took_the_place_of_too_long_ones_is_seen_when_it_changes(
+    with_models: Lab, tmp_path: Path
+) -> None:
+    path, records = tmp_path / "set.jsonl", [problem(number) for number in range(24)]
+    for record in records[::2]:
+        record["statement"] += " and so on" * 2000
+    asked = {"source": "jsonl", "path": str(path), "train": 4, "evaluation": 2, "max_prompt_tokens": 512}
+
+    def prepared(name: str) -> StageResult[PrepareManifest]:
+        write(path, records)
+        return with_models.run(with_models.start(name, {"problems": asked}), "prepare")["prepare"]
+
+    def suites(result: StageResult[PrepareManifest]) -> dict[str, str]:
+        with with_models.store() as store:
+            asked = "SELECT problem_id, suite_hash FROM problems WHERE batch_id = ?"
+            rows = store.rows(asked, [result.manifest.problems_batch])
+        return {row["problem_id"]: row["suite_hash"] for row in rows}
+
+    first = suites(prepared("first"))
+    chosen = {one.problem_id for one in read(load(MICRO, {"problems": asked}, folder=Path()).problems).problems}
+    spare = min(set(first) - chosen)
+    (record,) = [record for record in records if record["problem_id"] == spare]
+    record |= {"output_tests": ["999\n", "998\n"], "solutions": []}
+    changed = suites(prepared("changed"))
+    assert {name for name in first if changed[name] != first[name]} == {spare}
+    assert prepared("same").skipped
+
+
+def test_packages_that_are_installed_later_are_seen(with_models: Lab, tmp_path: Path) -> None:
+    code = "from later import plus\nprint(plus(int(input())))"
+    path = write(tmp_path / "set.jsonl", [problem(n, solutions=solutions(code) if n == 1 else []) for n in range(4)])
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    wanted = {
+        "problems": {"source": "jsonl", "path": str(path), "train": 4, "evaluation": 0},
+        "sandbox": {"packages": [str(folder)]},
+    }
+
+    def prepared(name: str) -> StageResult[PrepareManifest]:
+        return with_models.run(with_models.start(name, wanted), "prepare")["prepare"]
+
+    assert prepared("without").manifest.rows == 3
+    (folder / "later.py").write_text("def plus(n): return n + 1\n", encoding="utf-8")
+    (folder / "later-1.0.dist-info").mkdir()
+    (folder / "later-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: later\nVersion: 1.0\n")
+    assert prepared("with").manifest.rows == 4
     assert prepared("same").skipped

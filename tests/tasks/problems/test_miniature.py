@@ -11,7 +11,6 @@ import pytest
 
 from tasks.config import PretrainConfig
 from tasks.prepare import pretrain
-from tasks.prepare.stage import fingerprint
 from tasks.problems.miniature import corpus, generate, write
 from tasks.problems.miniature.composition import Composition
 from tasks.problems.miniature.generate import HIDDEN_TESTS, PUBLIC_TESTS, TooFewCompositions, build
@@ -20,6 +19,7 @@ from tasks.problems.miniature.small import STRATA, all_compositions, for_evaluat
 from tasks.problems.miniature.writer import STYLES
 from tasks.problems.problem import Problem
 from tasks.problems.programs import normal_hash
+from tasks.run.problem_lists import fingerprint
 
 
 def passes(program: str, problem: Problem, *, hidden_only: bool = False) -> bool:

@@ -318,8 +318,10 @@ def test_a_rate_that_decays_goes_on_where_it_was(stocked: Path, reference: Path,
     assert rates == pytest.approx([0.5e-3, 1e-3, 1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("stage", "processes"), [(1, 1), (2, 1), (3, 1), (0, 2), (3, 2)])
+SLOW_PPO = [pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 1), (2, 1), (3, 1), (3, 2))]
+
+
+@pytest.mark.parametrize(("stage", "processes"), [(0, 2), *SLOW_PPO])
 def test_zero_stage_and_processes_change_no_result_of_ppo(
     stage: int, processes: int, stocked: Path, reference: Path, tmp_path: Path, uninterrupted_ppo: dict[str, Any]
 ) -> None:
