@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,6 +28,8 @@ PROBLEMS = query(__name__, "problems")
 
 MOST_LINES = 12
 """Arms of a group whose curves are drawn: more lines cannot be told apart."""
+ROUNDING = 0.01
+"""Within that share of the samples one reference policy's pass@k may differ between machines."""
 BEFORE = " of pi_0"
 """Ends the name of a measure of the reference policy, with which every run begins."""
 
@@ -210,7 +212,7 @@ def _measure(arm: ArmResult, name: str) -> Measure:
 
 def group_tables(members: Sequence[ArmResult]) -> list[ReportTable]:
     """What came out, how diverse it is, both with pi_0 as the first row, and what it cost."""
-    first, before = members[0], _before(members)
+    first, begun = members[0], _begun(members)
     names = dict.fromkeys(name for arm in members for found in arm.measures for name in found)
     passes = sorted((name for name in names if name.startswith("pass@") and not name.endswith(BEFORE)), key=_k)
     diversity = [name for name in ("distinct correct", "duplicates", "entropy") if name in names]
@@ -224,22 +226,20 @@ def group_tables(members: Sequence[ArmResult]) -> list[ReportTable]:
         return {"arm": arm.label} | {name: describe(name, *values) for name, values in found.items()}
 
     def result(arm: ArmResult) -> dict[str, str]:
-        row = intervals(arm, passes)
-        if arm is before or not passes:
-            return row
-        return row | {"seeds": _seeds(arm), change: describe(passes[-1], *arm.against(before, passes[-1]))}
+        row = intervals(arm, passes) | {"seeds": _seeds(arm)}
+        return row | {change: describe(passes[-1], *arm.against(before(arm), passes[-1]))} if passes else row
 
     note = "Mean over seeds, 95% interval in brackets."
     found = [
         ReportTable(
             "At the end of training",
             ("arm", "seeds", *passes, *([change] if passes else [])),
-            [result(arm) for arm in (before, *members)],
+            [*(intervals(policy, passes) for policy in begun), *map(result, members)],
             note=note,
         )
     ]
     if diversity:
-        rows = [intervals(arm, diversity) for arm in (before, *members)]
+        rows = [intervals(arm, diversity) for arm in (*begun, *members)]
         found.append(ReportTable("Diversity of the samples", ("arm", *diversity), rows, note=note))
     if members[1:] and passes:
         rows = [intervals(arm, [*passes, *diversity], first) for arm in members[1:]]
@@ -259,14 +259,34 @@ def _range(measure: str, arm: ArmResult) -> str:
     return describe(measure, fmean(values), min(values), max(values)) if values else ""
 
 
-def _before(members: Sequence[ArmResult]) -> ArmResult:
-    """The reference policy by seed, from the first arm that has the seed."""
-    found: dict[int, dict[str, float]] = {}
-    for arm in members:
-        for seed, measures in zip(arm.seeds, arm.measures, strict=True):
-            begun = {name.removesuffix(BEFORE): value for name, value in measures.items() if name.endswith(BEFORE)}
-            found.setdefault(seed, begun)
-    return ArmResult("pi_0", list(found), [], list(found.values()))
+def before(arm: ArmResult) -> ArmResult:
+    """The reference policy as the arm's runs evaluated it, by seed."""
+    found = [
+        {name.removesuffix(BEFORE): value for name, value in measures.items() if name.endswith(BEFORE)}
+        for measures in arm.measures
+    ]
+    return ArmResult(f"pi_0 of {arm.label}", arm.seeds, [], found)
+
+
+def _begun(members: Sequence[ArmResult]) -> list[ArmResult]:
+    """The reference policies that the arms began with: one for all, unless some had another, or other problems."""
+    found: list[ArmResult] = []
+    for policy in map(before, members):
+        same = next((one for one in found if _alike(one, policy)), None)
+        if same is None:
+            found.append(policy)
+        else:
+            more = [i for i, seed in enumerate(policy.seeds) if seed not in same.seeds]
+            seeds = [*same.seeds, *(policy.seeds[i] for i in more)]
+            joined = ArmResult(same.label, seeds, [], [*same.measures, *(policy.measures[i] for i in more)])
+            found[found.index(same)] = joined
+    return [replace(one, label="pi_0") for one in found] if len(found) == 1 else found
+
+
+def _alike(one: ArmResult, other: ArmResult) -> bool:
+    """Whether two arms began with the same pass@k on the seeds that both have, but for how machines round."""
+    names = {name for found in (*one.measures, *other.measures) for name in found if name.startswith("pass@")}
+    return all(abs(gap) <= ROUNDING for name in names for gap in one.differences(other, name))
 
 
 def _k(name: str) -> int:

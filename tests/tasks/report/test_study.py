@@ -128,6 +128,18 @@ def test_markdown_has_a_row_for_pi_0_and_each_arm_with_its_differences_by_seed()
     assert "| arm | distinct correct |\n|---|---|\n| pi_0 | 1.00 |\n| SPO | 2.00 |" in text
 
 
+def test_an_arm_is_compared_with_the_policy_that_it_began_with() -> None:
+    large = arm("large", 0.35, 0.45)
+    large = replace(large, measures=[found | {"pass@10 of pi_0": 0.7} for found in large.measures])
+    text = text_of("Models", [arm("small", 0.5, 0.6), large])
+    assert "| pi_0 of small |  | 10.0 | 40.0 |  |\n| pi_0 of large |  | 10.0 | 70.0 |  |" in text
+    assert "| large | 2 | 40.0 [-23.5, 103.5] | 60.0 [-3.5, 123.5] | -10.0 [-73.5, 53.5] |" in text
+    elsewhere = replace(large, measures=[found | {"pass@10 of pi_0": 0.404} for found in large.measures])
+    text = text_of("Machines", [arm("here", 0.5, 0.6), elsewhere])
+    assert "| pi_0 |  | 10.0 | 40.0 |  |\n| here |" in text
+    assert "| 19.6 [" in text, "its own 40.4 of 60.0"
+
+
 def test_the_table_of_costs_shows_the_range_over_seeds() -> None:
     quiet, busy = arm("SPO", 0.5, 0.6), arm("PPO", 0.5, 0.6)
     busy = replace(busy, measures=[found | {"train s": 60.0 * (n + 1)} for n, found in enumerate(busy.measures)])
