@@ -118,26 +118,16 @@ def _run_id(
         if run is not None:
             if overrides:
                 raise configuration.InvalidConfig(f"run {run!r} has its configuration; start a new run to override it")
-            _refuse_evaluation(runs.load_config(store, run), run)
+            runs.load_pipeline_config(store, run)
             return run
         if like is not None:
-            stored = runs.load_config(store, like)
-            _refuse_evaluation(stored, like)
-            config = configuration.changed(stored, overrides)
+            config = configuration.changed(runs.load_pipeline_config(store, like), overrides)
         else:
             config = configuration.load(recipe or DEFAULT_RECIPE, overrides, folder=RECIPES)
         config = _absolute(config)
         if runs.created_by(store, str(flow_run.id)) is None:
             preflight.require(config, home(), warehouse_location())
         return runs.create(store, config, origin=str(flow_run.id))
-
-
-def _refuse_evaluation(config: configuration.RunConfig, run: str) -> None:
-    """Raise InvalidConfig for a run that `spo eval` made: it has no stage but that."""
-    if config.subject is not None:
-        raise configuration.InvalidConfig(
-            f"{run!r} is an evaluation, not a run of the pipeline; `spo eval` with the same arguments goes on with it"
-        )
 
 
 def _refuse_without_inputs(stage: StageName) -> None:

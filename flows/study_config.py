@@ -146,7 +146,8 @@ def load(name: str) -> Study:
         raise InvalidConfig(f"{path}: {error}") from error
     found = found.model_copy(update={"arms": {name: _beside(path, arm) for name, arm in found.arms.items()}})
     for arm in found.arms:
-        found.config(arm, 0)
+        if found.config(arm, 0).problems.evaluation_problems() == (0, False):
+            raise InvalidConfig(f"{path}: arm {arm!r} has problems.evaluation = 0, and a study compares evaluations")
     return found
 
 
@@ -215,14 +216,15 @@ def _check_shape(path: Path, tree: Mapping[str, Any]) -> None:
         )
     if not isinstance(groups, list) or not all(isinstance(group, Mapping) for group in groups):
         raise InvalidConfig(f"{path}: groups are a list of tables: write [[groups]] before each, with two brackets")
+    if wrong := [group for group in groups if not isinstance(group.get("arms", []), list)]:
+        raise InvalidConfig(f'{path}: the arms of group {wrong[0].get("title")!r} are no list: arms = ["ppo"]')
     if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):
         raise InvalidConfig(f'{path}: base_arms is a list of names of arms: base_arms = ["ppo"]')
     for owner, grid in (
         ("", tree.get("grid", {})),
         *((f" of arm {name!r}", arm.get("grid", {})) for name, arm in arms.items()),
     ):
-        lists = grid.values() if isinstance(grid, Mapping) else [grid]
-        if not all(isinstance(values, list) and values for values in lists):
+        if not isinstance(grid, Mapping) or not all(isinstance(values, list) and values for values in grid.values()):
             raise InvalidConfig(
                 f'{path}: the grid{owner} is a list of values for each dotted name: "train.steps" = [40, 80]'
             )

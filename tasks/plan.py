@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasks.config import ConfigError, RunConfig, validate
+from tasks.evaluate.model_evaluation import STAGE as MODEL_EVALUATION
 from tasks.problems.problem import ProblemError
 from tasks.run import runs
 from tasks.run.errors import StageError
@@ -58,12 +59,13 @@ class PlannedStage:
 
 
 def statuses(store: Warehouse, run_id: str, home: Path) -> list[StageStatus]:
-    """How every stage of `run_id` stands. Raises UnknownRun."""
+    """How every stage of `run_id` stands; an evaluation has one. Raises UnknownRun."""
     config = runs.load_config(store, run_id)
     records = {row["stage"]: row for row in store.rows(RECORDS, [run_id])}
     failures = {row["stage"]: row for row in store.rows(FAILURES, [run_id])}
     found: list[StageStatus] = []
-    for name, stage in STAGES.items():
+    stages = STAGES if config.subject is None else {MODEL_EVALUATION.name: MODEL_EVALUATION}
+    for name, stage in stages.items():
         record, failure = records.get(name), failures.get(name)
         if failure is not None and (record is None or failure["snapshot_id"] > record["snapshot_id"]):
             found.append(StageStatus(name, failure["kind"], str(failure["message"]), record))
@@ -112,7 +114,7 @@ def plan(store: Warehouse | None, config: RunConfig, home: Path, *, run_id: str 
 def _finished(stage: Stage[Any], context: Context) -> Manifest | None:
     try:
         known = finished(context.warehouse, stage.manifest, key=current_key(stage, context))
-    except StageError:  # what it reads does not exist yet
+    except (StageError, ProblemError):  # what it reads does not exist yet, or cannot be read
         return None
     return known if known is not None and stage.usable(known) else None
 

@@ -88,6 +88,8 @@ def import_(
     from tasks.corpus.importing import Claims, Source
     from tasks.problems.hub import HubPlace
 
+    if account is not None and not account.absolute().parent.is_dir():
+        raise typer.BadParameter(f"--account {account}: there is no folder {account.parent}")
     hub = source.startswith(HUB)
     if hub and from_ != Format.columns:
         raise typer.BadParameter("data sets of the hub are read with --from columns")

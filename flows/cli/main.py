@@ -86,11 +86,12 @@ def options(
 
 
 def main() -> None:
-    """Entry point: known errors are shown as one message, others with their traceback."""
+    """Entry point: known errors, and those of files, are shown as one message, others with their traceback."""
     try:
         app()
     except Exception as error:
-        if type(error).__module__.split(".")[0] not in OWN_ERRORS:
+        of_a_file = isinstance(error, OSError) and error.filename is not None
+        if type(error).__module__.split(".")[0] not in OWN_ERRORS and not of_a_file:
             raise
         _fail(str(error))
 

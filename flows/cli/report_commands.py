@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.settings import home, warehouse_location
+
+LONGEST_NAME = 200
+"""Bytes of a report's folder's name; most file systems hold 255."""
 
 
 def report(
@@ -26,10 +30,18 @@ def report(
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         names = list(dict.fromkeys(runs or [known.latest(store)]))
         histories = [run_history.read(store, home(), name) for name in names]
-        folder = out or home() / "reports" / "+".join(names)
+        folder = out or home() / "reports" / _folder_name(names)
         page, *pictures = run_report.write(histories, str(store.location), folder)
     print(page)
     print(f"{len(pictures)} figures beside it: {', '.join(path.name for path in pictures)}")
+
+
+def _folder_name(names: Sequence[str]) -> str:
+    """The runs' names, as long as a folder's name may hold them; else the first one, their number and a digest."""
+    from tasks.run.identity import digest
+
+    whole = "+".join(names)
+    return whole if len(whole.encode()) <= LONGEST_NAME else f"{names[0]}+{len(names) - 1}-{digest(runs=names)[:8]}"
 
 
 def compare(

@@ -82,7 +82,7 @@ def resume(
     forced: list[StageName] = [stage for stage in later if only is None or stage == only]
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         run_id = run_id or runs.latest(store)
-        runs.load_config(store, run_id)
+        runs.load_pipeline_config(store, run_id)
         refuse(store, run_id, forced, pin)
         done = not forced and pin is None and _all_done(store, run_id)
     if done:
@@ -203,7 +203,7 @@ def _stored_config(run_id: str) -> RunConfig:
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
-        return runs.load_config(store, run_id)
+        return runs.load_pipeline_config(store, run_id)
 
 
 def _origin(recipe: str, like: str | None) -> dict[str, str]:

@@ -49,10 +49,12 @@ def show_status(console: Console, run_id: str | None) -> None:
             return
         run_id = run_id or runs.latest(store)
         found = plan.statuses(store, run_id, home())
+        evaluation = runs.load_config(store, run_id).subject is not None
     console.print(_stages(run_id, found, running.get(run_id, {})))
     if any(status.state != "fresh" for status in found) and run_id not in running:
         ended = next((status.note.partition(":")[0] for status in found if status.state == "failed"), "")
         way = new_run(run_id) if ended and settled(ended) else f"continue with: spo resume {run_id}"
+        way = "`spo eval` with the same arguments goes on with it" if evaluation else way
         console.print(way, highlight=False, soft_wrap=True)
 
 
@@ -112,7 +114,7 @@ def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: 
         elif store is None:
             raise runs.UnknownRun(f"no run {run_id!r}: there is no warehouse at {warehouse_location()} yet")
         else:
-            config = runs.load_config(store, run_id)
+            config = runs.load_pipeline_config(store, run_id)
         work = plan.plan(store, config, home(), run_id=run_id or "")
     console.print(_work(f"Run {run_id}" if run_id else f"A new run of {config.recipe}", work))
     _show_gpus(console, config)

@@ -40,7 +40,8 @@ def show(console: Console, run_id: str | None = None) -> None:
         console.print(_table(answer))
     if report is not None:
         console.print(f"\nReport     {report.page}", highlight=False, soft_wrap=True)
-        console.print(f"Picture    {report.pictures['learning_curve']}", highlight=False, soft_wrap=True)
+        if curve := report.pictures.get("learning_curve"):
+            console.print(f"Picture    {curve}", highlight=False, soft_wrap=True)
     console.print(f"Run files  {home() / 'runs' / run_id}", highlight=False, soft_wrap=True)
     console.print(f"Prefect    {api_url().removesuffix('/api')}  (stop it with `make down`)", highlight=False)
 
@@ -92,7 +93,8 @@ def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
         _changes(table, found, f"{name} ")
         if unseen := manifest.transfer_unseen.get(name):
             _changes(table, unseen, f"{name}, unseen ")
-    console.print(table)
+    if table.row_count:
+        console.print(table)
     console.print(manifest.described, highlight=False)
     if manifest.unfit:
         console.print(manifest.unfit, highlight=False)

@@ -14,6 +14,7 @@ from tasks.estimators import average_paired_difference
 from tasks.evaluate import eval_samples, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, policy_pass_at_k
 from tasks.problems.decontamination import overlaps
+from tasks.problems.problem import ProblemError
 from tasks.problems.prompt import version_of
 from tasks.run import prompt_set
 from tasks.run.judged_again import judged_again, judged_again_by
@@ -130,6 +131,10 @@ def _manifest(
 ) -> EvaluateManifest:
     """`drawn` samples of the run's own evaluation problems, `sampled` of all that were compared."""
     config, label = context.config.evaluate, eval_samples.label_of(context)
+    if not prompts.prompts:  # `problems.evaluation = 0`
+        said = "no evaluation problems"
+        own = {"rows": sampled, "sampling": label, "described": said, "summary": f"{said}, {sampled} new samples"}
+        return EvaluateManifest(curve=(), sets={}, comparison={}, **own)
     scores = [eval_samples.by_set(prompts, eval_samples.counts(context, prompts, c.policy_id)) for c in policies]
     curve = tuple(
         CurvePoint(step=candidate.step, policy_id=candidate.policy_id, **point.model_dump())
@@ -158,9 +163,12 @@ def amount(outlook: Outlook) -> Amount:
     config, context = outlook.config, outlook.context
     steps, every = config.train.steps, config.train.snapshot_interval
     policies = 1 + steps // every + (steps % every > 0)
-    others = 2 * len(transfer.problems(config)) * config.evaluate.samples
+    number, at_least = config.problems.evaluation_problems()
+    try:
+        others = 2 * len(transfer.problems(config)) * config.evaluate.samples
+    except ProblemError:  # a set that cannot be read, which is told before the run begins
+        others, at_least = 0, True
     if context is None:
-        number, at_least = config.problems.evaluation_problems()
         total = policies * number * config.evaluate.samples
         return Amount(total + others, "samples", f"{policies} policies" + (", at least" if at_least else ""))
     prompts = prompt_set.load(context, "evaluation")

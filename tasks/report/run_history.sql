@@ -119,7 +119,7 @@ WITH took AS (
     FROM verdicts WHERE run_id = $run GROUP BY ALL
 ), cost AS (
     SELECT CASE origin WHEN 'rollout' THEN 'train' WHEN 'eval' THEN 'evaluate' WHEN 'import' THEN 'corpus'
-                       ELSE origin END AS stage,
+                       WHEN 'solutions' THEN 'prepare' ELSE origin END AS stage,
            sum(responses) AS responses, sum(tokens) AS tokens, sum(programs) AS programs, sum(judging) AS judging
     FROM made FULL JOIN judged USING (origin) GROUP BY ALL
 )

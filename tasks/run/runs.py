@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from tasks.config import EVALUATION, RunConfig, validate
+from tasks.config import EVALUATION, InvalidConfig, RunConfig, validate
 from warehouse import Warehouse
 from warehouse.queries import query
 
@@ -61,6 +61,17 @@ def load_config(store: Warehouse, run_id: str) -> RunConfig:
         hint = f"; did you mean {close[0]!r}?" if close else "."
         raise UnknownRun(f"no run {run_id!r} in {store.location}{hint} Newest runs: {', '.join(known[:5]) or 'none'}")
     return validate(json.loads(text), origin=f"stored configuration of run {run_id!r}")
+
+
+def load_pipeline_config(store: Warehouse, run_id: str) -> RunConfig:
+    """The same of a run of the pipeline. Raises UnknownRun, and InvalidConfig for what `spo eval` made."""
+    config = load_config(store, run_id)
+    if config.subject is not None:
+        raise InvalidConfig(
+            f"{run_id!r} is an evaluation, not a run of the pipeline; `spo eval` with the same arguments goes on with "
+            f"it"
+        )
+    return config
 
 
 def latest(store: Warehouse) -> str:

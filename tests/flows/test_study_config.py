@@ -169,6 +169,9 @@ def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
         load(write(tmp_path, SMALL.replace('["slow", "fast"]', '["quick"]')))
     with pytest.raises(InvalidConfig, match=r"train\.stepz: no such field"):
         load(write(tmp_path, SMALL.replace("steps = 9", "stepz = 9")))
+    nothing = "[overrides]\nproblems.evaluation = 0\nevaluate.during_training = false"
+    with pytest.raises(InvalidConfig, match=r"arm 'slow' has problems.evaluation = 0, and a study compares"):
+        load(write(tmp_path, SMALL.replace("[overrides]", nothing)))
 
 
 def test_a_run_is_one_line_of_a_studys_table() -> None:
@@ -231,6 +234,8 @@ def test_a_seed_among_what_a_study_overrides_is_refused_since_it_would_be_ignore
             SMALL.replace('label = "slow"', 'label = "slow"\noverrides = 5').encode(),
             "overrides of arm 'slow' are no table",
         ),
+        (b'title = "t"\ngrid = [[1]]\n', "the grid is a list of values"),
+        (SMALL.replace('["slow", "fast"]', "3").encode(), "the arms of group .* are no list"),
         (b'base = "smollm"\nbase_arms = 5\n', "base_arms is a list of names"),
         (b'base = "smollm"\nbase_arms = "ppo"\n', "base_arms is a list of names"),
         (b'base = "smollm"\nbase_arms = [5]\n', "base_arms is a list of names"),

@@ -103,6 +103,13 @@ def test_without_a_warehouse_a_plan_says_what_the_recipe_asks_for(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_plan_is_shown_although_its_problems_cannot_be_read(finished: Lab, tmp_path: Path) -> None:
+    missing = {"source": "jsonl", "path": str(tmp_path / "nowhere.jsonl")}
+    work = plan(finished, {"problems": missing, "evaluate.transfer": [missing]})
+    assert work["q0"].amount.units == 6 * 24
+    assert "at least" in work["evaluate"].amount.note
+
+
 def test_a_stage_that_was_continued_is_timed_with_all_its_attempts(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     run_id = lab.start("continued", {"train.steps": 100})

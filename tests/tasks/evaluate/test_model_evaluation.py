@@ -17,6 +17,7 @@ from tasks import config
 from tasks.config import InvalidConfig
 from tasks.estimators import average_pass_at_k
 from tasks.evaluate.model_evaluation import STAGE, TooFewSamples
+from tasks.plan import statuses
 from tasks.problems.records import InvalidProblem
 from tasks.problems.sources import read_file
 from tasks.rejudge import look, rejudge
@@ -118,6 +119,15 @@ def test_an_evaluation_is_not_the_newest_run_of_the_pipeline(lab: Lab, tmp_path:
         run_id = runs.create(store, config.load("tiny", folder=RECIPES), origin="b")
         assert runs.latest(store) == run_id
         assert [row["run_id"] for row in runs.listing(store)] == [run_id, "eval-1"]
+
+
+def test_an_evaluation_has_one_stage_and_is_not_gone_on_with_as_a_run(lab: Lab, tmp_path: Path, problems: Path) -> None:
+    run_id, _ = evaluated(lab, "one", settings(problems, **of_file(samples_file(tmp_path))))
+    with lab.store() as store:
+        (status,) = statuses(store, run_id, lab.home)
+        assert (status.stage, status.state) == ("evaluate", "fresh")
+        with pytest.raises(InvalidConfig, match="is an evaluation, not a run of the pipeline; `spo eval`"):
+            runs.load_pipeline_config(store, run_id)
 
 
 def test_the_same_again_is_skipped_and_judges_nothing(lab: Lab, tmp_path: Path, problems: Path) -> None:

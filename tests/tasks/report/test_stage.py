@@ -150,6 +150,23 @@ def test_the_commands_write_the_pages_and_print_the_table(
     assert '<pre class="tokens success"' in page.read_text(encoding="utf-8")
 
 
+def test_a_run_without_evaluation_problems_ends_with_a_report_that_says_so(with_models: Lab) -> None:
+    run_id = with_models.start(
+        "none",
+        {
+            "problems.evaluation": 0,
+            "q0.samples": 2,
+            "corpus": {"sources": ["human"], "reference_samples": 0},
+            "pivotal.trajectories": 0,
+            "train": {"steps": 1, "sources": {"offline": {"share": 1.0}, "online": {"share": 0.0}}},
+        },
+    )
+    done = with_models.run(run_id)
+    assert done["evaluate"].manifest.summary == "no evaluation problems, 0 new samples"
+    page = done["report"].manifest.page.read_text(encoding="utf-8")
+    assert "No policy of this run has been evaluated completely yet." in page
+
+
 def test_the_hardest_prompts_are_those_of_the_run(copied: Callable[[], Lab], monkeypatch: pytest.MonkeyPatch) -> None:
     lab = copied()
     monkeypatch.setenv("SPO_HOME", str(lab.home))
