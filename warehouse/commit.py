@@ -92,19 +92,29 @@ class Committer:
         failpoint("intents-removed")
 
     def _commit_fresh(self, intents: list[Intent], timeout_s: float) -> set[str]:
-        """Register those batches that the ledger does not know; the keys of intents that were refused."""
+        """Register those batches that the ledger does not know; the keys of intents that were refused.
+
+        Further attempts of a refused batch are among the keys: they wait for the next round.
+        """
         known = self._ledger.snapshots(intent.batch_id for intent in intents)
         fresh: dict[str, Intent] = {}
         for intent in intents:
             if intent.batch_id not in known:
                 fresh.setdefault(intent.batch_id, intent)
-        return self._register_or_refuse(list(fresh.values()), timeout_s) if fresh else set()
+        refused = self._register_or_refuse(list(fresh.values()), timeout_s) if fresh else set[str]()
+        again = {batch_id for batch_id, intent in fresh.items() if intent.key in refused}
+        return refused | {intent.key for intent in intents if intent.batch_id in again}  # whose files may be whole
 
     def reconcile(self) -> None:
-        """Enter every commit that the catalog has and the ledger lacks; the caller holds the lock."""
+        """Enter every commit that the catalog has and the ledger lacks; the caller holds the lock.
+
+        And forget those that the ledger has and the catalog lacks, which is an older copy then, out of a backup.
+        """
         known = self._ledger.get("reconciled")
         current = lake.current_snapshot(self._connection)
-        if current != int(known or 0):
+        if current < int(known or 0):
+            self._ledger.forget_after(current)
+        elif current != int(known or 0):
             found = [
                 batch
                 for snapshot, extra in lake.commits_since(self._connection, self._location, int(known or 0))
@@ -124,6 +134,11 @@ class Committer:
                 runs[batch_id] = (run_id, int(newest))
                 files[batch_id].append(DataFile(table, "", int(count), 0, ""))
         return [CommittedBatch(name, *runs[name], tuple(files[name])) for name in sorted(runs) if name not in known]
+
+    def is_behind(self) -> bool:
+        """Whether the catalog has fewer snapshots than the ledger knows, as one out of a backup may."""
+        known = int(self._ledger.get("reconciled") or 0)  # asked for first: the catalog is the first to have a commit
+        return lake.current_snapshot(self._connection) < known
 
     def offer_refused(self) -> list[str]:
         """Let refused batches wait again whose files are whole and which nobody has committed; their ids."""

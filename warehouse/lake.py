@@ -208,6 +208,12 @@ def views_fingerprint() -> str:
     return hashlib.sha256("\n".join(statements).encode()).hexdigest()[:16]
 
 
+def is_made(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the lake has tables of ours, of whichever version."""
+    asked = "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?"
+    return bool(connection.execute(asked, [LAKE, STORED]).fetchall()[0][0])
+
+
 def create_everything(connection: duckdb.DuckDBPyConnection) -> None:
     """Make tables, comments, views and macros in one transaction; harmless when they are there."""
     for option, value in _MERGED_FILES.items():

@@ -93,6 +93,10 @@ class BatchLedger(Protocol):
         """Enter batches; the ledger then knows the catalog up to snapshot `reconciled`. All of it or nothing."""
         ...
 
+    def forget_after(self, snapshot: int) -> None:
+        """Forget the batches of later snapshots, and that the catalog has those: it is an older one by now."""
+        ...
+
     def add_intent(self, intent: Intent) -> None:
         """Let a staged batch wait to be committed; durable on return."""
         ...
@@ -244,11 +248,21 @@ class FolderLedger:
 
     def record(self, batches: Sequence[CommittedBatch], reconciled: int) -> None:
         rows = [(batch.batch_id, batch.run_id, batch.snapshot, batch.files_json()) for batch in batches]
+        with self._transaction():
+            self._database.executemany("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?)", rows)
+            self._database.execute("INSERT OR REPLACE INTO meta VALUES ('reconciled', ?)", (str(reconciled),))
+
+    def forget_after(self, snapshot: int) -> None:
+        with self._transaction():
+            self._database.execute("DELETE FROM batches WHERE snapshot > ?", (snapshot,))
+            self._database.execute("INSERT OR REPLACE INTO meta VALUES ('reconciled', ?)", (str(snapshot),))
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
         with self._guard:
             self._database.execute("BEGIN IMMEDIATE")
             try:
-                self._database.executemany("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?)", rows)
-                self._database.execute("INSERT OR REPLACE INTO meta VALUES ('reconciled', ?)", (str(reconciled),))
+                yield
                 self._database.execute("COMMIT")
             except BaseException:
                 self._database.execute("ROLLBACK")

@@ -13,7 +13,7 @@ from warehouse.errors import NewerSchema, WarehouseMissing
 from warehouse.files import not_writable, storage_errors, write_durably
 from warehouse.ledger import BatchLedger, FolderLedger
 from warehouse.location import Location, refuse_network_folder
-from warehouse.migrations import migrate
+from warehouse.migrations import STEPS, migrate
 from warehouse.schema import SCHEMA_VERSION
 
 CREATION_TIMEOUT_S = 120.0
@@ -77,7 +77,10 @@ def _create_or_migrate(location: Location, ledger: BatchLedger) -> duckdb.DuckDB
         connection = lake.connect(location, read_only=False)
         version = stored_version(ledger)
         if version is None:
-            lake.create_everything(connection)
+            if lake.is_made(connection):  # whose ledger was lost
+                migrate(connection, min(STEPS))
+            else:
+                lake.create_everything(connection)
             ledger.put("warehouse_id", ledger.get("warehouse_id") or uuid.uuid4().hex[:12])
         elif version < SCHEMA_VERSION or ledger.get("views") != lake.views_fingerprint():
             migrate(connection, version)

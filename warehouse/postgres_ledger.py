@@ -108,6 +108,11 @@ class PostgresLedger:
             )
             cursor.execute(self._sql(query(__name__, "put")), ("reconciled", str(reconciled)))
 
+    def forget_after(self, snapshot: int) -> None:
+        with self._guard, self._faults(), self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.execute(self._sql("DELETE FROM {s}.warehouse_batches WHERE snapshot > %s"), (snapshot,))
+            cursor.execute(self._sql(query(__name__, "put")), ("reconciled", str(snapshot)))
+
     def add_intent(self, intent: Intent) -> None:
         failpoint("intent-written")
         self._run("INSERT INTO {s}.warehouse_intents VALUES (%s, %s)", (intent.key, intent.to_json()))

@@ -18,7 +18,7 @@ from warehouse.commit import Committer, stage_files
 from warehouse.errors import InvalidRows, UnknownSnapshot, WarehouseError
 from warehouse.files import FileStore
 from warehouse.intents import Intent, KeyMaker
-from warehouse.ledger import BatchLedger
+from warehouse.ledger import COMMIT_LOCK, BatchLedger
 from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
 from warehouse.ownership import claim
@@ -66,6 +66,9 @@ class Warehouse:
         try:
             if not read_only:
                 claim(parsed, connection, ledger, opened.files)
+                if opened.committer.is_behind():
+                    with ledger.lock(COMMIT_LOCK, timeout_s=COMMIT_TIMEOUT_S):
+                        opened.committer.reconcile()
                 opened.commit()
         except BaseException:
             opened.close()

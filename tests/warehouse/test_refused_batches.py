@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.warehouse.conftest import fill, trajectories
-from warehouse import StorageLost, Warehouse
+from warehouse import StorageLost, Warehouse, lake
 from warehouse.maintenance import compact
 from warehouse.verification import verify
 
@@ -43,6 +43,44 @@ def test_what_is_repeated_after_the_ledger_was_lost_is_not_stored_twice(folder: 
         assert store.value("SELECT count(*) FROM trajectories") == rows
         assert store.ledger.snapshots(["b0", "b1", "b2"]) == before
     assert verify(folder).clean
+
+
+def test_a_lost_ledger_of_an_older_schema_is_rebuilt_and_the_tables_brought_up_to_date(folder: str) -> None:
+    with Warehouse.open(folder) as store:
+        fill(store, 2)
+        for column in ("outcomes", "output"):
+            store.connection.execute(f"ALTER TABLE {lake.STORED}.verdicts DROP COLUMN {column}")
+    for path in Path(folder).glob("ledger.sqlite*"):
+        path.unlink()
+    with Warehouse.open(folder) as store:
+        assert store.value("SELECT count(outcomes) + count(output) FROM verdicts") == 0
+        fill(store, 3)
+        assert store.value("SELECT count(*) FROM trajectories") == 12
+
+
+def test_what_the_ledger_knows_beyond_a_catalog_from_a_backup_is_done_again(folder: str, tmp_path: Path) -> None:
+    catalog = Path(folder) / "catalog.sqlite"
+    with Warehouse.open(folder) as store:
+        fill(store, 1)
+    shutil.copy(catalog, tmp_path)
+    with Warehouse.open(folder) as store:
+        fill(store, 3)
+    shutil.copy(tmp_path / catalog.name, catalog)
+    with Warehouse.open(folder) as store:
+        assert store.committed(["b0", "b1", "b2"]) == {"b0"}
+        fill(store, 3)
+        assert store.value("SELECT count(*) FROM trajectories") == 12
+    assert verify(folder).clean
+
+
+def test_another_attempt_of_a_batch_whose_first_one_is_refused_is_stored(folder: str) -> None:
+    with Warehouse.open(folder) as dead, Warehouse.open(folder) as again:
+        dead.stage("unit", {"trajectories": trajectories(1)}, run_id="run")
+        shutil.rmtree(Path(dead.location.data) / "stored" / "trajectories")
+        again.append("unit", {"trajectories": trajectories(1)}, run_id="run")
+        assert again.value("SELECT count(*) FROM trajectories") == 1
+        assert again.committed(["unit"]) == {"unit"}
+        assert again.ledger.intents() == []
 
 
 def test_an_intent_whose_data_are_gone_is_refused_without_blocking_others(folder: str) -> None:

@@ -364,3 +364,19 @@ def test_a_program_that_two_runs_judged_at_once_has_one_known_verdict_and_both_c
         found = two.rows("SELECT run_id, sandbox_version, verdict FROM known_verdicts ORDER BY sandbox_version")
         assert [tuple(row.values()) for row in found] == [("two", "1", "accepted"), ("one", "2", "accepted")]
         assert two.value("SELECT sum(cpu_s) FROM verdicts") == 2.0
+
+
+def test_a_problem_that_nobody_could_judge_has_no_rate(store: Warehouse) -> None:
+    store.append("unscored", {"trajectories": [{**row, "reward": None} for row in trajectories(2)]}, run_id="run")
+    found = store.rows("SELECT n, rate, unscored FROM pass_rate_by_problem")
+    assert found == [{"n": 0, "rate": None, "unscored": 2}]
+
+
+def test_an_extended_suite_counts_as_its_own_version(store: Warehouse) -> None:
+    problem = {"problem_id": "p", "split": "train", "statement": "s", "style": "stdin"}
+    parent = {"parent_suite_hash": "one", "parent_tests_hash": "t"}
+    extended = {"problem_id": "p", "suite_hash": "two", "version": 2, "added": [], "audit_ids": [], **parent}
+    rows = [{**problem, "suite_hash": name} for name in ("one", "two")]
+    store.append("suites", {"problems": rows, "suite_versions": [extended]}, run_id="run")
+    found = store.rows("SELECT judged_by, suite_hash, version FROM counting_suites ORDER BY judged_by")
+    assert [tuple(row.values()) for row in found] == [("one", "two", 2), ("two", "two", 2)]

@@ -11,7 +11,7 @@ QUALIFY row_number() OVER (PARTITION BY trajectory_id, suite_hash ORDER BY rewar
 -- How often does each policy solve each problem by each suite, over all its different responses (rate with a 95% Jeffreys
 -- interval; what lies in several batches counts once)?
 CREATE OR REPLACE VIEW pass_rate_by_problem AS
-SELECT problem_id, suite_hash, source, policy_start AS policy, temperature, n, k, k / n AS rate,
+SELECT problem_id, suite_hash, source, policy_start AS policy, temperature, n, k, k / nullif(n, 0) AS rate,
        rate_lower(n, k) AS rate_lower, rate_upper(n, k) AS rate_upper, unscored
 FROM (
     SELECT problem_id, suite_hash, source, policy_start, temperature, count(reward) AS n,
@@ -23,7 +23,7 @@ FROM (
 -- How often did the reference policy solve each prompt, over all runs (s = k / n with a 95% Jeffreys interval), a row for
 -- each prompt, way of sampling and suite?
 CREATE OR REPLACE VIEW q0 AS
-SELECT problem_id, reference, sampling, template_id, suite_hash, prompt_id, n, k, k / n AS s,
+SELECT problem_id, reference, sampling, template_id, suite_hash, prompt_id, n, k, k / nullif(n, 0) AS s,
        rate_lower(n, k) AS s_lower, rate_upper(n, k) AS s_upper
 FROM (
     SELECT problem_id, reference, sampling, template_id, suite_hash, prompt_id,

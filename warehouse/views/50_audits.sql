@@ -22,7 +22,8 @@ WITH RECURSIVE steps AS (
     QUALIFY row_number() OVER (PARTITION BY problem_id, parent_suite_hash ORDER BY arrival DESC) = 1
 ),
 chain AS (
-    SELECT DISTINCT problem_id, suite_hash AS judged_by, suite_hash, 1::BIGINT AS version FROM problems
+    SELECT problem_id, suite_hash AS judged_by, suite_hash, coalesce(max(version), 1)::BIGINT AS version
+    FROM problems LEFT JOIN suite_versions USING (problem_id, suite_hash) GROUP BY problem_id, suite_hash
     UNION
     SELECT chain.problem_id, judged_by, steps.suite_hash, steps.version
     FROM chain JOIN steps ON steps.problem_id = chain.problem_id AND steps.parent_suite_hash = chain.suite_hash
