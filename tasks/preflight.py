@@ -102,6 +102,7 @@ def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock
     _look_at_disk(config, home, folder, found)
     _look_at_engine(config, found)
     _look_at_trackers(config, found)
+    _look_at_adapters(config, folder, found)
     _look_at_gpus(config, found)
     _judge(config, problems, found)
     return found.messages
@@ -298,6 +299,22 @@ def _look_at_trackers(config: RunConfig, found: _Faults) -> None:
             found.add(
                 f"train.report_to names {package!r}, which is not installed: `pip install {package}`, or take it out"
             )
+
+
+def _look_at_adapters(config: RunConfig, folder: Path | None, found: _Faults) -> None:
+    """Complain of adapters that cannot be made, or for layers that the model has not: training would end with it."""
+    if config.train.lora is None:
+        return
+    if importlib.util.find_spec("peft") is None:
+        found.add("train.lora needs the package peft: `pip install peft`, or take train.lora out of the recipe")
+    if folder is None or "all-linear" in config.train.lora.modules:
+        return
+    there = inspection.layer_matrices(folder)
+    if not any(name.rpartition(".")[2] in there for name in config.train.lora.modules):
+        found.add(
+            f"train.lora.modules names {', '.join(config.train.lora.modules)}, and the layers of {folder.name} have "
+            f"{', '.join(sorted(there))}: name some of these, or 'all-linear'"
+        )
 
 
 def _look_at_gpus(config: RunConfig, found: _Faults) -> None:

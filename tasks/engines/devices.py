@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 
 from tasks.config import EngineConfig
@@ -22,7 +23,7 @@ def visible_gpus(*, of_torch: bool = True) -> list[str]:
         return []
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
-        return [name for name in named.split(",") if name]
+        return list(takewhile(lambda name: name and not name.startswith("-"), named.split(",")))  # -1 hides the rest
     return [str(number) for number in range(len(list(GPUS.glob("*"))))]
 
 

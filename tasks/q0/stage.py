@@ -65,9 +65,9 @@ def body(context: Context) -> Q0Manifest:
             while work:
                 sampled += draw(work, sampled)
                 asked = {name: asked.get(name, 0) + work.get(name, 0) for name in before}
-                successes = _counts(context, prompts)
                 # a sample that stays without verdict counts as drawn here; a later run makes up for it
-                work = _plan(context, {name: (n + asked[name], successes[name][1]) for name, (n, _) in before.items()})
+                found = _counts(context, prompts).items()
+                work = _plan(context, {name: (max(n, before[name][0] + asked[name]), k) for name, (n, k) in found})
     manifest = _manifest(context, prompts, before, sampled)
     _refuse_if_unusable(context, manifest, len(before))
     return manifest

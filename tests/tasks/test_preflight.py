@@ -60,6 +60,16 @@ def test_programs_and_packages_that_are_not_there_are_named(monkeypatch: pytest.
     assert "train.report_to names 'wandb', which is not installed" in str(caught.value)
 
 
+def test_adapters_for_layers_that_the_model_has_not_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"model": str(checkpoint(tmp_path / "model"))}
+    monkeypatch.setattr("tasks.preflight.inspection.layer_matrices", lambda _: {"q_proj", "v_proj"})  # pyright: ignore
+    assert faults(run(reference=small, train={"lora": {"modules": ["q_proj", "c_attn"]}}), tmp_path) == []
+    (fault,) = faults(run(reference=small, train={"lora": {"modules": ["c_attn"]}}), tmp_path)
+    assert "names c_attn, and the layers of model have q_proj, v_proj" in fault
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "peft" else object())
+    assert "needs the package peft" in faults(run(train={"lora": {"rank": 4}}), tmp_path)[0]
+
+
 def test_a_record_of_another_layout_is_named_with_line_and_field(tmp_path: Path) -> None:
     path = lines(tmp_path / "p.jsonl", PROBLEM, {"problem_id": "b"})
     with pytest.raises(NotReady, match=r"p\.jsonl:2: field 'statement'"):

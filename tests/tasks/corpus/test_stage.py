@@ -11,6 +11,7 @@ import pytest
 
 from tasks.corpus import other_models
 from tasks.corpus.other_models import Answer, OtherModelError, Question
+from tasks.q0 import stage as q0
 from tests.tasks.conftest import Lab, storing_broken_at
 
 ONLY_FILES = {"corpus.reference_samples": 0, "corpus.sources": ["other_model"], "corpus.reference_logprobs": False}
@@ -324,6 +325,20 @@ def test_adaptive_q0_broken_in_the_middle_repeats_no_sample_and_keeps_the_total(
     assert lab.value("SELECT count(DISTINCT (prompt_id, seed)) FROM trajectories") == 6 * 24
     per_prompt = "SELECT sum(n) AS n FROM reference_counts GROUP BY problem_id"
     assert lab.value(f"SELECT min(n) FROM ({per_prompt})") >= 24 / 4
+
+
+def test_adaptive_q0_takes_in_what_others_count_meanwhile(with_models: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, tuple[int, int]]] = []
+    counted = q0._counts
+
+    def with_others(*arguments: Any) -> dict[str, tuple[int, int]]:
+        asked.append(counted(*arguments))
+        return {name: (n + 90, k + 90) if len(asked) > 1 else (n, k) for name, (n, k) in asked[-1].items()}
+
+    monkeypatch.setattr(q0, "_counts", with_others)
+    lab = with_models
+    lab.run(prepared(lab, {"q0.adaptive": True, "q0.narrow_nats": 1e-6}), "q0")
+    assert len(asked) > 1
 
 
 def test_prompts_without_a_success_are_topped_up_and_flagged(with_models: Lab) -> None:

@@ -22,3 +22,11 @@ def test_a_cpu_build_of_torch_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(metadata, "version", lambda _name: "2.13.0+cpu")
     assert devices.visible_gpus() == []
     assert devices.visible_gpus(of_torch=False) == ["2", "MIG-1"]
+
+
+@pytest.mark.parametrize(("named", "seen"), [("", []), ("-1", []), ("0,-1,1", ["0"]), ("1,0", ["1", "0"])])
+def test_a_negative_number_hides_itself_and_what_follows(
+    named: str, seen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert devices.visible_gpus(of_torch=False) == seen
