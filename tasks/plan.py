@@ -8,7 +8,7 @@ the costs per unit that the warehouse has measured on earlier runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +64,8 @@ def statuses(store: Warehouse, run_id: str, home: Path) -> list[StageStatus]:
     records = {row["stage"]: row for row in store.rows(RECORDS, [run_id])}
     failures = {row["stage"]: row for row in store.rows(FAILURES, [run_id])}
     found: list[StageStatus] = []
-    stages = STAGES if config.subject is None else {MODEL_EVALUATION.name: MODEL_EVALUATION}
+    evaluation: Mapping[StageName, Stage[Any]] = {MODEL_EVALUATION.name: MODEL_EVALUATION}
+    stages = STAGES if config.subject is None else evaluation
     for name, stage in stages.items():
         record, failure = records.get(name), failures.get(name)
         if failure is not None and (record is None or failure["snapshot_id"] > record["snapshot_id"]):

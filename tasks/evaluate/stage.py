@@ -133,8 +133,15 @@ def _manifest(
     config, label = context.config.evaluate, eval_samples.label_of(context)
     if not prompts.prompts:  # `problems.evaluation = 0`
         said = "no evaluation problems"
-        own = {"rows": sampled, "sampling": label, "described": said, "summary": f"{said}, {sampled} new samples"}
-        return EvaluateManifest(curve=(), sets={}, comparison={}, **own)
+        return EvaluateManifest(
+            rows=sampled,
+            sampling=label,
+            curve=(),
+            sets={},
+            comparison={},
+            described=said,
+            summary=f"{said}, {sampled} new samples",
+        )
     scores = [eval_samples.by_set(prompts, eval_samples.counts(context, prompts, c.policy_id)) for c in policies]
     curve = tuple(
         CurvePoint(step=candidate.step, policy_id=candidate.policy_id, **point.model_dump())
