@@ -88,8 +88,6 @@ def import_(
     from tasks.corpus.importing import Claims, Source
     from tasks.problems.hub import HubPlace
 
-    if account is not None and not account.absolute().parent.is_dir():
-        raise typer.BadParameter(f"--account {account}: there is no folder {account.parent}")
     hub = source.startswith(HUB)
     if hub and from_ != Format.columns:
         raise typer.BadParameter("data sets of the hub are read with --from columns")
@@ -102,10 +100,7 @@ def import_(
         source=str(as_),
         claims=Claims(trust, correct_at),
     )
-    done = _imported(what, run)
-    _show(done)
-    if account is not None:
-        account.write_text(json.dumps(asdict(done), indent=2) + "\n", encoding="utf-8")
+    _take_in(what, run, account)
 
 
 def _exchange(source: str, table: str | None, run: str | None) -> None:
@@ -121,6 +116,15 @@ def _exchange(source: str, table: str | None, run: str | None) -> None:
         )
     done = exchange.import_(warehouse_location(), source, table=table, run_id=run)
     tell(done.rows, f"in {done.batches} batches; {done.skipped} batches were here already")
+
+
+def _take_in(what: Source, run: str | None, account: Path | None) -> None:
+    if account is not None and not account.absolute().parent.is_dir():
+        raise typer.BadParameter(f"--account {account}: there is no folder {account.parent}")
+    done = _imported(what, run)
+    _show(done)
+    if account is not None:
+        account.write_text(json.dumps(asdict(done), indent=2) + "\n", encoding="utf-8")
 
 
 def _columns(given: list[str]) -> dict[str, str]:
