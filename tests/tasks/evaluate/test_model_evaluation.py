@@ -111,7 +111,7 @@ def test_programs_in_a_file_are_judged_and_counted_exactly(lab: Lab, tmp_path: P
     assert lab.value("SELECT pass_at_k FROM pass_at_k WHERE k = 1") == 0.75
 
 
-def test_an_evaluation_is_not_the_newest_run_of_the_pipeline(lab: Lab, tmp_path: Path, problems: Path) -> None:
+def test_an_evaluation_has_one_stage_and_is_no_run_of_the_pipeline(lab: Lab, tmp_path: Path, problems: Path) -> None:
     evaluated(lab, "a", settings(problems, **of_file(samples_file(tmp_path))))
     with lab.store() as store:
         with pytest.raises(runs.UnknownRun, match="no run in"):
@@ -119,15 +119,9 @@ def test_an_evaluation_is_not_the_newest_run_of_the_pipeline(lab: Lab, tmp_path:
         run_id = runs.create(store, config.load("tiny", folder=RECIPES), origin="b")
         assert runs.latest(store) == run_id
         assert [row["run_id"] for row in runs.listing(store)] == [run_id, "eval-1"]
-
-
-def test_an_evaluation_has_one_stage_and_is_not_gone_on_with_as_a_run(lab: Lab, tmp_path: Path, problems: Path) -> None:
-    run_id, _ = evaluated(lab, "one", settings(problems, **of_file(samples_file(tmp_path))))
-    with lab.store() as store:
-        (status,) = statuses(store, run_id, lab.home)
-        assert (status.stage, status.state) == ("evaluate", "fresh")
+        assert [(one.stage, one.state) for one in statuses(store, "eval-1", lab.home)] == [("evaluate", "fresh")]
         with pytest.raises(InvalidConfig, match="is an evaluation, not a run of the pipeline; `spo eval`"):
-            runs.load_pipeline_config(store, run_id)
+            runs.load_pipeline_config(store, "eval-1")
 
 
 def test_the_same_again_is_skipped_and_judges_nothing(lab: Lab, tmp_path: Path, problems: Path) -> None:
