@@ -94,7 +94,7 @@ class Committer:
     def _commit_fresh(self, intents: list[Intent], timeout_s: float) -> set[str]:
         """Register those batches that the ledger does not know; the keys of intents that were refused.
 
-        Further attempts of a refused batch are among the keys: they wait for the next round.
+        Further attempts of a refused batch, whose files may be whole, are among the keys: they wait for the next round.
         """
         known = self._ledger.snapshots(intent.batch_id for intent in intents)
         fresh: dict[str, Intent] = {}
@@ -103,7 +103,7 @@ class Committer:
                 fresh.setdefault(intent.batch_id, intent)
         refused = self._register_or_refuse(list(fresh.values()), timeout_s) if fresh else set[str]()
         again = {batch_id for batch_id, intent in fresh.items() if intent.key in refused}
-        return refused | {intent.key for intent in intents if intent.batch_id in again}  # whose files may be whole
+        return {intent.key for intent in intents if intent.batch_id in again}
 
     def reconcile(self) -> None:
         """Enter every commit that the catalog has and the ledger lacks; the caller holds the lock.

@@ -54,7 +54,7 @@ def show_status(console: Console, run_id: str | None) -> None:
     if any(status.state != "fresh" for status in found) and run_id not in running:
         ended = next((status.note.partition(":")[0] for status in found if status.state == "failed"), "")
         way = new_run(run_id) if ended and settled(ended) else f"continue with: spo resume {run_id}"
-        way = "`spo eval` with the same arguments goes on with it" if evaluation else way
+        way = runs.OF_AN_EVALUATION if evaluation else way
         console.print(way, highlight=False, soft_wrap=True)
 
 

@@ -36,17 +36,17 @@ def inputs(context: Context) -> dict[str, Any]:
     config = context.config
     report = read(config.problems)
     extent = {"every_test": True} if _fractional(config) else {}
-    judged = {} if config.problems.source == "miniature" else {"solutions_judged_by": VERSION}
+    miniature = config.problems.source == "miniature"
+    shown = {} if miniature else {"solutions_judged_by": VERSION} | version_of(config.reference)
     packages = installed_packages(config.sandbox.packages)
     installed = {"packages": packages} if packages else {}
     added = _added(context)
     versions = [(problem, extended(problem, added)[-1]) for problem in (*report.problems, *report.spare)]
     grown = [new for old, new in versions if new is not old]
     accepted = {"accepted_tests": fingerprint(grown)} if grown else {}
-    shown = {} if config.problems.source == "miniature" else version_of(config.reference)
     found = [*report.problems, *report.unjudgeable]
     spare = {"spare": [fingerprint(report.spare), known_of(report.spare)]} if report.spare else {}
-    own = extent | judged | installed | accepted | shown | spare
+    own = extent | shown | installed | accepted | spare
     return {"problems": fingerprint(found), "known": known_of(found), **own}
 
 

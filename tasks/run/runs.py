@@ -23,6 +23,10 @@ PROJECT = "spo-pipeline"
 TRAINED_BY = query(__name__, "trained_by")
 
 
+OF_AN_EVALUATION = "`spo eval` with the same arguments goes on with it"
+"""What to do where an evaluation was taken for a run of the pipeline."""
+
+
 class UnknownRun(Exception):
     """No run of that name in the warehouse."""
 
@@ -67,10 +71,7 @@ def load_pipeline_config(store: Warehouse, run_id: str) -> RunConfig:
     """The same of a run of the pipeline. Raises UnknownRun, and InvalidConfig for what `spo eval` made."""
     config = load_config(store, run_id)
     if config.subject is not None:
-        raise InvalidConfig(
-            f"{run_id!r} is an evaluation, not a run of the pipeline; `spo eval` with the same arguments goes on with "
-            f"it"
-        )
+        raise InvalidConfig(f"{run_id!r} is an evaluation, not a run of the pipeline; {OF_AN_EVALUATION}")
     return config
 
 
