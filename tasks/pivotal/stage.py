@@ -7,6 +7,7 @@ search's state, so that a killed stage continues where it was and no prefix is p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -26,6 +27,7 @@ from tasks.sampling.assignment import Assignment
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Judged, Sampler, tables
 from warehouse.queries import query
+from warehouse.schema import SUPERSEDED
 
 WAVE = "wave/"
 """`search_id` of counts; they add up per prefix."""
@@ -47,10 +49,17 @@ class SearchPlan:
 
     searches: list[Search]
     tokens: Tokens
+    put_aside: Counter[str]
+    """Rollouts in quarantine by prefix: the numbers of later ones at it are taken."""
+
+    def start(self, prefix: str, seen: PrefixCounts) -> int:
+        """Where the next rollouts at a prefix start: behind all that were ever drawn there."""
+        return seen.get(prefix).n + self.put_aside[prefix]
 
 
 SELECTION = query(__name__, "selection")
 STORED = query(__name__, "stored")
+PUT_ASIDE = query(__name__, "put_aside")
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -126,7 +135,8 @@ def plan(context: Context, prompts: PromptSet) -> SearchPlan:
         ends = line_ends(tokenizer, row["token_ids"]) if tokenizer else []
         start = known[row["problem_id"]]
         searches.append(Search.start(row["trajectory_id"], row["token_ids"], start, group=group, line_ends=ends))
-    return SearchPlan(searches, {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows})
+    tokens = {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows}
+    return SearchPlan(searches, tokens, _put_aside(context, prompts))
 
 
 def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
@@ -138,6 +148,11 @@ def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
 def _stored(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
     rows = context.warehouse.rows(STORED, [prompts.policy_id, WAVE])
     return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
+
+
+def _put_aside(context: Context, prompts: PromptSet) -> Counter[str]:
+    rows = context.warehouse.rows(PUT_ASIDE, [prompts.policy_id, WAVE, SUPERSEDED])
+    return Counter({row["prefix_hash"]: int(row["n"]) for row in rows})
 
 
 def advance(
@@ -153,17 +168,24 @@ def advance(
     while nodes := wavefront(planned.searches, seen, rule):
         wave += 1
         chunks = [nodes[start : start + NODES_PER_BATCH] for start in range(0, len(nodes), NODES_PER_BATCH)]
-        asked = [[_assignment(prompts, node, planned.tokens, seen) for node in chunk] for chunk in chunks]
+        asked = [[_assignment(prompts, node, planned, seen) for node in chunk] for chunk in chunks]
         done = 0
         found = sampler.roll(asked, source="pivotal_rollout", step=lambda: 0)
         for chunk, judged in zip(chunks, found, strict=True):
-            paid += _absorb(context, prompts, chunk, seen, scored(judged))
+            paid += _absorb(context, prompts, planned, chunk, seen, scored(judged))
             done += len(chunk)
             context.progress(done, len(nodes), "prefixes", f"wave {wave}, {paid} rollouts")
     return paid
 
 
-def _absorb(context: Context, prompts: PromptSet, nodes: list[Node], seen: PrefixCounts, judged: list[Judged]) -> int:
+def _absorb(
+    context: Context,
+    prompts: PromptSet,
+    planned: SearchPlan,
+    nodes: list[Node],
+    seen: PrefixCounts,
+    judged: list[Judged],
+) -> int:
     """Commit counts and rollouts of the nodes as one batch, and remember what came of it; the rollouts."""
     tally = [[0, 0] for _ in nodes]
     for item in judged:
@@ -172,7 +194,7 @@ def _absorb(context: Context, prompts: PromptSet, nodes: list[Node], seen: Prefi
             tally[item.assignment][1] += item.row["reward"] == 0
     if any(n == 0 for n, _ in tally):
         raise SandboxFailing("a prefix got no verdict at all from the sandbox; nothing of this wave was stored")
-    work = [(node.prefix, seen.get(node.prefix).n, node.rollouts) for node in nodes]
+    work = [(node.prefix, planned.start(node.prefix, seen), node.rollouts) for node in nodes]
     unit = digest(prefixes_start_rollouts=work)
     rows = [
         {
@@ -193,9 +215,9 @@ def _absorb(context: Context, prompts: PromptSet, nodes: list[Node], seen: Prefi
     return len(judged)
 
 
-def _assignment(prompts: PromptSet, node: Node, tokens: Tokens, seen: PrefixCounts) -> Assignment:
-    problem_id, token_ids = tokens[node.trajectory_id]
-    plain = prompts.assignment(problem_id, node.rollouts, "pivotal", node.prefix, seen.get(node.prefix).n)
+def _assignment(prompts: PromptSet, node: Node, planned: SearchPlan, seen: PrefixCounts) -> Assignment:
+    problem_id, token_ids = planned.tokens[node.trajectory_id]
+    plain = prompts.assignment(problem_id, node.rollouts, "pivotal", node.prefix, planned.start(node.prefix, seen))
     return Assignment(
         plain.problem,
         plain.prompt_id,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.pivotal import stage as pivotal
+from tasks.pivotal.prefix_counts import PrefixCounts
 from tasks.run import prompt_set, runs
 from tasks.run.stage import Context
 from tests.tasks.conftest import Lab
@@ -153,3 +154,21 @@ def test_rollouts_of_an_earlier_search_serve_a_corpus_that_wants_them(finished: 
     assert "pivotal_rollout" not in plain.per_source
     assert manifest.per_source.get("pivotal_rollout", 0) == new
     assert sum(manifest.per_source.values()) == sum(plain.per_source.values()) + new
+
+
+def test_rollouts_in_place_of_those_put_aside_start_behind_them(with_corpus: Path, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "home")
+    shutil.copytree(with_corpus, lab.home)
+    drawn = lab.run("micro-1", "pivotal")["pivotal"].rows
+    batch = lab.value("SELECT min_by(batch_id, arrival) FROM token_values WHERE search_id LIKE 'wave/%'")
+    with lab.store() as store:
+        aside = store.rows("SELECT prefix_hash, n FROM token_values WHERE batch_id = ?", [batch])
+        store.append("bad", {"quarantine": [{"bad_batch_id": batch, "reason": "by hand"}]}, run_id="by hand")
+        context = Context("micro-1", runs.load_config(store, "micro-1"), store, lab.home)
+        planned = pivotal.plan(context, prompt_set.load(context, "train"))
+    nothing_seen = PrefixCounts()
+    assert 0 < sum(row["n"] for row in aside) < drawn
+    assert all(planned.start(row["prefix_hash"], nothing_seen) == row["n"] for row in aside)
+    again = lab.run("micro-1", "pivotal")["pivotal"]
+    assert again.rows > 0
+    assert not again.skipped
