@@ -313,6 +313,7 @@ def raise_walls(config: dict[str, Any]) -> list[str]:
     if os.getuid() == 0 and config["uid"]:
         become(config["uid"], config["packages"])
         walls.append("uid")
+    require_readable(config["packages"])
     hold_limits(config["processes"] if os.getuid() != 0 else None)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(PR_SET_DUMPABLE, 0)
@@ -323,6 +324,16 @@ def raise_walls(config: dict[str, Any]) -> list[str]:
         walls.append(f"landlock:{abi}")
     FilterProgram(server_filter()).install()
     return [*walls, "seccomp"]
+
+
+def require_readable(packages: list[str]) -> None:
+    """Refuse folders of packages that programs could not import from: these would fail, and look wrong."""
+    for folder in packages:
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise WallRefused(
+                f"packages: programs run as user {os.getuid()} and cannot read {folder!r}: give them a folder that "
+                "everybody may read, also those above it (such as /opt/packages), or install bubblewrap"
+            )
 
 
 def become(uid: int, packages: list[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,14 @@ ROWS = paper_map.rows()
 
 if "SPO_TEST_GPU" not in os.environ:  # results are compared bit for bit, for which they have to come from the CPU
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that every user may read, as `tmp_path` is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.hookimpl(wrapper=True)

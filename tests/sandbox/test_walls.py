@@ -1,8 +1,11 @@
 """A judge starts only behind the walls it insists on, and says which one is missing."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,34 +108,58 @@ def test_a_backend_that_does_not_work_says_why_and_the_others_are_still_describe
 
 
 @pytest.mark.parametrize("outer", ["none", "auto"])
-def test_packages_can_be_given_to_programs(tmp_path: Path, outer: str):
-    (tmp_path / "given_package.py").write_text("ANSWER = 7")
-    options = {"outer": outer, "packages": (str(tmp_path),)}
+def test_packages_can_be_given_to_programs(public_folder: Path, outer: str):
+    (public_folder / "given_package.py").write_text("ANSWER = 7")
+    options = {"outer": outer, "packages": (str(public_folder),)}
     suite = Suite("given", (TestCase("", "7"),))
     program = "import given_package; print(given_package.ANSWER)"
-    with Judge(workers=1, preimports=["given_package"], backend_options=options) as judge:
-        assert judge.judge([Submission(program, suite)])[0].verdict is Verdict.accepted
+    for preimports in ([], ["given_package"]):
+        with Judge(workers=1, preimports=preimports, backend_options=options) as judge:
+            assert judge.judge([Submission(program, suite)])[0].verdict is Verdict.accepted
     with Judge(workers=1) as judge:
         assert judge.judge([Submission(program, suite)])[0].verdict is Verdict.runtime_error
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="programs run as the user of the tests where that is not root")
+def test_packages_that_programs_cannot_read_are_refused(public_folder: Path):
+    """A program that imports them would fail, and look wrong."""
+    folder = public_folder / "private" / "packages"
+    folder.mkdir(parents=True)
+    (folder / "given_package.py").write_text("ANSWER = 7")
+    folder.parent.chmod(0o700)
+    options = {"outer": "none", "packages": (str(folder),)}
+    with (
+        pytest.raises(SandboxUnavailable, match=f"cannot read '{folder}'"),
+        Judge(workers=1, preimports=["given_package"], backend_options=options) as judge,
+    ):
+        judge.judge([Submission("print(1)", Suite("s", (TestCase("", "1"),)))])
+
+
+@pytest.fixture(scope="module")
+def numpys_folder() -> Iterator[str]:
+    """A folder with NumPy alone, which every user may read."""
+    installed = Path(pytest.importorskip("numpy").__file__).parents[1]
+    with tempfile.TemporaryDirectory() as folder:
+        for part in installed.glob("numpy*"):
+            shutil.copytree(part, Path(folder) / part.name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
+        Path(folder).chmod(0o755)
+        yield folder
+
+
 @pytest.mark.parametrize("outer", ["none", "auto"])
-def test_numpy_can_be_given_and_is_imported_once(outer: str):
-    numpy = pytest.importorskip("numpy")
-    folder = Path(numpy.__file__).parents[1]
+def test_numpy_can_be_given_and_is_imported_once(numpys_folder: str, outer: str):
     program = (
         "import numpy as np\na = np.array(list(map(int, input().split())))\nprint(a.sum(), (a @ a), np.sort(a)[0])"
     )
     suite = Suite("numpy", tuple(TestCase(f"{n} 2", f"{n + 2} {n * n + 4} 2") for n in range(3, 9)))
-    options = {"outer": outer, "packages": (str(folder),)}
+    options = {"outer": outer, "packages": (numpys_folder,)}
     with Judge(workers=1, preimports=["numpy"], backend_options=options) as judge:
         found = judge.judge([Submission(program, suite)])[0]
     assert found.verdict is Verdict.accepted, found.detail
     assert found.cpu_s / len(found.tests) < 0.1
 
 
-def test_numpys_numbers_are_numbers_to_asserts():
-    numpy = pytest.importorskip("numpy")
+def test_numpys_numbers_are_numbers_to_asserts(numpys_folder: str):
     asked = {
         "assert f([1, 2]) == 3": "np.sum(x)",
         "assert f([0, 2]) == [0, 4]": "list(np.array(x) ** 2)",
@@ -144,7 +171,7 @@ def test_numpys_numbers_are_numbers_to_asserts():
     suites = [Suite(test, (TestCase(test),), style="function") for test in asked]
     programs = [f"import numpy as np\ndef f(x):\n    return {body}\n" for body in asked.values()]
     submissions = list(map(Submission, programs, suites))
-    options = {"packages": (str(Path(numpy.__file__).parents[1]),)}
+    options = {"packages": (numpys_folder,)}
     with Judge(workers=1, preimports=["numpy"], backend_options=options) as judge:
         found = judge.judge(submissions)
     assert [(one.verdict, one.detail) for one in found] == [(Verdict.accepted, "")] * len(asked)

@@ -310,9 +310,8 @@ def test_a_name_on_a_hub_that_does_not_answer_is_one_line_and_asked_once(
     assert not [record for record in caplog.records if "etry" in record.getMessage()]
 
 
-def test_packages_that_are_no_folder_are_named_unless_a_container_has_them(tmp_path: Path) -> None:
-    there, absent = tmp_path / "there", str(tmp_path / "absent")
-    there.mkdir()
+def test_packages_that_are_no_folder_are_named_unless_a_container_has_them(public_folder: Path, tmp_path: Path) -> None:
+    there, absent = public_folder, str(tmp_path / "absent")
     packages = [str(there), absent]
     (told,) = faults(run(sandbox={"packages": packages, "backend": "embedded"}), tmp_path)
     assert f"sandbox.packages names {absent}, which is no folder" in told

@@ -85,10 +85,9 @@ def test_nothing_a_program_says_reaches_the_terminal_as_it_is(tmp_path: Path) ->
 
 
 def test_a_stored_problem_is_judged_with_the_packages_that_its_run_gave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    public_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "packages"
-    folder.mkdir()
+    folder = public_folder
     (folder / "adding.py").write_text("def add(a, b):\n    return a + b\n")
     (tmp_path / "problems.jsonl").write_text(json.dumps(PROBLEM))
     (problem,) = read_file(tmp_path / "problems.jsonl")

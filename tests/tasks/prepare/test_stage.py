@@ -215,11 +215,10 @@ def test_a_problem_that_took_the_place_of_too_long_ones_is_seen_when_it_changes(
     assert prepared("same").skipped
 
 
-def test_packages_that_are_installed_later_are_seen(with_models: Lab, tmp_path: Path) -> None:
+def test_packages_that_are_installed_later_are_seen(with_models: Lab, tmp_path: Path, public_folder: Path) -> None:
     code = "from later import plus\nprint(plus(int(input())))"
     path = write(tmp_path / "set.jsonl", [problem(n, solutions=solutions(code) if n == 1 else []) for n in range(4)])
-    folder = tmp_path / "packages"
-    folder.mkdir()
+    folder = public_folder
     wanted = {
         "problems": {"source": "jsonl", "path": str(path), "train": 4, "evaluation": 0},
         "sandbox": {"packages": [str(folder)]},

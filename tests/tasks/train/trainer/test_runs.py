@@ -327,3 +327,14 @@ def test_zero_stage_and_processes_change_no_result_of_ppo(
 ) -> None:
     job = job_in(stocked, reference, tmp_path, **PPO, zero_stage=stage, processes=processes)
     assert_close(outcome(run(job)), uninterrupted_ppo)
+
+
+@pytest.mark.parametrize("stage", [pytest.param(1, marks=pytest.mark.slow), 3])
+def test_a_ppo_run_goes_on_with_another_number_of_processes(
+    stage: int, stocked: Path, reference: Path, tmp_path: Path, uninterrupted_ppo: dict[str, Any]
+) -> None:
+    """Policy and value model have rates of their own, and each its count of AdamW's steps."""
+    run(job_in(stocked, reference, tmp_path, **PPO, zero_stage=stage, steps=4))
+    job = make_job(tmp_path, reference, config(**PPO, zero_stage=stage, processes=2))
+    job.write(tmp_path / "job.json")
+    assert_close(outcome(run(job)), uninterrupted_ppo)
