@@ -37,9 +37,10 @@ have got for something else than its program."""
 AS_TODAY = ("3", "4")
 """Versions that judge programs which read and print as today's does, but for those with last words."""
 BUT_PACKAGES = ("5",)
-"""Versions that judge as today's does all but functions that may import packages, and what BUT_MODULES says."""
+"""Versions that judge as today's does all but programs that may import packages, and what BUT_MODULES says."""
 BUT_MODULES = ("6",)
-"""Versions that judge as today's does all but functions that look up their module, and comments about an encoding."""
+"""Versions that judge as today's does all but programs that may import packages, functions that look up their module,
+and comments about an encoding."""
 OWN_MODULE = r"dataclass|\bmodules\b|pickle|type_hints|pydantic|attrs?\b|\binspect\b|import_module|__import__"
 """What a response mentions whose function versions before 7 may have failed, because its module was nowhere."""
 LAST_WORDS = (

@@ -25,16 +25,16 @@ GROUP BY ALL
 ORDER BY ALL;
 
 -- name: sound
--- Which programs were judged by a version that judges these as today's does, and to the very end of their output?
+-- Which programs were judged by a version that judges these as today's does, and to the very end of their output? None that
+-- may import packages: where it could not read their folder, an older version failed them.
 WITH found AS (
     SELECT suite_hash, bool_or(style = 'stdin') AS stdin, bool_or(json_exists(checker_json, '$.packages')) AS packages
     FROM problems WHERE suite_hash IN (SELECT unnest($suites::VARCHAR[])) GROUP BY suite_hash
 )
 SELECT program_hash, suite_hash, verdict, bool_or(list_contains($but_packages || $but_modules, sandbox_version)) AS to_the_end
 FROM verdicts JOIN found USING (suite_hash)
-WHERE list_contains($versions, sandbox_version) AND stdin
-   OR list_contains($but_packages, sandbox_version) AND (stdin OR NOT packages)
-   OR list_contains($but_modules, sandbox_version)
+WHERE NOT packages
+  AND (list_contains($versions, sandbox_version) AND stdin OR list_contains($but_packages || $but_modules, sandbox_version))
 GROUP BY ALL;
 
 -- name: holders
