@@ -148,6 +148,7 @@ class DeepSpeedEngine:
             self._load(universal)
         finally:
             self._engine._config.load_universal_checkpoint = False
+        self._keep_groups_apart()
         self.barrier()
         if self.rank == 0:
             shutil.rmtree(universal)
@@ -156,6 +157,17 @@ class DeepSpeedEngine:
         path, _ = self._engine.load_checkpoint(str(folder), tag=TAG, load_module_strict=not self._partly_frozen)
         if path is None:
             raise ResumeImpossible(f"{folder} holds no DeepSpeed state; delete it to resume from an older checkpoint")
+
+    def _keep_groups_apart(self) -> None:
+        """Give groups their own rates and counts of steps again.
+
+        From the universal form ZeRO 3 takes one group's settings, and one tensor that counts steps, for all of them.
+        """
+        for group, rate in zip(self.optimizer.param_groups, self._engine.lr_scheduler.get_last_lr(), strict=True):
+            group["lr"] = rate
+        for state in self.optimizer.state.values():
+            if isinstance(state.get("step"), Tensor):
+                state["step"] = state["step"].clone()
 
     def consolidated(
         self, model: nn.Module, wanted: Callable[[str], bool] = lambda _: True, *, apart: bool = False
