@@ -6,6 +6,7 @@ codecontests  as CodeContests judges: white space split, lower case, any two num
 lines         as LiveCodeBench judges: equal lines without the white space around each and around all; of lines that
               differ, all tokens must be numbers of equal value
 exact         equal text; only line ends (CRLF or LF) and those at the very end do not matter
+caseless      as exact, but for the case of letters (Kattis where only space_change_sensitive is given)
 special       a function of the caller's decides (judge.py)
 
 No attacker text reaches `float` or `Decimal` unless it looks like a number of bounded length; none ever reaches `int`.
@@ -31,6 +32,8 @@ def compare(output: bytes, expected: bytes, checker: Checker, tolerance: float |
     """Why `output` is wrong; empty when it is right. `tolerance` is `suite_tolerance` of the problem."""
     if checker.kind == "exact":
         return "" if normal_lines(output) == normal_lines(expected) else first_difference(output, expected)
+    if checker.kind == "caseless":
+        return compare(output.lower(), expected.lower(), Checker("exact"), None)
     if checker.kind == "lines":
         return compare_lines(output, expected)
     ours, theirs = output.split(), expected.split()

@@ -61,7 +61,7 @@ class TestCase:
 class Checker:
     """How an output is compared with the expected one (see checker.py)."""
 
-    kind: Literal["tokens", "codecontests", "lines", "exact", "special"] = "tokens"
+    kind: Literal["tokens", "codecontests", "lines", "exact", "caseless", "special"] = "tokens"
     case_sensitive: bool = False
     """`tokens`: compare letters exactly. Off: tokens of letters only are compared without case."""
     float_tolerance: float | None = None

@@ -174,7 +174,7 @@ def _checker(flags: list[str], where: Path) -> Checker:
                     f"{where}: flags of the validator: {flag} needs a number, has {value!r}"
                 ) from error
     if "space_change_sensitive" in flags:
-        return Checker(kind="exact", case_sensitive="case_sensitive" in flags)
+        return Checker("exact", case_sensitive=True) if "case_sensitive" in flags else Checker("caseless")
     tolerance = max(tolerances) if tolerances else None
     return Checker(kind="tokens", case_sensitive="case_sensitive" in flags, float_tolerance=tolerance)
 

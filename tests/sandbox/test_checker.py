@@ -61,6 +61,14 @@ def test_exact(output: str, expected: str, verdict: bool):
 
 @pytest.mark.parametrize(
     "output, expected, verdict",
+    [("A b\r\n", "a B\n", True), ("a  b", "A b", False), ("1.0", "1", False), ("a\n", "a\nb", False)],
+)
+def test_caseless(output: str, expected: str, verdict: bool):
+    assert right(output, expected, kind="caseless") is verdict
+
+
+@pytest.mark.parametrize(
+    "output, expected, verdict",
     [
         ("\n1 2 \r\n3\n\n", "1 2\n3", True),
         ("1 2 3", "1 2\n3", False),

@@ -47,6 +47,14 @@ def test_limits_and_validator_flags_are_read(tmp_path: Path) -> None:
     assert (problem.checker.case_sensitive, problem.checker.float_tolerance) == (True, 1e-4)
 
 
+@pytest.mark.parametrize(
+    "flags, kind", [("space_change_sensitive", "caseless"), ("case_sensitive space_change_sensitive", "exact")]
+)
+def test_where_white_space_matters_letters_are_compared_as_the_flags_say(flags: str, kind: str, tmp_path: Path) -> None:
+    problem = read_package(package(tmp_path, f"validator_flags: {flags}\n"), "set")
+    assert problem.checker.kind == kind
+
+
 @pytest.mark.parametrize("words", ["float_tolerance 1e-3", '"float_tolerance 1e-3"', "[float_tolerance, '1e-3']"])
 @pytest.mark.parametrize(
     "place",

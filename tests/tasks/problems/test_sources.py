@@ -78,7 +78,8 @@ def test_absent_limits_are_the_sandbox_defaults(tmp_path: Path) -> None:
     [
         ({}, "tokens"),
         ({"type": "codecontests"}, "codecontests"),
-        ({"type": "kattis_default", "space_change_sensitive": True}, "exact"),
+        ({"type": "kattis_default", "space_change_sensitive": True}, "caseless"),
+        ({"type": "kattis_default", "space_change_sensitive": True, "case_sensitive": True}, "exact"),
     ],
 )
 def test_checkers_are_translated(tmp_path: Path, checker: dict[str, Any], kind: str) -> None:
