@@ -102,6 +102,7 @@ def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock
     _look_at_disk(config, home, folder, found)
     _look_at_engine(config, found)
     _look_at_trackers(config, found)
+    _look_at_head(folder, found)
     _look_at_adapters(config, folder, found)
     _look_at_gpus(config, found)
     _judge(config, problems, found)
@@ -299,6 +300,12 @@ def _look_at_trackers(config: RunConfig, found: _Faults) -> None:
             found.add(
                 f"train.report_to names {package!r}, which is not installed: `pip install {package}`, or take it out"
             )
+
+
+def _look_at_head(folder: Path | None, found: _Faults) -> None:
+    """Complain of a model that could be sampled and not trained."""
+    if folder is not None and (fault := inspection.head_fault(folder)):
+        found.add(f"{fault}, and the trainer computes with a plain head alone: take another model")
 
 
 def _look_at_adapters(config: RunConfig, folder: Path | None, found: _Faults) -> None:

@@ -15,6 +15,8 @@ from tasks.engines import adapter, checkpoint
 from tasks.engines.protocol import MissingModel
 
 GGUF_MAGIC = b"GGUF"
+CHANGED_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
+"""Settings of models whose logits are not their head's product with the last hidden state."""
 
 
 def faults(folder: Path) -> Iterator[str]:
@@ -74,6 +76,17 @@ def layer_matrices(folder: Path) -> set[str]:
         for name, shape in _shapes(folder)
         if len(shape) == 2 and re.search(r"\.\d+\.", name)
     }
+
+
+def head_fault(folder: Path) -> str:
+    """Why log-probabilities from a plain linear head, as the trainer takes them, would be wrong; empty: right."""
+    settings = _json(adapter.base_of(folder) / "config.json")
+    for name in CHANGED_LOGITS:
+        if settings.get(name) not in (None, 1, 1.0):
+            return f"config.json of {folder} has {name} = {settings[name]}, which changes the logits"
+    if any(name.endswith("lm_head.bias") for name, _ in _shapes(folder)):
+        return f"the output head of {folder} has a bias"
+    return ""
 
 
 def _shapes(folder: Path) -> Iterator[tuple[str, list[int]]]:

@@ -13,14 +13,12 @@ from torch import Tensor, nn
 
 from tasks.config import TrainConfig
 from tasks.engines.checkpoint import load_weights
+from tasks.engines.inspection import CHANGED_LOGITS
 from tasks.engines.positions import does_not_fit
 from tasks.scoring import attention, lora
 from tasks.scoring.errors import UnsupportedModel
 from tasks.scoring.logprobs import ResponseHead
 from tasks.scoring.packing import Layout, Pack
-
-CHANGED_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
-"""Configuration entries of models whose logits are not hidden @ weight.T."""
 
 
 class Policy(nn.Module):

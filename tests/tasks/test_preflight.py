@@ -60,6 +60,17 @@ def test_programs_and_packages_that_are_not_there_are_named(monkeypatch: pytest.
     assert "train.report_to names 'wandb', which is not installed" in str(caught.value)
 
 
+@pytest.mark.parametrize("name, value, told", [("final_logit_softcapping", 30.0, "= 30.0"), ("logit_scale", 1, "")])
+def test_a_model_that_can_be_sampled_and_not_trained_is_named(
+    name: str, value: float, told: str, tmp_path: Path
+) -> None:
+    folder = checkpoint(tmp_path / "model")
+    settings = json.loads((folder / "config.json").read_text()) | {name: value}
+    (folder / "config.json").write_text(json.dumps(settings))
+    found = faults(run(reference={"model": str(folder)}), tmp_path)
+    assert [told in fault and name in fault for fault in found] == ([True] if told else [])
+
+
 def test_adapters_for_layers_that_the_model_has_not_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"model": str(checkpoint(tmp_path / "model"))}
     monkeypatch.setattr("tasks.preflight.inspection.layer_matrices", lambda _: {"q_proj", "v_proj"})  # pyright: ignore
