@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +80,16 @@ def layer_matrices(folder: Path) -> set[str]:
 
 def head_fault(folder: Path) -> str:
     """Why log-probabilities from a plain linear head, as the trainer takes them, would be wrong; empty: right."""
-    settings = _json(adapter.base_of(folder) / "config.json")
-    for name in CHANGED_LOGITS:
-        if settings.get(name) not in (None, 1, 1.0):
-            return f"config.json of {folder} has {name} = {settings[name]}, which changes the logits"
+    if changed := changed_logits(_json(adapter.base_of(folder) / "config.json")):
+        return f"config.json of {folder} has {changed}, which changes the logits"
     if any(name.endswith("lm_head.bias") for name, _ in _shapes(folder)):
         return f"the output head of {folder} has a bias"
     return ""
+
+
+def changed_logits(settings: Mapping[str, Any]) -> str:
+    """The setting of a model, `name = value`, that makes its logits more than its head's product; empty: none does."""
+    return next((f"{name} = {settings[name]}" for name in CHANGED_LOGITS if settings.get(name) not in (None, 1)), "")
 
 
 def _shapes(folder: Path) -> Iterator[tuple[str, list[int]]]:

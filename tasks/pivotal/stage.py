@@ -20,14 +20,13 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.put_aside import put_aside
+from tasks.run.put_aside import put_aside, rolled_out_and_put_aside
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.assignment import Assignment
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Judged, Sampler, tables
 from warehouse.queries import query
-from warehouse.schema import SUPERSEDED
 
 WAVE = "wave/"
 """`search_id` of counts; they add up per prefix."""
@@ -59,7 +58,6 @@ class SearchPlan:
 
 SELECTION = query(__name__, "selection")
 STORED = query(__name__, "stored")
-PUT_ASIDE = query(__name__, "put_aside")
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -136,7 +134,7 @@ def plan(context: Context, prompts: PromptSet) -> SearchPlan:
         start = known[row["problem_id"]]
         searches.append(Search.start(row["trajectory_id"], row["token_ids"], start, group=group, line_ends=ends))
     tokens = {row["trajectory_id"]: (row["problem_id"], list(row["token_ids"])) for row in rows}
-    return SearchPlan(searches, tokens, _put_aside(context, prompts))
+    return SearchPlan(searches, tokens, rolled_out_and_put_aside(context, WAVE, reference=prompts.policy_id))
 
 
 def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
@@ -148,11 +146,6 @@ def line_ends(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
 def _stored(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
     rows = context.warehouse.rows(STORED, [prompts.policy_id, WAVE])
     return {row["prefix_hash"]: (int(row["n"]), int(row["k"])) for row in rows}
-
-
-def _put_aside(context: Context, prompts: PromptSet) -> Counter[str]:
-    rows = context.warehouse.rows(PUT_ASIDE, [prompts.policy_id, WAVE, SUPERSEDED])
-    return Counter({row["prefix_hash"]: int(row["n"]) for row in rows})
 
 
 def advance(

@@ -17,10 +17,3 @@ LIMIT $limit;
 -- What did all searches of this reference policy, of any run, find at each prefix?
 SELECT prefix_hash, sum(n) AS n, sum(k) AS k FROM token_values
 WHERE reference = ? AND starts_with(search_id, ?) GROUP BY prefix_hash;
-
--- name: put_aside
--- How many rollouts of this reference policy at each prefix are in quarantine, and nothing stands for them?
-SELECT prefix_hash, CAST(sum(n) AS BIGINT) AS n FROM stored.token_values
-WHERE reference = ? AND starts_with(search_id, ?)
-  AND batch_id IN (SELECT bad_batch_id FROM quarantine WHERE NOT starts_with(reason, ?))
-GROUP BY prefix_hash;

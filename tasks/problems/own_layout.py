@@ -114,10 +114,10 @@ def _checker(record: Record) -> Checker:
     given = [value for name in tolerances if (value := record.number(name)) is not None]
     if kind == "codecontests" or kind == "lines":
         return Checker(kind=kind)
-    if kind == "exact" or (record.flag("space_change_sensitive") and record.flag("case_sensitive")):
-        return Checker(kind="exact", case_sensitive=True)
-    if record.flag("space_change_sensitive"):
+    if kind != "exact" and record.flag("space_change_sensitive") and not record.flag("case_sensitive"):
         return Checker(kind="caseless")
+    if kind == "exact" or record.flag("space_change_sensitive"):
+        return Checker(kind="exact", case_sensitive=True)
     if kind in {"kattis_default", "tokens"}:
         tolerance = max(given) if given else None
         return Checker(kind="tokens", case_sensitive=record.flag("case_sensitive"), float_tolerance=tolerance)

@@ -17,6 +17,7 @@ from warehouse.schema import SUPERSEDED
 PUT_ASIDE = query(__name__, "put_aside")
 DRAWN = query(__name__, "drawn")
 COUNTED = query(__name__, "counted")
+ROLLED_OUT = query(__name__, "rolled_out")
 
 
 def put_aside(context: Context, *prefixes: str) -> dict[str, Any]:
@@ -27,15 +28,21 @@ def put_aside(context: Context, *prefixes: str) -> dict[str, Any]:
 
 def drawn_and_put_aside(context: Context, prefix: str) -> Counter[str]:
     """Samples in the quarantined batches whose ids begin so, by problem."""
-    return _by_problem(context, DRAWN, {"prefix": prefix})
+    return _numbers(context, DRAWN, "problem_id", {"prefix": prefix})
 
 
 def counted_and_put_aside(context: Context, prefix: str, *, reference: str, sampling: str) -> Counter[str]:
     """Samples of policy `reference` that quarantined batches counted, and those without a verdict in batches whose ids
     begin with `prefix`, by problem."""
-    return _by_problem(context, COUNTED, {"prefix": prefix, "reference": reference, "sampling": sampling})
+    asked = {"prefix": prefix, "reference": reference, "sampling": sampling}
+    return _numbers(context, COUNTED, "problem_id", asked)
 
 
-def _by_problem(context: Context, sql: str, asked: dict[str, str]) -> Counter[str]:
+def rolled_out_and_put_aside(context: Context, search: str, *, reference: str) -> Counter[str]:
+    """Rollouts of policy `reference` that quarantined batches of searches whose ids begin so counted, by prefix."""
+    return _numbers(context, ROLLED_OUT, "prefix_hash", {"search": search, "reference": reference})
+
+
+def _numbers(context: Context, sql: str, by: str, asked: dict[str, str]) -> Counter[str]:
     rows = context.warehouse.rows(sql, asked | {"superseded": SUPERSEDED})
-    return Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
+    return Counter({str(row[by]): int(row["n"]) for row in rows})

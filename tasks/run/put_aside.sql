@@ -24,3 +24,10 @@ samples AS (
     WHERE starts_with(batch_id, $prefix) AND reward IS NULL AND batch_id IN (FROM aside)
 )
 SELECT problem_id, CAST(sum(n) AS BIGINT) AS n FROM samples GROUP BY problem_id;
+
+-- name: rolled_out
+-- How many rollouts of a reference policy after each prefix did such batches of searches count?
+SELECT prefix_hash, CAST(sum(n) AS BIGINT) AS n FROM stored.token_values
+WHERE reference = $reference AND starts_with(search_id, $search)
+  AND batch_id IN (SELECT bad_batch_id FROM quarantine WHERE NOT starts_with(reason, $superseded))
+GROUP BY prefix_hash;

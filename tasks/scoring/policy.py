@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tasks.config import TrainConfig
 from tasks.engines.checkpoint import load_weights
-from tasks.engines.inspection import CHANGED_LOGITS
+from tasks.engines.inspection import changed_logits
 from tasks.engines.positions import does_not_fit
 from tasks.scoring import attention, lora
 from tasks.scoring.errors import UnsupportedModel
@@ -101,10 +101,8 @@ def _require_plain_head(causal_lm: Any) -> None:
     head = causal_lm.get_output_embeddings()
     if head is None or getattr(head, "bias", None) is not None:
         raise UnsupportedModel(f"{type(causal_lm).__name__}: the output head must be a linear map without bias")
-    for name in CHANGED_LOGITS:
-        value = getattr(causal_lm.config, name, None)
-        if value not in (None, 1, 1.0):
-            raise UnsupportedModel(f"{type(causal_lm).__name__}: config.{name} = {value} changes the logits")
+    if changed := changed_logits(causal_lm.config.to_dict()):
+        raise UnsupportedModel(f"{type(causal_lm).__name__}: config.{changed} changes the logits")
 
 
 def _without_dropout(module: nn.Module) -> None:
