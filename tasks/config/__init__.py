@@ -26,11 +26,12 @@ from tasks.config.sampling import (
 from tasks.config.subject import SubjectConfig
 from tasks.config.submission_schema import overrides_schema
 from tasks.config.train import PAPER_BETA, TrainConfig
-from tasks.config.tree import EVALUATION, RunConfig
+from tasks.config.tree import EVALUATION, MOST_VLLM_RANK, RunConfig
 
 __all__ = [
     "BUILT_IN",
     "EVALUATION",
+    "MOST_VLLM_RANK",
     "NAMED_MODELS",
     "OTHER_METHODS",
     "PAPER_BETA",

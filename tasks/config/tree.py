@@ -19,6 +19,8 @@ from tasks.config.train import TrainConfig
 
 EVALUATION = "eval"
 """Recipe of what `spo eval` makes; its runs are `eval-1`, `eval-2`."""
+MOST_VLLM_RANK = 512
+"""Rank of the largest adapter that vLLM takes."""
 
 
 class EvaluateConfig(Section):
@@ -136,6 +138,15 @@ class RunConfig(Section):
         if self.train.reward == "fractional":
             reason = "with train.reward 'fractional' the section q0 needs neither: values come from shares of tests"
             self.q0.refuse_ignored("zero_successes", "prior", reason=reason)
+        return self
+
+    @model_validator(mode="after")
+    def _engine_takes_the_adapters(self) -> RunConfig:
+        lora = self.train.lora
+        if self.engine.kind == "vllm" and lora is not None and lora.rank > MOST_VLLM_RANK:
+            raise ValueError(
+                f"vLLM takes adapters up to rank {MOST_VLLM_RANK}; train.lora.rank is {lora.rank}: lower it"
+            )
         return self
 
     @model_validator(mode="after")

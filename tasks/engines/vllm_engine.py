@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from tasks.config import MOST_VLLM_RANK
 from tasks.engines import adapter as adapters
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines.canary import MEAN_DRIFT, check_drift
 from tasks.engines.inspection import layer_matrices, weight_bytes
+from tasks.engines.positions import VLLM_LONGEST
 from tasks.engines.protocol import (
     Completion,
     EngineError,
@@ -41,9 +43,8 @@ _ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
 }
 _CPU_CACHE_BYTES = 1 << 28
-_LONGEST = 4096
 _SEED_MASK = (1 << 63) - 1
-ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, MOST_VLLM_RANK)
 """Ranks that vLLM makes room for."""
 
 
@@ -258,7 +259,7 @@ def _settings(checkpoint: Path, dtype: str, max_batch: int, on_cpu: bool) -> dic
         "dtype": dtype,
         "seed": 0,
         "max_num_seqs": max_batch,
-        "max_model_len": min(int(config.get("max_position_embeddings", _LONGEST)), _LONGEST),
+        "max_model_len": min(int(config.get("max_position_embeddings", VLLM_LONGEST)), VLLM_LONGEST),
         "enable_prefix_caching": True,
         "logprobs_mode": "raw_logprobs",
         "worker_extension_cls": "tasks.engines.vllm_engine.HeadRefresh",
@@ -278,9 +279,7 @@ def _room_for_adapters(base: Path, rank: int | None) -> dict[str, Any]:
     """
     if rank is None:
         return {}
-    room = next((room for room in ADAPTER_RANKS if room >= rank), None)
-    if room is None:
-        raise EngineError(f"vLLM takes adapters up to rank {ADAPTER_RANKS[-1]}; train.lora.rank is {rank}: lower it")
+    room = next(room for room in ADAPTER_RANKS if room >= rank)  # more than any is refused with the configuration
     inside = sorted(layer_matrices(base))
     return {
         "enable_lora": True,

@@ -41,7 +41,10 @@ def findings(histories: Histories) -> list[ReportFinding]:
     for history in histories:
         few, many = min(history.config.evaluate.ks), max(history.config.evaluate.ks)
         curves = {k: [(p.step, policy_pass_at_k(p.scores, k).value) for p in history.points] for k in (few, many)}
-        watched = TrainingHistory(curves[few], curves[many], history.figures, history.config.train.beta, (few, many))
+        train = history.config.train
+        watched = TrainingHistory(
+            curves[few], curves[many], history.figures, train.beta, train.reward == "binary", (few, many)
+        )
         run = history.run_id if len(histories) > 1 else ""
         found += [ReportFinding(one.name, one.text, one.severity, run) for one in signatures(watched)]
     return found

@@ -37,6 +37,8 @@ class TrainingHistory:
     """The trainer's own curves by name; read: `online/pass_fraction`, `online/y_T`, `online/entropy`,
     `clipped_fraction`, `grad_norm`, and `kl` (to the reference, nats per response)."""
     beta: float = 1 / math.log(100_000)
+    binary: bool = True
+    """Rewards are 0 and -1 alone, so that responses that fail alike teach nothing."""
     ks: tuple[int, int] = (1, 10)
     """The k of both curves."""
 
@@ -47,7 +49,7 @@ def signatures(history: TrainingHistory) -> list[Signature]:
     found = [
         policy_collapse(history.pass_at_1, history.pass_at_10, ks=history.ks),
         loss_of_ability(history.pass_at_1, k=history.ks[0]),
-        no_reward_signal(figures.get("online/pass_fraction", ())),
+        no_reward_signal(figures.get("online/pass_fraction", ())) if history.binary else None,
         clipped_value_instability(figures.get("clipped_fraction", ()), figures.get("grad_norm", ())),
         divergence(figures.get("online/y_T", ()), figures.get("kl", ()), history.beta),
         entropy_collapse(figures.get("online/entropy", figures.get("entropy", ()))),

@@ -80,13 +80,19 @@ def publish(
 
 
 def publish_adapter(
-    root: Path, step: int, write: Callable[[Path], None], *, base: str, canaries: Sequence[Canary] = ()
+    root: Path,
+    step: int,
+    write: Callable[[Path], None],
+    *,
+    base: str,
+    canaries: Sequence[Canary] = (),
+    announced: bool = True,
 ) -> Published:
     """Publish what `write` puts into a folder as the weights of `step`: an adapter of the policy `base`, alone."""
     building = atomic.start_folder(folder_of(root, step))
     write(building)
     share(building)
-    return _complete(building, root, step, record_policy_id(building, base=base), canaries)
+    return _complete(building, root, step, record_policy_id(building, base=base), canaries, announced=announced)
 
 
 def publish_reference(root: Path, like: Path, canaries: Sequence[Canary], *, linked: bool = False) -> Published:

@@ -108,10 +108,10 @@ class DeepSpeedEngine:
     def step(self) -> float:
         """Reduce, clip, update, zero; returns the gradient norm before clipping. Raises NonFinite."""
         self._engine.step()
-        self.updates += 1
         norm = self._norm if self._clips_itself else float(self._engine.get_global_grad_norm() or 0.0)
-        if not torch.isfinite(torch.tensor(norm)):
-            raise NonFinite(f"the gradient norm is {norm} and has spoilt the weights")
+        if not torch.isfinite(torch.tensor(norm)):  # DeepSpeed has left the update out
+            raise NonFinite(f"the gradient norm is {norm}; nothing was updated")
+        self.updates += 1
         return norm
 
     @property

@@ -94,14 +94,19 @@ class CollapseWatch:
     A single step says little: one failure above 0 can carry a whole batch's gradient and be gone in the next.
     """
 
-    def __init__(self, config: GuardConfig, *, regression: bool = True, imitation: bool = False) -> None:
-        """`regression`: y_T is what is trained by the paper's losses, so that failures above 0 are a symptom.
+    def __init__(
+        self, config: GuardConfig, *, regression: bool = True, imitation: bool = False, binary: bool = True
+    ) -> None:
+        """`binary`: rewards are 0 and -1 alone, so that failures only say nothing.
+
+        `regression`: y_T is what is trained by the paper's losses, so that failures above 0 are a symptom.
 
         `imitation`: nothing but successes is meant to be learned from.
         """
         self.config = config
         self.regression = regression
         self.imitation = imitation
+        self.binary = binary
         self._past: deque[Figures] = deque(maxlen=HISTORY)
 
     def warnings(self, figures: Figures) -> dict[str, str]:
@@ -121,7 +126,7 @@ class CollapseWatch:
         stopped = self._sampled("online/stop_fraction", 1.0)
         if stopped < config.warn_stop_fraction:
             found["stop"] = f"only {stopped:.0%} of the online responses end with the end token"
-        stale = self._recent("replay/log_ratio", 0.0)
+        stale = self._sampled("replay/log_ratio", 0.0)
         if stale > config.warn_log_ratio:
             found["stale"] = (
                 f"the policy is {stale:.2g} nats a token from the weights that sampled what replay draws: lower "
@@ -140,7 +145,7 @@ class CollapseWatch:
         """Whether the rewards of all sources together are of one class, in each of the last steps."""
         recent = list(self._past)[-RECENT:]
         found = [item for step in recent for item in step.items() if item[0].endswith("/pass_fraction")]
-        values = {value for _, value in found}
+        values: set[float] = {value for _, value in found} if self.binary else set()
         if len(recent) < RECENT or values not in ({0.0}, {1.0}) or (values == {1.0} and self.imitation):
             return {}
         sources = ", ".join(sorted({name.removesuffix("/pass_fraction") for name, _ in found}))
@@ -151,7 +156,7 @@ class CollapseWatch:
         return statistics.mean(figures.get(name, default) for figures in list(self._past)[-RECENT:])
 
     def _sampled(self, name: str, default: float) -> float:
-        """Mean over the last steps that took new trajectories."""
+        """Mean over the last steps that have this figure: not every batch has new trajectories, or replayed ones."""
         values = [figures[name] for figures in self._past if name in figures][-RECENT:]
         return statistics.mean(values) if values else default
 

@@ -33,7 +33,10 @@ def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
     with open_session(job) as session:
         pace = StepRate()
         imitation = job.train.objective_kinds == {"likelihood"}
-        watch = guards.CollapseWatch(job.train.guards, regression=job.train.regression, imitation=imitation)
+        binary = job.train.reward == "binary"
+        watch = guards.CollapseWatch(
+            job.train.guards, regression=job.train.regression, imitation=imitation, binary=binary
+        )
         if session.references.present:
             reference_refresh.install(session)
         if session.rank_zero is not None:
@@ -71,7 +74,10 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     seconds = time.monotonic() - began
     publish_s = 0.0
     if due(step, job.train, job.train.model_update_interval, job.train.snapshot_interval):
-        publish_s = session.publish(step)  # before recording: a worker that waits for the record finds the new weights
+        announced = due(step, job.train, job.train.model_update_interval)
+        publish_s = session.publish(
+            step, announced=announced
+        )  # before recording: a worker that waits for the record finds the new weights
     figures: Figures = {}
     if session.rank_zero is not None:
         figures = record(

@@ -82,7 +82,7 @@ def _written(job: TrainJob, gathered: Gathered) -> Published:
         lora.save_adapter(model, state, config, base, folder)
 
     return published_weights.publish_adapter(
-        job.weights, step, write_adapter, base=job.counts.reference, canaries=canaries
+        job.weights, step, write_adapter, base=job.counts.reference, canaries=canaries, announced=gathered.announced
     )
 
 

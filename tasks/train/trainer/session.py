@@ -102,8 +102,10 @@ class Session:
         except StoredLogprobsMismatch as error:
             raise ReferenceDrift.over([error.trajectory_id], str(error)) from error
 
-    def publish(self, step: int) -> float:
-        """Publish the weights of `step` for the rollout workers and evaluation; seconds that training waited for it.
+    def publish(self, step: int, *, announced: bool = True) -> float:
+        """Publish the weights of `step` for evaluation and, if they are `announced`, for the rollout workers.
+
+        Returns the seconds that training waited for it.
 
         In the background, training waits for the publication before and for the gathering of the weights. Collective.
         """
@@ -114,7 +116,7 @@ class Session:
         beside = step > 0 and publisher.in_background(train, model)
         wanted = partial(publisher.is_published, train)
         state = self.engine.consolidated(model, wanted, apart=beside) if step else {}
-        gathered = publisher.Gathered(step, model, state, canaries, announced=not self.references.nominee)
+        gathered = publisher.Gathered(step, model, state, canaries, announced=announced and not self.references.nominee)
         self.engine.first_does(lambda: self._publish(gathered, beside=beside))
         return time.monotonic() - began
 

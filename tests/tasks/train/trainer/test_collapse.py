@@ -63,6 +63,11 @@ def test_where_values_are_not_trained_failures_above_0_are_no_symptom() -> None:
         assert set([watch.warnings(symptoms) for _ in range(10)][-1]) == kinds
 
 
+def test_fractional_rewards_say_something_where_nothing_passes_every_test() -> None:
+    watch = CollapseWatch(GuardConfig(), binary=False)
+    assert not [watch.warnings({"grad_norm": 1.0, "online/pass_fraction": 0.0}) for _ in range(9)][-1]
+
+
 def test_rewards_of_one_class_are_warned_of_where_they_last_and_something_is_missing() -> None:
     successes, failures = {"offline/pass_fraction": 1.0}, {"online/pass_fraction": 0.0}
     mixed, chance = {**successes, "online/pass_fraction": 0.0}, [failures] * 4 + [{"online/pass_fraction": 0.1}]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from tasks.train.trainer.deepspeed_engine import zero_settings
@@ -37,6 +38,42 @@ def test_communication_is_overlapped_where_deepspeed_lets_it_be() -> None:
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert [zero_settings(stage, gpu)["overlap_comm"] for stage in range(4)] == [False, False, True, True]
     assert not zero_settings(3, cpu)["overlap_comm"]
+
+
+STEPS = """
+import copy, math, sys
+import torch
+from tasks.config import TrainConfig
+from tasks.train.shared.errors import NonFinite
+from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
+stage, dtype = int(sys.argv[1]), sys.argv[2]
+torch.manual_seed(0)
+module = torch.nn.Linear(4, 1).to(getattr(torch, dtype))
+engine = DeepSpeedEngine(module, TrainConfig(zero_stage=stage), dtype=dtype, device=torch.device("cpu"))
+data = torch.ones(2, 4, dtype=getattr(torch, dtype))
+engine.backward(engine.forward(data).float().sum())
+engine.step()
+before = copy.deepcopy(engine.consolidated(module, lambda name: True))
+engine.backward(engine.forward(data).float().sum() * math.inf)
+try:
+    engine.step()
+except NonFinite as error:
+    print(error)
+after = engine.consolidated(module, lambda name: True)
+print(engine.updates, all(torch.equal(after[name], value) for name, value in before.items()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stage", "dtype"), [(0, "float32"), (1, "float32"), (2, "float32"), (3, "float32"), (1, "bfloat16")]
+)
+def test_a_gradient_that_is_not_finite_updates_nothing(stage: int, dtype: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", STEPS, str(stage), dtype], capture_output=True, text=True, check=True, timeout=120
+    )
+    *_, error, state = process.stdout.splitlines()
+    assert error.endswith("nothing was updated")
+    assert state == "1 True"
 
 
 BESIDE = PROCESS.replace('"threads": torch.get_num_threads()', '"beside": (job.run_dir / "writing").exists()')

@@ -145,6 +145,31 @@ def test_steps_go_on_while_weights_are_written_and_do_not_change_them(
     assert_identical(outcome(job), outcome(waited))
 
 
+def _notes_what_is_announced(job_file: str) -> None:
+    """Write down the step that LATEST names after every publication."""
+    job, own = TrainJob.read(Path(job_file)), published_weights.prune
+    told: list[int] = []
+
+    def prune(root: Path, keep_steps: set[int]) -> list[Path]:
+        newest = published_weights.latest(root)
+        told.append(-1 if newest is None else newest.step)
+        return own(root, keep_steps)
+
+    published_weights.prune = prune
+    train(job_file)
+    (job.run_dir.parent / "told").write_text(" ".join(map(str, told)))
+
+
+@pytest.mark.parametrize("train", [{}, {"lora": {"rank": 2}}], ids=["weights", "adapters"])
+def test_workers_are_given_new_weights_every_model_update_interval_alone(
+    train: dict[str, Any], stocked: Path, reference: Path, tmp_path: Path
+) -> None:
+    job = job_in(stocked, reference, tmp_path, snapshot_interval=3, steps=7, **train)
+    assert in_a_process(_notes_what_is_announced, job) == 0
+    assert (tmp_path / "told").read_text() == "0 2 2 4 6 7", "after the steps 0, 2, 3 (for evaluation), 4, 6 and 7"
+    assert {int(path.name[-8:]) for path in job.weights.glob("step-*")} >= {3, 6, 7}
+
+
 def _writes_slowly(job_file: str) -> None:
     """Every publication takes its time; a checkpoint that is there before its end is an error."""
     job = TrainJob.read(Path(job_file))

@@ -222,3 +222,6 @@ def test_trajectories_further_from_the_policy_than_was_ever_seen_to_go_well_are_
     watch = CollapseWatch(GuardConfig(warn_log_ratio=0.3))
     assert not [watch.warnings({"grad_norm": 1.0, "replay/log_ratio": 0.29}) for _ in range(10)][-1]
     assert set([watch.warnings({"grad_norm": 1.0, "replay/log_ratio": 0.4}) for _ in range(5)][-1]) == {"stale"}
+    seldom = CollapseWatch(GuardConfig(warn_log_ratio=0.3))
+    steps = [{"grad_norm": 1.0} | ({"replay/log_ratio": 0.4} if step % 3 else {}) for step in range(15)]
+    assert set([seldom.warnings(figures) for figures in steps][-1]) == {"stale"}, "of the steps that replay"
