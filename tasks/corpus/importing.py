@@ -50,6 +50,7 @@ RUN_ID = "import"
 """What the rows belong to."""
 
 REWARDS = query(__name__, "rewards")
+UNJUDGED = "the sandbox failed on its program: look at `spo doctor`, then import the same again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,11 @@ def _item(row: ForeignResponse, problem_id: str, tokens: PolicyTokens, source: S
 
 def _account(context: Context, source: Source, found: _Sorted, done: Ingested, ids: Sequence[str]) -> Account:
     stored = {row["trajectory_id"]: row for row in context.warehouse.rows(REWARDS, [sorted(set(ids))])}
+    for (row, _), one in zip(found.taken, ids, strict=True):
+        if one not in stored:
+            found.refuse(row.where, UNJUDGED)
+    found.taken = [pair for pair, one in zip(found.taken, ids, strict=True) if one in stored]
+    ids = [one for one in ids if one in stored]
     outcomes = [stored[one] for one in ids]
     judged = [
         (row, outcome["reward"])

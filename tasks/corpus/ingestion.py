@@ -19,7 +19,7 @@ from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import encode_response, encode_text, other_end, template_for
 from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem, PromptSet
-from tasks.run.sampling import in_shards, retry_batch_id
+from tasks.run.sampling import in_shards, retry_batch_id, without_unjudged
 from tasks.run.stage import Context
 from tasks.sampling.known_verdicts import KnownVerdicts
 from tasks.sampling.sampler import CUT_OFF, outcome, verdict_row
@@ -29,6 +29,8 @@ TOO_LONG = "too_long"
 CLAIMED = "claimed"
 """Verdict of a response whose reward is taken from where it comes from: it was not judged here."""
 PROBLEMS_PER_BATCH = 16
+PART = "/judged-"
+"""Behind the name of a batch: all of it that the sandbox could judge, by what that is."""
 EXISTING = "SELECT trajectory_id FROM trajectories WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[]))"
 
 
@@ -118,6 +120,8 @@ class Ingestion:
         self._again = again
         self.batches: set[str] = set()
         """Batches of everything taken in so far, also of what was stored before."""
+        self.found: dict[str, set[str]] = {}
+        """By problem: what was there already, in batches of which others asked for other parts, too."""
 
     def run(self, kind: str, items: Iterable[ExternalResponse], progress: Callable[[int, int], None]) -> Ingested:
         """Judge and store what is not in the warehouse yet, some problems at a time; each such unit is one batch.
@@ -140,6 +144,10 @@ class Ingestion:
         return self._draft(item, self._prompts.prompts[item.problem_id]).trajectory_id
 
     def _unit(self, kind: str, items: Sequence[ExternalResponse]) -> Ingested:
+        """Judge and store the items as one batch. Those that the sandbox fails on are left for the next time.
+
+        Raises SandboxFailing where they are too many; then nothing is stored.
+        """
         prompts = [self._prompts.prompts[item.problem_id] for item in items]
         places = [(prompt.prompt_id, prompt.problem.suite_hash) for prompt in prompts]
         ended = {} if self.end is None else {"end": self.end}
@@ -152,11 +160,16 @@ class Ingestion:
             return Ingested()
         drafts = self._new([self._draft(item, prompt) for item, prompt in zip(items, prompts, strict=True)])
         judgements, fresh = self._judged([draft for draft in drafts if draft.verdict is None])
-        trajectories = [self._row(draft, judgements[draft.key] if draft.verdict is None else None) for draft in drafts]
+        rows = [self._row(draft, judgements[draft.key] if draft.verdict is None else None) for draft in drafts]
+        kept = without_unjudged(rows)
+        if len(kept) < len(rows):
+            batch += PART + digest(kept=[row["trajectory_id"] for row in kept])
+            self.batches.add(batch)
         verdicts = [verdict_row(program, suite, judgements[program, suite.suite_id]) for program, suite in fresh]
-        self._context.warehouse.append(batch, {"trajectories": trajectories, "verdicts": verdicts}, run_id=self._run_id)
-        waiting = sum(draft.verdict is None for draft in drafts)
-        return Ingested(len(drafts), len(fresh), waiting - len(fresh))
+        if kept or not rows:
+            self._context.warehouse.append(batch, {"trajectories": kept, "verdicts": verdicts}, run_id=self._run_id)
+        judged = sum(row["verdict"] not in (TOO_LONG, CLAIMED, CUT_OFF) for row in kept)
+        return Ingested(len(kept), len(fresh), max(0, judged - len(fresh)))
 
     def _draft(self, item: ExternalResponse, prompt: PromptedProblem) -> _Draft:
         ids = self._encoded(item)
@@ -182,6 +195,9 @@ class Ingestion:
     def _new(self, drafts: Sequence[_Draft]) -> list[_Draft]:
         ids = sorted({draft.trajectory_id for draft in drafts})
         existing = {row["trajectory_id"] for row in self._context.warehouse.rows(EXISTING, [ids])}
+        for draft in drafts:
+            if draft.trajectory_id in existing:
+                self.found.setdefault(draft.item.problem_id, set()).add(draft.trajectory_id)
         return [draft for draft in drafts if draft.trajectory_id not in existing]
 
     def _judged(self, drafts: Sequence[_Draft]) -> tuple[dict[tuple[str, str], Judgement], list[tuple[str, Suite]]]:

@@ -7,6 +7,7 @@ OtherModelError
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -86,13 +87,18 @@ def opened(config: OtherModelConfig, run: RunConfig, models: Path) -> Generator[
         yield ask
 
 
-def _client(config: OtherModelConfig) -> Any:
-    try:
-        import openai
-    except ModuleNotFoundError as error:
+def require_client(config: OtherModelConfig) -> None:
+    """Raise OtherModelError unless the library is here that asks a model over the network."""
+    if importlib.util.find_spec("openai") is None:
         raise OtherModelError(
             f"model {config.name!r} is asked over the network: `pip install -e '.[endpoint]'` in the project"
-        ) from error
+        )
+
+
+def _client(config: OtherModelConfig) -> Any:
+    require_client(config)
+    import openai
+
     key = os.environ.get(config.key_variable, "none")
     return openai.OpenAI(base_url=config.endpoint, api_key=key, timeout=TIMEOUT_S, max_retries=ATTEMPTS)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def body(context: Context) -> CorpusManifest:
     prompts = prompt_set.load(context, "train")
     collected = collect(context, prompts)
     added, left_out = collected.added, collected.left_out
-    members, flow = select(context, prompts, collected.batches, collected.end)
+    members, flow = select(context, prompts, collected)
     corpus_id = hashlib.sha256("\n".join(row["trajectory_id"] for row in members).encode()).hexdigest()[:24]
     rows = [row | {"corpus_id": corpus_id} for row in members]
     context.warehouse.append(f"corpus/{corpus_id}", {"corpus": rows}, run_id=context.run_id)
@@ -121,6 +121,8 @@ class Collected:
     """Reason -> responses that could not be taken in."""
     batches: list[str]
     """Batches of what was taken in, those that another run had stored among them."""
+    found: Mapping[str, Collection[str]]
+    """By problem: trajectories that were to be taken in and stand in batches that another run cut otherwise."""
     end: int | None
     """The token that ends what is taken in, where that is another one than the tokenizer's own end."""
 
@@ -149,7 +151,7 @@ def collect(context: Context, prompts: PromptSet) -> Collected:
         items = _retokenized(context, prompts)
         _say_retokenized(context, len(items), "of runs with another tokenizer or template")
         added["retokenized"] = _ingest(context, ingestion, "retokenized", items).added
-    return Collected(added, dict(left_out), sorted({*drawn, *ingestion.batches}), ingestion.end)
+    return Collected(added, dict(left_out), sorted({*drawn, *ingestion.batches}), ingestion.found, ingestion.end)
 
 
 def drawn_for_corpus(context: Context, prompts: PromptSet) -> Counter[str]:
@@ -334,7 +336,7 @@ def _say_retokenized(context: Context, number: int, whose: str) -> None:
 
 
 def select(
-    context: Context, prompts: PromptSet, ingested: Sequence[str], end: int | None
+    context: Context, prompts: PromptSet, collected: Collected
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
     """Members of the corpus (trajectory_id, problem_id, source), and per source what became of its responses."""
     config = context.config.corpus
@@ -343,7 +345,8 @@ def select(
     for ids in in_shards(sorted(prompts.prompts), PROBLEMS_PER_SELECTION):
         candidates: dict[str, list[CorpusCandidate]] = {}
         source_of: dict[str, str] = {}
-        asked = _parameters(context, prompts, ids) | {"ingested": list(ingested), "end": end}
+        asked = _parameters(context, prompts, ids) | {"ingested": collected.batches, "end": collected.end}
+        asked["found"] = [one for problem_id in ids for one in collected.found.get(problem_id, ())]
         for row in context.warehouse.rows(SELECTION, asked):
             fates = flow.setdefault(row["source"], Counter())
             fates["came in"] += 1

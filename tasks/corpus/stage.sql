@@ -17,11 +17,11 @@ WHERE source = 'reference' AND NOT starts_with(batch_id, $drawn)
   AND ($until IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'));
 
 -- name: drawn
--- How many samples of the reference policy were drawn for the corpus, per problem?
-SELECT problem_id, count(*) AS n FROM trajectories
+-- How many samples of the reference policy were drawn for the corpus, per problem? Two runs at once may draw the same.
+SELECT problem_id, count(DISTINCT trajectory_id) AS n FROM trajectories
 WHERE starts_with(batch_id, ?)
   AND prompt_id IN (SELECT unnest(?::VARCHAR[])) AND suite_hash IN (SELECT unnest(?::VARCHAR[]))
-  AND (?::BIGINT IS NULL OR snapshot_id <= ?) GROUP BY problem_id;
+  AND (?::BIGINT IS NULL OR snapshot_id <= ? OR contains(batch_id, '/rejudged-')) GROUP BY problem_id;
 
 -- name: answered
 -- How many answers of another model are there, per problem? Not those that end with another token than they should.
@@ -66,6 +66,7 @@ WITH responses AS (
       AND ($pin IS NULL OR t.snapshot_id <= $pin
            OR t.source = 'reference' AND (t.snapshot_id <= $until OR contains(t.batch_id, '/rejudged-'))
            OR t.source = 'other_model' AND t.seed IN (SELECT unnest($asked::BIGINT[]))
+           OR t.trajectory_id IN (SELECT unnest($found::VARCHAR[]))
            OR split_part(t.batch_id, '/rejudged-', 1) IN (SELECT unnest($ingested::VARCHAR[])))
     QUALIFY row_number() OVER (PARTITION BY t.trajectory_id ORDER BY t.reward DESC NULLS LAST, t.snapshot_id) = 1
 ),

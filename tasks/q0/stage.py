@@ -21,7 +21,7 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.put_aside import counted_and_put_aside, put_aside
+from tasks.run.put_aside import counted_and_put_aside, counts_put_aside
 from tasks.run.sampling import (
     UNSCORED,
     counts,
@@ -50,7 +50,9 @@ def inputs(context: Context) -> dict[str, Any]:
         **beta,
         **({"algorithm": algorithm} if unrefused else {}),
         **judged_again(context, "train"),
-        **put_aside(context, _prefix(context, manifest.policy_id)),
+        **counts_put_aside(
+            context, reference=manifest.policy_id, sampling=sampling(context), prompts=manifest.prompts_batch
+        ),
     }
 
 

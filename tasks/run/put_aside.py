@@ -17,12 +17,23 @@ from warehouse.schema import SUPERSEDED
 PUT_ASIDE = query(__name__, "put_aside")
 DRAWN = query(__name__, "drawn")
 COUNTED = query(__name__, "counted")
+COUNTED_IN = query(__name__, "counted_in")
 ROLLED_OUT = query(__name__, "rolled_out")
 
 
 def put_aside(context: Context, *prefixes: str) -> dict[str, Any]:
     """What to add to a stage's inputs: nothing, or the identity of the quarantined batches whose ids begin so."""
     rows = context.warehouse.rows(PUT_ASIDE, {"prefixes": list(prefixes), "superseded": SUPERSEDED})
+    return {"put_aside": digest(batches=[row["batch"] for row in rows])} if rows else {}
+
+
+def counts_put_aside(context: Context, *, reference: str, sampling: str, prompts: str) -> dict[str, Any]:
+    """The same of quarantined batches that counted samples of policy `reference` for prompts of the batch `prompts`.
+
+    Other stages and other runs draw such samples, too, and Q0 may have found them enough.
+    """
+    asked = {"reference": reference, "sampling": sampling, "prompts": prompts, "superseded": SUPERSEDED}
+    rows = context.warehouse.rows(COUNTED_IN, asked)
     return {"put_aside": digest(batches=[row["batch"] for row in rows])} if rows else {}
 
 

@@ -5,6 +5,14 @@ WHERE NOT starts_with(reason, $superseded)
   AND EXISTS (FROM unnest($prefixes::VARCHAR[]) AS wanted(prefix) WHERE starts_with(bad_batch_id, prefix))
 ORDER BY batch;
 
+-- name: counted_in
+-- Which such batches, whoever drew them, counted samples of a reference policy for the prompts of a batch?
+SELECT DISTINCT batch_id AS batch FROM stored.reference_counts
+WHERE reference = $reference AND sampling = $sampling
+  AND prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts)
+  AND batch_id IN (SELECT bad_batch_id FROM quarantine WHERE NOT starts_with(reason, $superseded))
+ORDER BY batch;
+
 -- name: drawn
 -- How many samples of each problem are in such batches whose ids begin so?
 SELECT problem_id, count(*) AS n FROM stored.trajectories

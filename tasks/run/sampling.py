@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sandbox import Verdict
 from tasks.config import BehaviourConfig
 from tasks.run.errors import OtherWeights, StageError
 from tasks.run.manifests import PrepareManifest, Q0Manifest
@@ -104,14 +105,29 @@ def scored(judged: Iterable[Judged]) -> list[Judged]:
     Raises SandboxFailing; the caller must not have stored anything of the batch then.
     """
     found = list(judged)
-    lost = [item for item in found if item.row["reward"] is None]
-    if len(lost) > MOST_UNSCORED * len(found):
-        raise SandboxFailing(
-            f"the sandbox could not judge {len(lost)} of {len(found)} programs, first of problem "
-            f"{lost[0].row['problem_id']!r} ({lost[0].detail or 'no reason'}); nothing of this batch was stored: "
-            "look at `spo doctor`, then run again"
-        )
+    lost = [(item.row["problem_id"], item.detail) for item in found if item.row["reward"] is None]
+    _refuse_if_failing(lost, len(found))
     return found
+
+
+def without_unjudged(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of trajectories but those that the sandbox failed on. Raises SandboxFailing where these are too many.
+
+    One alone is never too many: units of one or two programs are common.
+    """
+    lost = [(row["problem_id"], "") for row in rows if row["verdict"] == Verdict.infra]
+    if len(lost) > 1:
+        _refuse_if_failing(lost, len(rows))
+    return [row for row in rows if row["verdict"] != Verdict.infra]
+
+
+def _refuse_if_failing(lost: Sequence[tuple[str, str]], of: int) -> None:
+    if len(lost) > MOST_UNSCORED * of:
+        name, reason = lost[0]
+        raise SandboxFailing(
+            f"the sandbox could not judge {len(lost)} of {of} programs, first of problem {name!r} "
+            f"({reason or 'no reason'}); nothing of this batch was stored: look at `spo doctor`, then run again"
+        )
 
 
 def in_shards(problem_ids: Sequence[str], size: int) -> list[list[str]]:

@@ -45,10 +45,13 @@ def _completion(record: Record, naming: Naming) -> ForeignResponse:
 
 
 def _reward(record: Record) -> float | None:
-    """The one column of a reward function; None where there are several: the user names one."""
+    """The one column of a reward function, which may say nothing of a row (NULL); None where there are several: the
+    user names one.
+    """
     figures = [
         name
         for name, value in record.data.items()
-        if name not in OWN and isinstance(value, int | float) and not name.endswith("_id")
+        if name not in OWN and (value is None or isinstance(value, int | float)) and not name.endswith("_id")
     ]
-    return number(record, figures[0], record.data[figures[0]]) if len(figures) == 1 else None
+    found = record.data[figures[0]] if len(figures) == 1 else None
+    return None if found is None else number(record, figures[0], found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sandbox import Judge, Judgement, Submission, Verdict
 from tasks.corpus.foreign.response import ForeignResponse, Found, Naming, RefusedRow
-from tasks.corpus.importing import READERS, Account, Claims, Source, import_rollouts
+from tasks.corpus.importing import READERS, UNJUDGED, Account, Claims, Source, import_rollouts
 from tasks.engines import checkpoint
 from tasks.problems.hub import HubPlace
 from tasks.problems.records import InvalidProblem
 from tasks.run import prompt_set, runs
+from tasks.run.sampling import SandboxFailing
 from tasks.run.stage import Context
 from tests.tasks.conftest import Lab, judge_broken_at
 
@@ -102,6 +105,15 @@ def test_completions_that_trl_logged_are_accounted_for(lab: Lab) -> None:
     assert not account.disagreeing or all(":" in place for place in account.disagreeing)
 
 
+def test_a_reward_of_trl_is_that_of_its_one_function_also_where_it_says_nothing(tmp_path: Path) -> None:
+    rows = [{"prompt": "p", "completion": "c", "format_reward": 1.0, "code_reward": value} for value in (None, 0.0)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "two.parquet")
+    one = [{name: row[name] for name in ("prompt", "completion", "code_reward")} for row in rows]
+    pq.write_table(pa.Table.from_pylist(one), tmp_path / "one.parquet")
+    found = [[row.reward for row in READERS["trl"](tmp_path / f"{n}.parquet", Naming({}))] for n in ("two", "one")]
+    assert found == [[None, None], [None, 0.0]]
+
+
 def test_importing_twice_adds_nothing_and_says_so(lab: Lab) -> None:
     first = imported(lab, fixture("verl", "verl.jsonl"))
     rows = lab.value("SELECT count(*) FROM trajectories")
@@ -109,6 +121,32 @@ def test_importing_twice_adds_nothing_and_says_so(lab: Lab) -> None:
     assert (again.new, again.known, again.judged) == (0, first.new, 0)
     assert again.verdicts == first.verdicts
     assert lab.value("SELECT count(*) FROM trajectories") == rows
+
+
+def test_what_the_sandbox_fails_on_is_not_taken_in_but_judged_by_the_next_import(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, failing = Judge.judge, 0
+
+    def failing_on_the_last(self: Judge, submissions: Iterable[Submission]) -> list[Judgement]:
+        found = list(judge(self, submissions))
+        right = len(found) - failing
+        return [*found[:right], *(Judgement(Verdict.infra, 0, one.total) for one in found[right:])]
+
+    monkeypatch.setattr(Judge, "judge", failing_on_the_last)
+    failing = 3
+    with pytest.raises(SandboxFailing, match="could not judge"):
+        imported(lab, fixture("verl", "verl.jsonl"))
+    assert lab.value("SELECT count(*) FROM trajectories") == 0
+    failing = 1
+    first = imported(lab, fixture("verl", "verl.jsonl"))
+    assert len(first.refused[UNJUDGED]) == 1
+    assert lab.value("SELECT count(*) FROM trajectories WHERE reward IS NULL") == 0
+    failing = 0
+    again = imported(lab, fixture("verl", "verl.jsonl"))
+    assert (again.new, again.judged) == (1, 1)
+    assert lab.value("SELECT count(*) FROM trajectories") == first.new + 1
+    assert imported(lab, fixture("verl", "verl.jsonl")).new == 0
 
 
 def test_what_was_put_aside_is_taken_in_when_it_is_imported_again(lab: Lab) -> None:
