@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import InvalidSuite, Judge, SandboxError, SandboxUnavailable, Submission, Suite, TestCase, Verdict
-from tasks.config import NAMED_MODELS, InvalidConfig, ProblemFiles, ReferenceConfig, RunConfig
-from tasks.corpus import files
+from tasks.config import NAMED_MODELS, InvalidConfig, OtherModelConfig, ProblemFiles, ReferenceConfig, RunConfig
+from tasks.corpus import files, other_models
 from tasks.engines import checkpoint, inspection, packaged_models, vllm_environment
 from tasks.engines.devices import visible_gpus
+from tasks.engines.positions import longest_prompt
 from tasks.engines.protocol import EngineError
 from tasks.prepare import reference_solutions
 from tasks.prepare.stage import limited
@@ -34,7 +35,7 @@ from tasks.problems.prompt import template_for
 from tasks.problems.records import Record, read_records
 from tasks.problems.sources import LAYOUTS, split_of
 from tasks.run import placement
-from tasks.run.errors import Oversubscribed
+from tasks.run.errors import Oversubscribed, StageError
 from warehouse import Warehouse, WarehouseMissing
 from warehouse.queries import query
 
@@ -71,18 +72,34 @@ class _Faults:
         """What is raised inside is one more fault."""
         try:
             yield
-        except (ProblemError, EngineError, SandboxError) as error:
+        except (ProblemError, EngineError, SandboxError, StageError) as error:
             self.add(str(error))
 
 
 def require(config: RunConfig, home: Path, warehouse: str | None = None, *, clock: Clock = time.monotonic) -> None:
     """Raise NotReady, with everything that is wrong at once, unless a run of `config` could begin."""
-    found = faults(config, home, warehouse, clock=clock)
+    found = evaluation_faults(config, clock) if config.subject else faults(config, home, warehouse, clock=clock)
     if len(found) == 1:
         raise NotReady(found[0])
     if found:
         listed = "\n".join(f"  {number}. {message}" for number, message in enumerate(found, start=1))
         raise NotReady(f"{len(found)} things keep this run from starting:\n{listed}")
+
+
+def evaluation_faults(config: RunConfig, clock: Clock = time.monotonic) -> list[str]:
+    """The same of an evaluation alone (`subject`): its problems, the model, its engine and the sandbox."""
+    assert config.subject is not None
+    found = _Faults([])
+    problems = _understood_of(config.evaluate.transfer, found, clock)
+    if config.subject.endpoint is not None:
+        _look_at_other_model(config.subject.endpoint, found)
+    elif config.subject.kind == "checkpoint":
+        folder = _look_at_model(config.reference, found)
+        if folder is not None and not found.messages:
+            _render(config, folder, problems, found)
+        _look_at_engine(config, found)
+    _judge(config, problems, found)
+    return found.messages
 
 
 def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock: Clock = time.monotonic) -> list[str]:
@@ -115,15 +132,23 @@ def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock
 def _look_at_problems(config: RunConfig, found: _Faults, clock: Clock) -> list[Problem]:
     """The first problems that can be judged; complains of what cannot be read, and of too few."""
     known: list[Problem] = []
-    for one in (config.problems, *config.problems.evaluation_sets, *config.evaluate.transfer):
-        with found.taken():
-            read, whole = _understood(one, clock)
-            good = [problem for problem in read if problem.unjudgeable_reason is None]
-            known += good
-            if one is config.problems and whole and one.source != "miniature":
-                _count(config, read, good, found)
+    with found.taken():
+        read, whole = _understood(config.problems, clock)
+        known = [problem for problem in read if problem.unjudgeable_reason is None]
+        if whole and config.problems.source != "miniature":
+            _count(config, read, known, found)
+    known = [*known, *_understood_of((*config.problems.evaluation_sets, *config.evaluate.transfer), found, clock)]
     if config.problems.source == "miniature" and config.problems.train < 2:
         found.add(_too_few(config.problems.train))
+    return known
+
+
+def _understood_of(sets: Iterable[ProblemFiles], found: _Faults, clock: Clock) -> list[Problem]:
+    """The first problems of each set that can be judged; complains of what cannot be read."""
+    known: list[Problem] = []
+    for one in sets:
+        with found.taken():
+            known += [problem for problem in _understood(one, clock)[0] if problem.unjudgeable_reason is None]
     return known
 
 
@@ -177,9 +202,16 @@ def _look_at_models(config: RunConfig, found: _Faults) -> Path | None:
     """The reference's checkpoint folder, where it is one that can be looked into; complains of every model's faults."""
     folder = _look_at_model(config.reference, found)
     for model in config.corpus.other_models:
-        if model.endpoint is None:
-            _look_at_model(ReferenceConfig(model=model.model), found)
+        _look_at_other_model(model, found)
     return folder
+
+
+def _look_at_other_model(model: OtherModelConfig, found: _Faults) -> None:
+    if model.endpoint is None:
+        _look_at_model(ReferenceConfig(model=model.model), found)
+        return
+    with found.taken():
+        other_models.require_client(model)
 
 
 def _look_at_model(reference: ReferenceConfig, found: _Faults) -> Path | None:
@@ -214,11 +246,10 @@ def _render(config: RunConfig, folder: Path, problems: list[Problem], found: _Fa
     with found.taken():
         template = template_for(config.reference, tokenizer)
         lengths = [len(template.encode(tokenizer, problem)) for problem in problems[:JUDGED]]
-        if lengths and min(lengths) > config.problems.max_prompt_tokens:
-            found.add(
-                f"the first {len(lengths)} prompts have {min(lengths)} tokens and more, "
-                f"problems.max_prompt_tokens is {config.problems.max_prompt_tokens}; raise it"
-            )
+        most, why = longest_prompt(config, folder)
+        if lengths and min(lengths) > most:
+            bound = f"a prompt may have {most}{why}" if why else f"problems.max_prompt_tokens is {most}; raise it"
+            found.add(f"the first {len(lengths)} prompts have {min(lengths)} tokens and more, {bound}")
 
 
 # what a run needs besides

@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from tasks.config import RunConfig
+
+VLLM_LONGEST = 4096
+"""Positions that vLLM is given where `engine.vllm.max_model_len` does not say, or the model's own if they are fewer."""
+
+
+def longest_prompt(config: RunConfig, checkpoint: Path) -> tuple[int, str]:
+    """Most tokens of a prompt, and why where it is not `problems.max_prompt_tokens` but the positions of the engine.
+
+    A prompt needs room beside it for a response of `engine.max_response_tokens`, or the engine refuses it.
+    """
+    from transformers import AutoConfig
+
+    asked, response = config.problems.max_prompt_tokens, config.engine.max_response_tokens
+    positions = most_positions(AutoConfig.from_pretrained(checkpoint).get_text_config())
+    if config.engine.kind == "vllm":
+        given = config.engine.vllm.get("max_model_len")
+        positions = given if isinstance(given, int) else min(positions or VLLM_LONGEST, VLLM_LONGEST)
+    if positions is None or positions - response >= asked:
+        return asked, ""
+    return (
+        max(0, positions - response),
+        f": the engine has {positions} positions, of which engine.max_response_tokens takes {response}",
+    )
 
 
 def most_positions(config: Any) -> int | None:

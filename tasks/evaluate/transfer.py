@@ -12,6 +12,7 @@ from typing import Any
 
 from tasks.config import RunConfig
 from tasks.engines import checkpoint
+from tasks.engines.positions import longest_prompt
 from tasks.prepare import reference_solutions
 from tasks.prepare.stage import limited, prompt_id
 from tasks.problems import problem as problems_module
@@ -47,7 +48,7 @@ def too_long(found: Sequence[Problem], prompts: Container[str]) -> tuple[str, ..
 def load(context: Context, found: Sequence[Problem]) -> PromptSet | None:
     """The prompts of these problems, written into the warehouse with them; None without problems.
 
-    A prompt longer than `problems.max_prompt_tokens` is left out.
+    A prompt that is too long is left out: longer than `problems.max_prompt_tokens`, or than the engine has room for.
     """
     config, manifest = context.config, context.manifest(PrepareManifest)
     if not found:
@@ -55,7 +56,8 @@ def load(context: Context, found: Sequence[Problem]) -> PromptSet | None:
     tokenizer = checkpoint.load_tokenizer(manifest.reference)
     template = template_for(config.reference, tokenizer)
     encoded = {one.problem_id: template.encode(tokenizer, one) for one in found}
-    kept = [one for one in found if len(encoded[one.problem_id]) <= config.problems.max_prompt_tokens]
+    most, _ = longest_prompt(config, manifest.reference)
+    kept = [one for one in found if len(encoded[one.problem_id]) <= most]
     batch = problems_batch(kept)
     context.warehouse.append(batch, problems_module.rows(kept), run_id=context.run_id)
     rows: list[dict[str, Any]] = [

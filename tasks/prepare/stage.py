@@ -9,9 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sandbox import VERSION, installed_packages
+from sandbox import VERSION
 from tasks.config import BUILT_IN, RunConfig
 from tasks.engines import checkpoint, inspection, packaged_models
+from tasks.engines.positions import longest_prompt
 from tasks.prepare import pretrain, reference_solutions, response_ends
 from tasks.problems import problem as problems_module
 from tasks.problems.decontamination import Overlap, decontaminate
@@ -24,6 +25,7 @@ from tasks.run.manifests import PrepareManifest
 from tasks.run.problem_lists import fingerprint, known_of, problems_batch
 from tasks.run.provenance import training_began_with
 from tasks.run.stage import Amount, Context, Outlook, Stage
+from tasks.run.stored_suites import offered
 from warehouse.queries import query
 
 
@@ -38,7 +40,7 @@ def inputs(context: Context) -> dict[str, Any]:
     extent = {"every_test": True} if _fractional(config) else {}
     miniature = config.problems.source == "miniature"
     shown = {} if miniature else {"solutions_judged_by": VERSION} | version_of(config.reference)
-    packages = installed_packages(config.sandbox.packages)
+    packages = offered(config.sandbox)
     installed = {"packages": packages} if packages else {}
     added = _added(context)
     versions = [(problem, extended(problem, added)[-1]) for problem in (*report.problems, *report.spare)]
@@ -46,7 +48,8 @@ def inputs(context: Context) -> dict[str, Any]:
     accepted = {"accepted_tests": fingerprint(grown)} if grown else {}
     found = [*report.problems, *report.unjudgeable]
     spare = {"spare": [fingerprint(report.spare), known_of(report.spare)]} if report.spare else {}
-    own = extent | shown | installed | accepted | spare
+    room = {"room": [config.engine.kind, config.engine.vllm.get("max_model_len"), config.engine.max_response_tokens]}
+    own = extent | shown | installed | accepted | spare | room
     return {"problems": fingerprint(found), "known": known_of(found), **own}
 
 
@@ -77,7 +80,7 @@ def _prepared(context: Context) -> PrepareManifest:
     template = template_for(config.reference, tokenizer)
     response_ends.require_end_of_turn(folder, tokenizer, template)  # before the other, whose advice is only half of it
     response_ends.require_own_end(folder, tokenizer, template)
-    report = read(config.problems, _too_long(template, tokenizer, config))
+    report = read(config.problems, _too_long(template, tokenizer, config, folder))
     left_out = dict(report.left_out)
     kept, prompts = _encode(report, template, tokenizer, config)
     chains = {problem.problem_id: extended(problem, added) for problem in kept}
@@ -167,11 +170,12 @@ def reference_folder(context: Context) -> Path:
     return checkpoint.resolve(context.config.reference, models)
 
 
-def _too_long(template: Template, tokenizer: Any, config: RunConfig) -> Objection:
-    most = config.problems.max_prompt_tokens
+def _too_long(template: Template, tokenizer: Any, config: RunConfig, reference: Path) -> Objection:
+    most, why = longest_prompt(config, reference)
 
     def objection(problem: Problem) -> str | None:
-        return None if len(template.encode(tokenizer, problem)) <= most else f"prompt longer than {most} tokens"
+        fits = len(template.encode(tokenizer, problem)) <= most
+        return None if fits else f"prompt longer than {most} tokens{why}"
 
     return objection
 
@@ -242,7 +246,7 @@ def limited(problem: Problem, config: RunConfig) -> Problem:
     memory_bytes = memory << 20 if memory else problem.limits.memory_bytes
     limits = replace(problem.limits, cpu_s=cpu_s, memory_bytes=memory_bytes)
     every_test = _fractional(config) and problem.split == "train"
-    return replace(problem, limits=limits, every_test=every_test, packages=installed_packages(config.sandbox.packages))
+    return replace(problem, limits=limits, every_test=every_test, packages=offered(config.sandbox))
 
 
 def _fractional(config: RunConfig) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +62,8 @@ class HubPlace:
 def read_hub(files: HubSet) -> Iterator[Record]:
     """The records of one split, streamed. Raises InvalidProblem when the library or the data set is out of reach."""
     where = f"{files.hub}[{files.hub_split}]"
-    try:
-        datasets: Any = importlib.import_module("datasets")
-    except ModuleNotFoundError as error:
-        raise InvalidProblem(f"{where}: reading from the hub needs `pip install -e '.[hub]'` in the project") from error
     require_reachable(files)
+    datasets: Any = importlib.import_module("datasets")
     try:
         rows = datasets.load_dataset(
             files.hub, files.hub_config, split=files.hub_split, revision=files.hub_revision, streaming=True
@@ -77,10 +75,16 @@ def read_hub(files: HubSet) -> Iterator[Record]:
 
 
 def require_reachable(files: HubSet) -> None:
-    """Raise InvalidProblem unless the hub answers for the data set: asked once, not repeated. A folder is there."""
+    """Raise InvalidProblem unless the library is here and the hub answers for the data set: asked once, not repeated.
+
+    A folder is there.
+    """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
+    if importlib.util.find_spec("datasets") is None:
+        where = f"{files.hub}[{files.hub_split}]"
+        raise InvalidProblem(f"{where}: reading from the hub needs `pip install -e '.[hub]'` in the project")
     if Path(files.place).is_dir():
         return
     transport: Any = HfHubHTTPError.__bases__[0]

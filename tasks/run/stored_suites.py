@@ -33,16 +33,28 @@ def problems_of(store: Warehouse, suites: Sequence[str]) -> dict[str, Problem]:
     return {suite: found[suite] for suite in suites if suite in found}
 
 
+def offered(config: SandboxConfig) -> Packages:
+    """What programs find besides the standard library, as far as it may decide a verdict: a part of suites' identity.
+
+    Packages by version, modules imported before a program's time begins, and the image that holds the packages, whose
+    content is not looked at.
+    """
+    image = [f"image {config.image}"] if config.packages and config.image is not None else []
+    loaded = [f"preimport {name}" for name in sorted(config.preimports)]
+    return (*installed_packages(config.packages), *loaded, *image)
+
+
 def settings_for(store: Warehouse, wanted: Iterable[Packages]) -> dict[Packages, SandboxConfig]:
-    """By the packages: the sandbox of the newest run in which programs find just these."""
+    """By what programs are offered: the sandbox of the newest run that offers just this.
+
+    Earlier versions knew of packages alone: for their suites, without such a run, that of one with the same packages.
+    """
     packages = set(wanted)
-    found: dict[Packages, SandboxConfig] = {(): SandboxConfig()} if () in packages else {}
-    seen: set[Packages] = set()
+    exact: dict[Packages, SandboxConfig] = {}
+    alike: dict[Packages, SandboxConfig] = {(): SandboxConfig()}
     for row in store.rows(query(__name__, "settings")):
         with suppress(ConfigError):  # of a version whose configuration was another one
             config = validate(json.loads(row["config_json"])).sandbox
-            offered = installed_packages(config.packages)
-            if offered in packages and offered not in seen:
-                found[offered] = config
-                seen.add(offered)
-    return found
+            exact.setdefault(offered(config), config)
+            alike.setdefault(installed_packages(config.packages), config)
+    return {name: (alike | exact)[name] for name in packages if name in alike or name in exact}

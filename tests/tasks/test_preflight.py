@@ -330,3 +330,25 @@ def test_packages_that_are_no_folder_are_named_unless_a_container_has_them(publi
     check(sandbox={"packages": [str(there)]})
     (other,) = faults(run(sandbox={"packages": packages, "backend": "docker", "image": "mine"}), tmp_path) or [""]
     assert "no folder" not in other
+
+
+def test_libraries_that_a_later_stage_would_miss_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    missing = {"openai", "datasets"}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else object())
+    corpus = {"other_models": [{"name": "big", "endpoint": "http://127.0.0.1:9/v1", "model": "big"}]}
+    evaluate = {"transfer": [{"source": "taco", "hub": "BAAI/TACO"}]}
+    found = faults(run(corpus=corpus | {"sources": ["other_model"]}, evaluate=evaluate), tmp_path)
+    assert [text.partition("`")[2].partition("`")[0] for text in found] == [
+        "pip install -e '.[hub]'",
+        "pip install -e '.[endpoint]'",
+    ]
+
+
+def test_an_evaluation_is_looked_at_for_what_it_needs_alone(tmp_path: Path) -> None:
+    problems = lines(tmp_path / "problems.jsonl", PROBLEM)
+    evaluate = {"transfer": [{"source": "jsonl", "path": problems}]}
+    tree = {"recipe": "eval", "subject": {"kind": "checkpoint"}, "evaluate": evaluate}
+    require(config.validate(tree | {"reference": {"model": "miniature"}}), tmp_path)
+    tree |= {"reference": {"model": str(tmp_path / "none")}, "sandbox": {"packages": [str(tmp_path / "absent")]}}
+    with pytest.raises(NotReady, match=r"(?s)2 things.*none.*sandbox.packages names"):
+        require(config.validate(tree), tmp_path)

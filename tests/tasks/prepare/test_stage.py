@@ -76,31 +76,48 @@ def test_a_missing_model_is_named(with_models: Lab, tmp_path: Path) -> None:
     assert with_models.value("SELECT count(*) FROM policies") == 0
 
 
-def test_too_long_prompts_make_room_for_shorter_ones(with_models: Lab, tmp_path: Path) -> None:
+@pytest.fixture
+def long_model(with_models: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A model with positions for any prompt."""
+    monkeypatch.setattr("tasks.engines.positions.most_positions", lambda _: None)
+    return with_models
+
+
+def test_prompts_that_leave_no_room_for_a_response_are_left_out(with_models: Lab, tmp_path: Path) -> None:
+    records = [problem(n, statement="Print 1." if n < 8 else "Print one more." * 40) for n in range(12)]
+    path = write(tmp_path / "mixed.jsonl", records)
+    problems = {"source": "jsonl", "path": str(path), "train": 12, "evaluation": 0}
+    manifest = prepare(with_models, path, problems=problems, engine={"max_response_tokens": 100})
+    assert manifest.left_out == {
+        "prompt longer than 156 tokens: the engine has 256 positions, of which engine.max_response_tokens takes 100": 4
+    }
+
+
+def test_too_long_prompts_make_room_for_shorter_ones(long_model: Lab, tmp_path: Path) -> None:
     records = [problem(n) for n in range(24)]
     for record in records[::2]:
         record["statement"] += " and so on" * 2000
     path = tmp_path / "mixed.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, records)).encode()))
-    manifest = prepare(with_models, path, problems={"source": "jsonl", "path": str(path), "train": 2, "evaluation": 2})
+    manifest = prepare(long_model, path, problems={"source": "jsonl", "path": str(path), "train": 2, "evaluation": 2})
     assert manifest.left_out["prompt longer than 512 tokens"] >= 1
-    assert with_models.value("SELECT count(*) FROM prompts") == 4
+    assert long_model.value("SELECT count(*) FROM prompts") == 4
 
 
-def test_no_problem_left_says_why(with_models: Lab, tmp_path: Path) -> None:
+def test_no_problem_left_says_why(long_model: Lab, tmp_path: Path) -> None:
     path = write(tmp_path / "long.jsonl", [problem(n, statement="word " * 4000) for n in range(6)])
     with pytest.raises(NoUsableProblems, match="prompt longer than 512 tokens"):
-        prepare(with_models, path)
+        prepare(long_model, path)
 
 
-def test_a_training_problem_in_the_evaluation_set_is_taken_out_and_listed(with_models: Lab, tmp_path: Path) -> None:
+def test_a_training_problem_in_the_evaluation_set_is_taken_out_and_listed(long_model: Lab, tmp_path: Path) -> None:
     texts = [
         " ".join(f"{'abcdefgh'[pair]}{chr(97 + n // 8)}{chr(97 + n % 8)}q" for n in range(60)) for pair in range(8)
     ]
     records = [problem(n, statement=f"{texts[n // 2]} number {n}") for n in range(16)]
     path = write(tmp_path / "twins.jsonl", records)
     problems = {"source": "jsonl", "path": str(path), "train": 8, "evaluation": 8}
-    manifest = prepare(with_models, path, problems=problems)
+    manifest = prepare(long_model, path, problems=problems)
     removed = {pair.train_id for pair in manifest.overlaps}
     assert len(removed) == manifest.left_out["training problem that is an evaluation problem"] > 0
     assert all(pair.reason for pair in manifest.overlaps)
@@ -148,14 +165,14 @@ def test_few_problems_of_a_built_in_set_stay_although_their_phrases_are_alike(wi
 
 
 def test_another_version_of_the_template_renders_the_prompts_anew(
-    with_models: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    long_model: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "set.jsonl", [problem(number) for number in range(8)])
     problems = {"source": "jsonl", "path": str(path), "train": 4, "evaluation": 2, "max_prompt_tokens": 512}
 
     def prepared(name: str) -> StageResult[PrepareManifest]:
-        run_id = with_models.start(name, {"problems": problems, "reference": {"template": "few_shot"}})
-        return with_models.run(run_id, "prepare")["prepare"]
+        run_id = long_model.start(name, {"problems": problems, "reference": {"template": "few_shot"}})
+        return long_model.run(run_id, "prepare")["prepare"]
 
     first = prepared("first")
     assert prepared("same").skipped
