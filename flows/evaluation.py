@@ -32,10 +32,12 @@ def evaluation(settings: dict[str, Any]) -> State[Any]:
 
     settings: a configuration with `subject` and `evaluate.transfer`, as `spo eval` writes it.
     """
+    from tasks import preflight
     from tasks.run import runs
     from warehouse import Warehouse
 
     config = configuration.validate(settings | {"recipe": configuration.EVALUATION}, origin="settings of spo/eval")
+    preflight.require(config, home(), warehouse_location())
     with closing(Warehouse.open(warehouse_location())) as store:
         run_id = runs.create(store, config, origin=str(flow_run.id))
     this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]

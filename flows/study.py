@@ -57,7 +57,7 @@ def study(
     chosen = definition.chosen(arms)
     file = Path(folder or ".") / results if results else None
     settings = definition.settings()
-    known = study_results.read(file, settings) if file else study_results.Results()
+    known = study_results.read(file, settings, definition.compared()) if file else study_results.Results()
     work = known.missing(definition.work(chosen, seeds, first_seed), definition.after())
     configs = {(arm, seed): definition.config(arm, seed) for arm, seed in work}  # files may change while it runs
     lines = [f"{arm} {seed}" for arm, seed in work]

@@ -95,6 +95,10 @@ class Study(Section):
         """The runs, arm and seed, in the order in which they are made."""
         return [(arm, seed) for seed in self.seed_numbers(seeds, first) for arm in arms]
 
+    def compared(self) -> list[list[str]]:
+        """The arms that stand beside each other, by group."""
+        return [list(group.arms) for group in self.groups]
+
     def after(self) -> dict[str, tuple[str, ...]]:
         """By arm, those whose trajectories it draws on."""
         return {name: arm.after for name, arm in self.arms.items()}

@@ -49,8 +49,8 @@ class PairedDifference:
     """Problems on which B is higher."""
     worse: int
     equal: int
-    p_value: float
-    """Two-sided exact sign test over the problems that differ."""
+    p_value: float | None
+    """Two-sided exact sign test over the problems that differ; None where the two have other numbers of samples."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -190,7 +190,8 @@ def average_paired_difference(
 ) -> PairedDifference:
     """pass@k of policy B minus policy A, problem by problem, averaged over problem sets, each weighing the same.
 
-    Both must have the same problems; they are resampled within each set. Raises ValueError.
+    Both must have the same problems; they are resampled within each set. Raises ValueError. The sign test needs as many
+    samples of a problem from both: of the same policy, the one with fewer is at 0 more often and far above it the rest.
     """
     first, second = ({(s, p): found for s in sets for p, found in sets[s].items()} for sets in (a, b))
     if first.keys() != second.keys():
@@ -207,8 +208,13 @@ def average_paired_difference(
         better=better,
         worse=worse,
         equal=len(deltas) - better - worse,
-        p_value=sign_test(better, worse),
+        p_value=sign_test(better, worse) if same_numbers(a, b) else None,
     )
+
+
+def same_numbers(a: Mapping[str, Mapping[str, Counts]], b: Mapping[str, Mapping[str, Counts]]) -> bool:
+    """Whether every problem, all of which both have, has as many samples in both."""
+    return all(n == b[name][p][0] for name, own in a.items() for p, (n, _) in own.items())
 
 
 def bootstrap_interval(*groups: Floats, seed: int, level: float = 0.95) -> tuple[float, float]:

@@ -116,13 +116,15 @@ def _subject(model: str, endpoint: str | None, temperature: float, top_p: float,
 
 
 def _checked(tree: dict[str, Any], settings: list[str]) -> dict[str, Any]:
-    """The tree with `--setting` over it. Raises InvalidConfig."""
-    from flows.cli.run_commands import overrides
+    """The tree with `--setting` over it, paths from this folder on. Raises InvalidConfig and NotReady."""
+    from flows.cli.run_commands import check, overrides
     from tasks import config as configuration
 
     configuration.merge(tree, overrides(settings))
     tree["recipe"] = configuration.EVALUATION
-    return configuration.validate(tree, origin="spo eval").model_dump(mode="json")
+    found = configuration.absolute(configuration.validate(tree, origin="spo eval"), Path.cwd())
+    check(found)
+    return found.model_dump(mode="json")
 
 
 def _run(settings: dict[str, Any]) -> None:

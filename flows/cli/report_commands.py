@@ -70,7 +70,7 @@ def compare(
             f"{100 * row.difference.difference:+.1f}",
             interval_text(row.difference, " .. "),
             *(str(count) for count in (row.difference.better, row.difference.worse, row.difference.equal)),
-            f"{row.difference.p_value:.2g}",
+            "—" if row.difference.p_value is None else f"{row.difference.p_value:.2g}",
         )
     console = Console()
     console.print(table)

@@ -46,7 +46,8 @@ def study(
     arms = definition.chosen(arm)
     work = definition.work(arms, seeds, first_seed)
     if results is not None:
-        work = study_results.read(results, definition.settings()).missing(work, definition.after())
+        known = study_results.read(results, definition.settings(), definition.compared())
+        work = known.missing(work, definition.after())
     _check(definition, [name for name in arms if name in {one for one, _ in work}])
     embedded.ready(console.print)
     shown = Path(name).absolute() if name.endswith(".toml") else name

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from tasks.config import RunConfig
 from tasks.estimators import Counts, Estimate, average_pass_at_k
 from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptSet
@@ -50,8 +51,8 @@ def label_of(context: Context) -> str:
 
 
 def counts(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, Counts]:
-    """Samples and successes of every evaluation problem so far; (0, 0) where there are none."""
-    rows = context.warehouse.rows(COUNTS, _wanted(context, prompts, policy_id))
+    """Samples that count and successes of every evaluation problem so far; (0, 0) where there are none."""
+    rows = context.warehouse.rows(COUNTS, _wanted(context, prompts, policy_id) | {"most": most_samples(context.config)})
     found = {row["problem_id"]: (int(row["n"]), int(row["k"])) for row in rows}
     return {problem_id: found.get(problem_id, (0, 0)) for problem_id in prompts.prompts}
 
@@ -63,8 +64,25 @@ def drawn(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, int
     return {problem_id: found.get(problem_id, 0) for problem_id in prompts.prompts}
 
 
-def _wanted(context: Context, prompts: PromptSet, policy_id: str) -> list[object]:
-    return [policy_id, label_of(context), prompts.suites, prompts.prompt_ids]
+def most_samples(config: RunConfig) -> int | None:
+    """How many samples of a problem count: the first `evaluate.samples`, whoever drew more; of a file all (None)."""
+    return None if config.subject is not None and config.subject.kind == "samples" else config.evaluate.samples
+
+
+def _wanted(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, object]:
+    return {
+        "policy": policy_id,
+        "sampling": label_of(context),
+        "suites": prompts.suites,
+        "prompts": prompts.prompt_ids,
+    }
+
+
+def samples_text(scores: Scores) -> str:
+    """How many samples stand behind the counts: `20 samples each`, or `10 to 20 samples each`."""
+    numbers = {n for found in scores.values() for n, _ in found.values()}
+    few, many = min(numbers), max(numbers)
+    return f"{few} samples each" if few == many else f"{few} to {many} samples each"
 
 
 def by_set(prompts: PromptSet, found: Mapping[str, Counts]) -> Scores:

@@ -14,6 +14,7 @@ from typing import Any
 from sandbox import VERSION
 from tasks.config import OtherModelConfig, SubjectConfig
 from tasks.engines import checkpoint, inspection
+from tasks.engines.positions import longest_prompt
 from tasks.evaluate import eval_samples, outside_samples, sample_files, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores
 from tasks.evaluate.sample_files import StoredSamples
@@ -176,10 +177,9 @@ def _drawn(context: Context, subject: Subject, folder: Path, problems: Sequence[
     context = replace(context, manifests={"prepare": prepared})
     prompts = transfer.load(context, problems)
     if prompts is None or not prompts.prompts:
-        most = context.config.problems.max_prompt_tokens
-        raise InvalidProblem(
-            f"every prompt is longer than {most} tokens: set e.g. `-s problems.max_prompt_tokens={2 * most}`"
-        )
+        most, why = longest_prompt(context.config, folder)
+        advice = why or f": set e.g. `-s problems.max_prompt_tokens={2 * most}`"
+        raise InvalidProblem(f"every prompt is longer than {most} tokens{advice}")
     total = sum(eval_samples.missing(context, prompts, subject.policy_id).values())
     policy = EvaluatedPolicy(subject.policy_id, folder, 0)
     if total:
@@ -211,7 +211,7 @@ def _store_policy(context: Context, policy_id: str, folder: Path) -> None:
 
 
 def training_problems(context: Context) -> list[Problem]:
-    """Every problem in the warehouse that runs train on, in its newest version."""
+    """Every problem in the warehouse that runs train on, in each of its versions."""
     rows = context.warehouse.rows(query(__name__, "training_problems"))
     wanted = [[row["problem_id"], row["suite_hash"]] for row in rows]
     tests = context.warehouse.rows(query(__name__, "tests"), [[suite for _, suite in wanted]])

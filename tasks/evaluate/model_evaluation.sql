@@ -1,7 +1,7 @@
 -- name: training_problems
--- Which problems do runs train on, each in its newest version?
+-- Which problems do runs train on, every version of each once? Another set may have another problem of the same name.
 SELECT * FROM problems WHERE split = 'train'
-QUALIFY row_number() OVER (PARTITION BY problem_id ORDER BY arrival DESC) = 1;
+QUALIFY row_number() OVER (PARTITION BY problem_id, content_hash, suite_hash ORDER BY arrival DESC) = 1;
 
 -- name: tests
 -- Which tests have these suites?

@@ -16,7 +16,7 @@ from tasks.config import OtherModelConfig
 from tasks.corpus import other_models
 from tasks.corpus.other_models import Answer, Question
 from tasks.engines.randomness import derived_seed
-from tasks.evaluate.eval_samples import COUNTS, Scores, batches_of
+from tasks.evaluate.eval_samples import COUNTS, Scores, batches_of, most_samples
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
@@ -85,8 +85,9 @@ def store_prompts(context: Context, problems: Sequence[Problem]) -> StoredPrompt
 
 
 def scores(context: Context, prompts: Prompted, policy_id: str, label: str) -> Scores:
-    """Samples and successes by problem, per problem set; problems without a sample are left out."""
-    found = context.warehouse.rows(COUNTS, _wanted(prompts, policy_id, label))
+    """Samples that count and successes by problem, per problem set; problems without a sample are left out."""
+    wanted = _wanted(prompts, policy_id, label) | {"most": most_samples(context.config)}
+    found = context.warehouse.rows(COUNTS, wanted)
     rows = {row["problem_id"]: (int(row["n"]), int(row["k"])) for row in found}
     sets: Scores = {}
     for name in sorted(rows.keys() & prompts.keys(), key=lambda p: (prompts[p].problem.problem_set, p)):
@@ -237,7 +238,11 @@ class _Keeper:
         return Judged(0, one.number, row, None, unjudged(judgement))
 
 
-def _wanted(prompts: Prompted, policy_id: str, label: str) -> list[object]:
+def _wanted(prompts: Prompted, policy_id: str, label: str) -> dict[str, object]:
     """What COUNTS and KEPT are asked with."""
-    suites = sorted({one.problem.suite_hash for one in prompts.values()})
-    return [policy_id, label, suites, sorted(one.prompt_id for one in prompts.values())]
+    return {
+        "policy": policy_id,
+        "sampling": label,
+        "suites": sorted({one.problem.suite_hash for one in prompts.values()}),
+        "prompts": sorted(one.prompt_id for one in prompts.values()),
+    }

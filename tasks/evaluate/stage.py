@@ -150,7 +150,7 @@ def _manifest(
     )
     comparison = {f"pass@{k}": _change(scores[0], scores[-1], k) for k in config.ks}
     known = len(policies) * len(prompts.prompts) * config.samples - drawn
-    largest = f"pass@{max(config.ks)}"
+    largest, samples = f"pass@{max(config.ks)}", eval_samples.samples_text(scores[-1])
     change = comparison[largest]
     sets = f" of {len(scores[0])} sets" if len(scores[0]) > 1 else ""
     return EvaluateManifest(
@@ -159,7 +159,7 @@ def _manifest(
         curve=curve,
         sets={name: curve_points({name: found}, config.ks) for name, found in scores[-1].items()},
         comparison=comparison,
-        described=f"{len(prompts.prompts)} evaluation problems{sets}, {config.samples} samples each, {label}",
+        described=f"{len(prompts.prompts)} evaluation problems{sets}, {samples}, {label}",
         reused=f"{known} samples drawn beside training or in earlier runs" if known else "",
         summary=f"{largest} {100 * change.before:.1f}% -> {100 * change.after:.1f}%, {sampled} new samples",
     )

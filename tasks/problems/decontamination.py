@@ -82,12 +82,13 @@ def overlaps(
 ) -> list[Overlap]:
     """Every pair of a training and an evaluation problem that are the same, most alike first.
 
-    Time and memory grow with the number of words and with the number of pairs that share an n-gram or a test.
+    A problem may be there in several versions, all with its id: the one most alike speaks for it. Time and
+    memory grow with the number of words and with the number of pairs that share an n-gram or a test.
     """
     limits = thresholds or Thresholds()
     sides = (train, evaluation)
     texts = [[_ngrams(normal_words(problem.statement), limits.words) for problem in side] for side in sides]
-    telling = _telling(texts, limits)
+    telling = _telling(texts, [[problem.problem_id for problem in side] for side in sides], limits)
     tests = [[_tests(problem) for problem in side] for side in sides]
     equal = _shared(*([_whole(problem, limits) for problem in side] for side in sides))
     shared_grams = _shared(*telling)
@@ -110,7 +111,8 @@ def overlaps(
             reason = " and ".join(name for name, holds in signs.items() if holds)
             ids = (train[i].problem_id, evaluation[j].problem_id)
             found.append(Overlap(*ids, containment, jaccard, same, reason))
-    return sorted(found, key=lambda overlap: (-overlap.containment, -overlap.jaccard, -overlap.shared_tests))
+    found.sort(key=lambda overlap: (-overlap.containment, -overlap.jaccard, -overlap.shared_tests))
+    return list({(pair.train_id, pair.evaluation_id): pair for pair in reversed(found)}.values())[::-1]
 
 
 def normal_words(statement: str) -> list[str]:
@@ -119,10 +121,14 @@ def normal_words(statement: str) -> list[str]:
     return ["0" if word.isdigit() else "v" if _VARIABLE.fullmatch(word) else word for word in words]
 
 
-def _telling(texts: list[list[set[str]]], limits: Thresholds) -> list[list[set[str]]]:
-    """Each text's n-grams without those that many texts have."""
-    seen = Counter(gram for side in texts for grams in side for gram in grams)
-    most = max(limits.common_at_least, limits.common * sum(map(len, texts)))
+def _telling(texts: list[list[set[str]]], ids: list[list[str]], limits: Thresholds) -> list[list[set[str]]]:
+    """Each text's n-grams without those that many problems have."""
+    held: dict[tuple[int, str], set[str]] = {}
+    for side, (own, names) in enumerate(zip(texts, ids, strict=True)):
+        for name, grams in zip(names, own, strict=True):
+            held[side, name] = held.get((side, name), set()) | grams
+    seen = Counter(gram for grams in held.values() for gram in grams)
+    most = max(limits.common_at_least, limits.common * len(held))
     return [[{gram for gram in grams if seen[gram] <= most} for grams in side] for side in texts]
 
 

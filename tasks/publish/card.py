@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.config import TrainConfig, toml_text
 from tasks.estimators import PairedDifference, average_paired_difference
-from tasks.evaluate.eval_samples import policy_pass_at_k
+from tasks.evaluate.eval_samples import Scores, policy_pass_at_k, samples_text
 from tasks.publish.facts import Publishable, without_paths
 from tasks.report.table_sections import interval_text, markdown_table, percent
 
@@ -98,7 +98,8 @@ def data_card(found: Publishable, name: str, counts: Mapping[str, int], licence:
             _front(metadata),
             f"# {name}\n",
             f"What run `{found.history.run_id}` drew or was trained on: {rows}. Programs were executed and judged; "
-            f"rewards are 0 (every test passed) and -1. Hidden tests and evaluation problems are not part of it.\n",
+            f"rewards are 0 (every test passed) and -1.{_claimed(found)} Hidden tests and evaluation problems "
+            f"are not part of it.\n",
             "```python",
             "from datasets import load_dataset\n",
             f'rows = load_dataset({name!r}, "trajectories", split="train")',
@@ -170,7 +171,18 @@ def _what(found: Publishable) -> str:
     return (
         f"A policy that writes Python programs for programming problems. It was trained from {found.base_title} with "
         f"{kind} for {found.policy.step} optimizer steps{adapted}: programs were sampled, executed against tests, and "
-        f"the verdicts were its rewards.\n"
+        f"the verdicts were its rewards.{_claimed(found)}\n"
+    )
+
+
+def _claimed(found: Publishable) -> str:
+    """What is said of imported trajectories that were believed; nothing where there are none."""
+    number = sum(row["claimed"] for row in found.trained_on)
+    if not number:
+        return ""
+    return (
+        f" Of the trajectories trained on, {number:,} have the rewards that their source claims (verdict `claimed`): "
+        f"these programs were not executed here, and none of them counts as correct."
     )
 
 
@@ -214,7 +226,7 @@ def _own_temperature(found: Publishable, sentence: str) -> list[str]:
     return [] if temperature == 1 else [sentence.format(temperature) + "\n"]
 
 
-def _scores(found: Publishable) -> Mapping[str, Any]:
+def _scores(found: Publishable) -> Scores:
     """The policy's counts by problem set; empty when it was not evaluated."""
     points = {point.policy_id: point for point in found.history.points}
     point = points.get(found.policy.policy_id)
@@ -242,7 +254,7 @@ def _evaluation(found: Publishable) -> list[str]:
                 }
             )
     note = (
-        f"Unbiased estimates from {found.config.evaluate.samples} samples a problem ({found.sampling}), with 95% "
+        f"Unbiased estimates, {samples_text(own)} ({found.sampling}), with 95% "
         f"bootstrap intervals over problems; the difference is paired. {_overlaps(found)}\n"
     )
     return ["## Evaluation\n", _table(list(rows[0]), rows), note]

@@ -11,8 +11,8 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.estimators import PairedDifference, average_paired_difference
-from tasks.evaluate.eval_samples import Scores, policy_pass_at_k
+from tasks.estimators import PairedDifference, average_paired_difference, same_numbers
+from tasks.evaluate.eval_samples import Scores, policy_pass_at_k, samples_text
 from tasks.report import run_history
 from tasks.report.run_history import Point, RunHistory
 from warehouse import Warehouse
@@ -64,6 +64,11 @@ class PairedScores:
             )
         if self.shown_otherwise:
             found.append(f"{self.shown_otherwise} problems were shown by other prompts (another template or tokenizer)")
+        if not same_numbers(self.first, self.second):
+            found.append(
+                f"the first has {samples_text(self.first)}, the second {samples_text(self.second)}: more samples make "
+                f"more problems better or worse by chance alone, so no p is given (set evaluate.samples alike)"
+            )
         return found
 
 
@@ -162,8 +167,7 @@ def _notes(histories: Sequence[RunHistory], points: Sequence[Point], pairs: Pair
     for history, point in zip(histories, points, strict=True):
         left_out = sum(map(len, point.scores.values())) - pairs.common
         skipped = f", {left_out} problems only there" if left_out else ""
-        samples = sorted({n for found in point.scores.values() for n, _ in found.values()})
-        notes.append(f"{history.run_id}: step {point.step}, {samples[0]} samples each{skipped}, {history.sampling}")
+        notes.append(f"{history.run_id}: step {point.step}, {samples_text(point.scores)}{skipped}, {history.sampling}")
     if histories[0].sampling != histories[1].sampling:
         notes.append("warning: the two were sampled differently, so the difference is not the policies' alone")
     return [*notes, *pairs.notes]

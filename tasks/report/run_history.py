@@ -229,7 +229,7 @@ def _diversity(
         "sampling": sampling,
         "suites": sorted({one.problem.suite_hash for one in prompts}),
         "prompts": sorted(one.prompt_id for one in prompts),
-        "most": context.config.evaluate.samples,
+        "most": eval_samples.most_samples(context.config),
     }
     return {row["policy_id"]: row for row in context.warehouse.rows(DIVERSITY, wanted)}
 

@@ -13,7 +13,7 @@ ORDER BY step;
 
 -- name: diversity
 -- How diverse are the samples of each evaluated policy? Means over problems, then over problem sets. Of each problem at
--- most as many samples count as the run asks for, since more samples hold more programs and more duplicates; of a sample
+-- most $most samples count (all, where it is NULL), since more samples hold more programs and more duplicates; of a sample
 -- that two evaluations kept, which were at work at once, the first does.
 WITH samples AS (
     SELECT DISTINCT ON (policy_id, problem_id, suite_hash, prompt_id, sample, seed)
@@ -25,7 +25,8 @@ WITH samples AS (
     ORDER BY reward IS NULL, arrival
 ), counted AS (
     SELECT * FROM samples
-    QUALIFY row_number() OVER (PARTITION BY policy_id, problem_id ORDER BY reward IS NULL, sample, arrival) <= $most
+    QUALIFY $most IS NULL
+         OR row_number() OVER (PARTITION BY policy_id, problem_id ORDER BY reward IS NULL, sample, arrival) <= $most
 ), by_problem AS (
     SELECT policy_id, problem_set, problem_id, count(DISTINCT normal_hash) FILTER (reward = 0) AS distinct_correct,
            1 - count(DISTINCT normal_hash) / count(*) AS duplicates, avg(entropy) AS entropy

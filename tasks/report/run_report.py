@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
+from tasks.evaluate.eval_samples import samples_text
 from tasks.report import chart_sections as sections
 from tasks.report import corpus_sections, prompt_sections, reuse_sections, run_history
 from tasks.report import table_sections as tables
@@ -77,7 +78,7 @@ def described(histories: Sequence[RunHistory]) -> str:
         return "not evaluated yet"
     texts = [
         f"{sum(map(len, history.points[-1].scores.values()))} evaluation problems, "
-        f"{history.config.evaluate.samples} samples each"
+        f"{samples_text(history.points[-1].scores)}"
         for history in evaluated
     ]
     return "; ".join(dict.fromkeys(texts))

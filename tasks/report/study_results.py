@@ -9,7 +9,7 @@ say their `problems`. Files of several machines are joined by writing one behind
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,11 @@ class Results:
         )
 
 
-def read(path: Path, settings: Mapping[str, str]) -> Results:
+def read(path: Path, settings: Mapping[str, str], groups: Iterable[Collection[str]] = ()) -> Results:
     """The lines of the study's arms; nothing where there is no file yet. `settings`: a digest by arm.
 
-    Raises BadResults, also where a run of an arm had other settings than the arm has now, or two runs of an arm other
-    problems.
+    Raises BadResults, also where a run of an arm had other settings than the arm has now, two runs of an arm other
+    problems, or two arms of one of the `groups`, which are compared, other problems to be evaluated on.
     """
     ended: dict[tuple[str, int], Mapping[str, Any]] = {}
     for number, line in _lines(path):
@@ -92,7 +92,12 @@ def read(path: Path, settings: Mapping[str, str]) -> Results:
             )
         Results(ended).check_problems(arm, line.get("problems", {}))
         ended.setdefault((arm, seed), line)
-    return Results(ended)
+    found = Results(ended)
+    for group in groups:
+        for (arm, _), line in ended.items():
+            if arm in group:
+                found.check_problems(arm, line.get("problems", {}), group)
+    return found
 
 
 def append(path: Path, arms: Mapping[str, ArmResult], settings: Mapping[str, str]) -> int:

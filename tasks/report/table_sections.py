@@ -64,19 +64,22 @@ def side_by_side(histories: Histories) -> ReportSection | None:
         ]
         for k in ks
     }
-    pairs = [_last_policies(evaluated[0], other) for other in evaluated[1:]] if _comparable(evaluated) else []
-    tables = [_against_first(evaluated, pairs, ks)] if pairs else []
+    pairs = [_last_policies(evaluated[0], other) for other in evaluated[1:]]
+    tables = [_against_first(evaluated, pairs, ks)]
     differing = settings_that_differ({history.run_id: history.config for history in histories})
     if differing:
         columns = ["setting", *(history.run_id for history in histories)]
         tables.append(ReportTable("Settings that differ", columns, differing))
     text = "The last evaluated policy of each run, with 95% bootstrap intervals over problems."
-    if any(found.judged_otherwise for found in pairs):
+    if not _comparable(evaluated):
+        text += " They were evaluated on different problems, so only the paired table below compares the policies."
+    elif any(found.judged_otherwise for found in pairs):
         text += " They were not all judged by the same tests, so only the paired table below compares the policies."
     return ReportSection("Side by side", text, [charts.comparison("side_by_side", "Last policies", measures)], tables)
 
 
 def _comparable(histories: Histories) -> bool:
+    """Whether all were evaluated on problems of the same names."""
     first, *others = ({s: sorted(found) for s, found in h.points[-1].scores.items()} for h in histories)
     return all(other == first for other in others)
 
@@ -93,7 +96,7 @@ def _against_first(histories: Histories, pairs: Sequence[PairedScores], ks: Sequ
             "": f"pass@{k}",
             "difference": difference_text(found),
             "problems better / worse / equal": f"{found.better} / {found.worse} / {found.equal}",
-            "sign test p": found.p_value,
+            "sign test p": "—" if found.p_value is None else found.p_value,
         }
         for other, pair in zip(others, pairs, strict=True)
         for k in ks
@@ -101,6 +104,11 @@ def _against_first(histories: Histories, pairs: Sequence[PairedScores], ks: Sequ
     ]
     notes = [
         "Paired over the same problems, which removes the variation between them.",
+        *(
+            f"{other.run_id}: {pair.common} problems in common."
+            for other, pair in zip(others, pairs, strict=True)
+            if not _comparable([first, other])
+        ),
         *(f"{other.run_id}: {note}." for other, pair in zip(others, pairs, strict=True) for note in pair.notes),
     ]
     return ReportTable(f"Against {first.run_id}", list(rows[0]), rows, " ".join(notes))

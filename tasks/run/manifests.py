@@ -155,7 +155,7 @@ class Change(BaseModel):
     difference: float
     interval: tuple[float, float]
     """95% interval of the difference."""
-    p_value: float
+    p_value: float | None
     better: int
     """Problems that the trained policy solves more often."""
     worse: int
@@ -183,7 +183,7 @@ class EvaluateManifest(Manifest):
     transfer_unfit: dict[str, str] = {}
     """Problem of `evaluate.transfer` -> why its tests cannot be trusted. It was left out."""
     transfer_too_long: tuple[str, ...] = ()
-    """Problems of `evaluate.transfer` whose prompts are longer than `problems.max_prompt_tokens`. Left out, too."""
+    """Problems of `evaluate.transfer` left out since their prompts are too long (`positions.longest_prompt`)."""
     described: str
     """How many problems and samples stand behind the figures, for people."""
 
@@ -195,7 +195,7 @@ class EvaluateManifest(Manifest):
             why = f"{names[0]}: {self.transfer_unfit[names[0]]}"
             told.append(f"{len(names)} problems left out, whose tests cannot be trusted: {_first(names)} ({why})")
         if names := sorted(self.transfer_too_long):
-            told.append(f"{len(names)} problems left out, longer than problems.max_prompt_tokens: {_first(names)}")
+            told.append(f"{len(names)} problems left out, whose prompts are too long: {_first(names)}")
         return "; ".join(told)
 
 

@@ -48,7 +48,8 @@ def test_every_study_that_ships_is_valid(name: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.jsonl")), ids=lambda path: str(path.relative_to(RESULTS)))
 def test_results_that_ship_are_of_the_studys_settings(path: Path) -> None:
-    assert study_results.read(path, load(path.stem).settings()).arms
+    definition = load(path.stem)
+    assert study_results.read(path, definition.settings(), definition.compared()).arms
 
 
 def test_an_arms_overrides_win_over_the_studys_and_both_over_the_recipe(tmp_path: Path) -> None:

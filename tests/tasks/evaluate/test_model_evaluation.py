@@ -239,6 +239,8 @@ def test_problems_that_were_trained_on_here_are_named_and_left_out_once_more(lab
     with lab.store() as store:
         known = replace(trained, problem_id="mine/1", statement=statement, split="train")
         store.append("problems/mine", rows([known]), run_id="old")
+        other = replace(known, statement="Another problem of that name: print the sum of two numbers that are given.")
+        store.append("problems/theirs", rows([replace(other, entry_point=None)]), run_id="newer")
     _, result = evaluated(lab, "a", settings(path, **of_file(samples_file(tmp_path, right=0))))
     assert {(one.train_id, one.evaluation_id) for one in result.manifest.overlaps} == {("mine/1", "Human/0")}
     assert [point.value for point in result.manifest.clean] == [1.0, 1.0]

@@ -86,7 +86,7 @@ def test_problems_whose_prompts_are_too_long_are_left_out_and_named(tmp_path: Pa
     model = {"subject": {"kind": "checkpoint"}, "reference": {"model": str(small_model(tmp_path / "model"))}}
     _, result = evaluated(lab, "a", settings(write(tmp_path / "set.jsonl", [DOUBLE, long]), **model))
     assert result.manifest.transfer_too_long == ("Human/2",)
-    assert result.manifest.unfit == "1 problems left out, longer than problems.max_prompt_tokens: Human/2"
+    assert result.manifest.unfit == "1 problems left out, whose prompts are too long: Human/2"
     alone = settings(write(tmp_path / "long.jsonl", [long]), **model)
-    with pytest.raises(InvalidProblem, match=r"-s problems\.max_prompt_tokens=8192"):
+    with pytest.raises(InvalidProblem, match="longer than 4072 tokens: the engine has 4096 positions"):
         evaluated(lab, "b", alone)

@@ -122,6 +122,14 @@ def test_a_copy_that_is_in_the_set_many_times_is_found_although_its_phrases_are_
     assert {overlap.reason for overlap in found} == {"same statement and near duplicate"}
 
 
+def test_versions_of_a_problem_are_one_problem_of_which_the_most_alike_speaks() -> None:
+    one, *others = (invented(Random(n), f"problem/{n}") for n in range(9))
+    edited = [replace(one, statement=f"{one.statement} Edition {n}.", hidden_tests=()) for n in range(5)]
+    (found,) = overlaps([*edited, one, *others], [replace(one, problem_id="evaluation")])
+    assert (found.train_id, found.jaccard, found.shared_tests) == (one.problem_id, 1.0, 6)
+    assert found.reason == "same statement and shared phrases and near duplicate and tests"
+
+
 def stated(name: str, statement: str, *tests: TestCase) -> Problem:
     return Problem(name, "set", "train", name, statement, hidden_tests=tests)
 

@@ -28,6 +28,7 @@ from tasks.run.manifests import TrainManifest
 from tasks.run.stage import Context
 from tests.tasks.conftest import Lab, trained_with
 from tests.tasks.publish.hub_stub import running
+from warehouse import maintenance
 
 PLAIN = """
 import json, sys
@@ -165,6 +166,24 @@ def test_no_card_names_a_folder_of_this_machine(finished: Lab) -> None:
     for part in all_parts:
         assert str(finished.home) not in part.card
         assert str(Path.home()) not in part.card
+
+
+def test_cards_count_problems_by_the_host_of_their_address_and_call_no_claim_correct(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+
+    def change(connection: Any, schema: str) -> int:
+        connection.execute(f"UPDATE {schema}.problems SET source = 'https://judge.example/' || problem_id")
+        connection.execute(f"UPDATE {schema}.trajectories SET verdict = 'claimed' WHERE source = 'human'")
+        return 0
+
+    maintenance.rewrite(lab.location, change)
+    found, _ = planned(lab)
+    assert {row["source"] for row in found.problems} == {"judge.example"}
+    assert len(found.problems) == len({(row["split"], row["problem_set"]) for row in found.problems})
+    (human,) = [row for row in found.trained_on if row["source"] == "human"]
+    assert (human["claimed"], human["correct"]) == (human["trajectories"], 0)
+    for text in (card.model_card(found, "me/tiny", "", []), card.data_card(found, "me/data", {"trajectories": 1}, "")):
+        assert f"{human['claimed']:,} have the rewards that their source claims" in text
 
 
 def test_paths_in_settings_keep_their_last_part_alone() -> None:

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 from flows.cli import summary
 from flows.cli.main import app
-from tasks.report import run_history
+from tasks.estimators import average_paired_difference
+from tasks.report import run_history, table_sections
 from tasks.report import run_report as report
-from tasks.report.comparison import NothingToCompare, compare
+from tasks.report.comparison import NothingToCompare, compare, paired
 from tasks.report.run_history import Point
 from tasks.run.runs import UnknownRun
 from tests.browser import needs_browser, opened
@@ -68,7 +69,7 @@ def test_the_history_counts_what_the_warehouse_holds(finished: Lab) -> None:
     assert sum(row["new"] for row in history.discovered) == new
 
 
-def test_diversity_counts_a_sample_once_and_no_more_than_the_run_asks_for(copied: Callable[[], Lab]) -> None:
+def test_a_sample_counts_once_and_no_more_of_them_than_the_run_asks_for(copied: Callable[[], Lab]) -> None:
     lab = copied()
     columns = [column.name for column in EVAL_SAMPLES.columns]
     with lab.store() as store:
@@ -78,7 +79,7 @@ def test_diversity_counts_a_sample_once_and_no_more_than_the_run_asks_for(copied
         store.append("at-once", {"eval_samples": rows}, run_id="other-1")
         store.append("more", {"eval_samples": more}, run_id="other-1")
         after = run_history.points(store, lab.home, "micro-1")
-    assert [n for found in after[0].scores.values() for n, _ in found.values()] == [20] * 4
+    assert after[0].scores == before[0].scores, "10 samples of each problem, whoever drew 10 more"
     assert [_diversity(point) for point in after] == [_diversity(point) for point in before]
 
 
@@ -118,6 +119,17 @@ def test_policies_are_compared_problem_by_problem(finished: Lab) -> None:
         assert row.difference.better + row.difference.worse + row.difference.equal == 4
     assert [row.difference.equal for row in same.rows] == [4, 4]
     assert "4 problems" in result.notes[0]
+
+
+def test_no_p_is_given_where_one_policy_has_more_samples_than_the_other(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    with lab.store() as store:
+        one, other = (run_history.read(store, lab.home, "micro-1") for _ in range(2))
+        more = {s: {p: (2 * n, 2 * k) for p, (n, k) in own.items()} for s, own in other.points[0].scores.items()}
+    last = replace(one.points[-1], scores=more)
+    pair = paired((one, one.points[-1]), (other, last))
+    assert average_paired_difference(pair.first, pair.second, 1).p_value is None
+    assert [note for note in pair.notes if "10 samples each, the second 20 samples each" in note]
 
 
 def test_what_cannot_be_compared_says_why(finished: Lab) -> None:
@@ -190,6 +202,21 @@ def test_the_hardest_prompts_are_those_of_the_run(copied: Callable[[], Lab], mon
     shown = console.export_text()
     assert "of-another-run" not in shown
     assert question in shown
+
+
+def test_runs_with_some_problems_in_common_are_compared_on_these(finished: Lab) -> None:
+    with finished.store() as store:
+        history = run_history.read(store, finished.home, "micro-1")
+    point = history.points[-1]
+    (name, own), *_ = point.scores.items()
+    fewer = {name: dict(list(own.items())[:2])}
+    other = replace(history, run_id="micro-2", points=[replace(point, scores=fewer)])
+    found = table_sections.side_by_side([history, other])
+    assert found is not None
+    (table,) = found.tables
+    assert table.rows[0]["problems better / worse / equal"] == "0 / 0 / 2"
+    assert "micro-2: 2 problems in common." in table.note
+    assert "evaluated on different problems" in found.text
 
 
 def test_runs_on_different_problems_are_not_drawn_into_one_figure(finished: Lab, tmp_path: Path) -> None:

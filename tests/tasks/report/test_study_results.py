@@ -93,6 +93,15 @@ def test_a_file_in_which_an_arms_seeds_are_of_other_problems_is_refused(tmp_path
         read(path, SETTINGS)
 
 
+def test_a_file_in_which_compared_arms_are_evaluated_on_other_problems_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.jsonl"
+    append(path, {"calm": arm("calm", {0: 0.3})}, SETTINGS)
+    append(path, {"wild": arm("wild", {0: 0.3}, problems=PROBLEMS | {"evaluation": "e1"})}, SETTINGS)
+    assert read(path, SETTINGS, [["calm"], ["wild"]]).arms == {"calm", "wild"}
+    with pytest.raises(BadResults, match=r"(?s)other problems \(evaluation\) than arm"):
+        read(path, SETTINGS, [["calm", "wild"]])
+
+
 def test_lines_that_do_not_say_their_problems_are_taken_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "study.jsonl"
     append(path, {"calm": arm("calm", {0: 0.3, 1: 0.3})}, SETTINGS)
