@@ -7,6 +7,8 @@ lines         as LiveCodeBench judges: equal lines without the white space aroun
               differ, all tokens must be numbers of equal value
 exact         equal text; only line ends (CRLF or LF) and those at the very end do not matter
 caseless      as exact, but for the case of letters (Kattis where only space_change_sensitive is given)
+kattis        as Kattis' default validator judges: tokens are equal but for the case of letters; where there are
+              tolerances, every number of the expected output by these instead, the absolute or the relative one
 special       a function of the caller's decides (judge.py)
 
 No attacker text reaches `float` or `Decimal` unless it looks like a number of bounded length; none ever reaches `int`.
@@ -86,6 +88,8 @@ def holds_non_integer(expected: str) -> bool:
 
 def equal_tokens(ours: bytes, theirs: bytes, checker: Checker, tolerance: float | None) -> bool:
     """Whether two different tokens mean the same."""
+    if checker.kind == "kattis":
+        return equal_kattis(ours, theirs, checker)
     if checker.kind == "codecontests":
         return ours.lower() == theirs.lower() or near(ours, theirs, CODECONTESTS_TOLERANCE, relative=False)
     if not checker.case_sensitive and ours.isalpha() and theirs.isalpha() and ours.lower() == theirs.lower():
@@ -93,6 +97,17 @@ def equal_tokens(ours: bytes, theirs: bytes, checker: Checker, tolerance: float 
     if tolerance is None or (INTEGER.fullmatch(ours) and INTEGER.fullmatch(theirs)):
         return False
     return near(ours, theirs, tolerance, relative=True)
+
+
+def equal_kattis(ours: bytes, theirs: bytes, checker: Checker) -> bool:
+    """Whether two different tokens mean the same to Kattis' default validator."""
+    if (checker.float_tolerance is not None or checker.name) and is_number(theirs):
+        if not is_number(ours):
+            return False
+        a, b = float(ours), float(theirs)
+        allowed = max(checker.float_tolerance or 0.0, float(checker.name or 0) * abs(b))
+        return math.isfinite(a) and math.isfinite(b) and abs(a - b) <= allowed
+    return not checker.case_sensitive and ours.lower() == theirs.lower()
 
 
 def near(ours: bytes, theirs: bytes, tolerance: float, *, relative: bool) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
@@ -236,8 +238,19 @@ def with_prelude(program: str, prelude: str) -> str:
     """The program with the line `prelude` before it, behind what only the beginning of a program may say."""
     if not prelude:
         return program
-    lines = program.splitlines(keepends=True)
-    place = max((number for number, line in enumerate(lines, 1) if line.startswith("from __future__ ")), default=0)
-    if place and "(" in lines[place - 1]:
-        place = next((number for number, line in enumerate(lines, 1) if number >= place and ")" in line), place)
-    return "".join([*lines[:place], f"{prelude}\n", *lines[place:]])
+    program = program.removeprefix("\ufeff")
+    place = last_future_line(program) if "__future__" in program else 0
+    lines = program.split("\n")
+    return "\n".join([*lines[:place], prelude, *lines[place:]])
+
+
+def last_future_line(program: str) -> int:
+    """The line on which the program's last import from `__future__` ends; 0 without one, and where it is not Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes in strings
+        try:
+            body = ast.parse(program).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return 0
+    ends = [one.end_lineno or 0 for one in body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+    return max(ends, default=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
 
-VERSION = "7"
+VERSION = "8"
 """Meaning of a verdict. Raised whenever the same program and suite could be judged differently than before."""
 
 
@@ -61,13 +61,15 @@ class TestCase:
 class Checker:
     """How an output is compared with the expected one (see checker.py)."""
 
-    kind: Literal["tokens", "codecontests", "lines", "exact", "caseless", "special"] = "tokens"
+    kind: Literal["tokens", "codecontests", "lines", "exact", "caseless", "kattis", "special"] = "tokens"
     case_sensitive: bool = False
-    """`tokens`: compare letters exactly. Off: tokens of letters only are compared without case."""
+    """`tokens`, `kattis`: compare letters exactly. Off: letters are compared without case, in `tokens` of tokens of
+    letters only."""
     float_tolerance: float | None = None
-    """`tokens`: absolute or relative tolerance. None: 1e-6 if the expected output holds a non-integer, else none."""
+    """`tokens`: absolute or relative tolerance. None: 1e-6 if the expected output holds a non-integer, else none.
+    `kattis`: the absolute tolerance."""
     name: str = ""
-    """`special`: which of the judge's special checkers decides."""
+    """`special`: which of the judge's special checkers decides; `kattis`: the relative tolerance, as a number."""
 
 
 @dataclass(frozen=True, slots=True)

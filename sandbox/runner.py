@@ -233,7 +233,7 @@ class Server:
             self.limit(plan)
             loaded = cell.load(self.code)
             if plan.style == STYLE_CALLS:
-                self.confine_child(self.slots[slot], err, err, keep=(out, *spare))
+                self.confine_child(self.slots[slot], NOWHERE, err, keep=(out, *spare))  # what it prints is nobody's
                 cell.run_calls(loaded, out)
             self.confine_child(self.slots[slot], out, err, keep=tuple(spare))
             cell.run_program(loaded)

@@ -38,11 +38,16 @@ AS_TODAY = ("3", "4")
 """Versions that judge programs which read and print as today's does, but for those with last words."""
 BUT_PACKAGES = ("5",)
 """Versions that judge as today's does all but programs that may import packages, and what BUT_MODULES says."""
-BUT_MODULES = ("6",)
-"""Versions that judge as today's does all but programs that may import packages, functions that look up their module,
-and comments about an encoding."""
+BUT_MODULES = ("6", "7")
+"""Versions that judge as today's does all but programs that may import packages, functions that look up their module
+(6), comments about an encoding (6), functions that print much or are asked in many rounds, and imports from
+`__future__` below a prelude."""
 OWN_MODULE = r"dataclass|\bmodules\b|pickle|type_hints|pydantic|attrs?\b|\binspect\b|import_module|__import__"
 """What a response mentions whose function versions before 7 may have failed, because its module was nowhere."""
+FUTURE = r"__future__|\A[^\w]*\ufeff"
+"""What a response mentions whose program versions before 8 may have cut with a prelude."""
+LIMITS = (Verdict.time_limit, Verdict.output_limit)
+"""Verdicts that versions before 8 gave to right functions."""
 LAST_WORDS = (
     r"__del__|__stdout__|del sys\.stdout|\b(detach|weakref|exec|FileIO|TextIOWrapper|\w*IOBase|Buffered\w+)\b"
     r"|\b(fd)?open\(.*['\"][rbt]*[wax+]|\b(with|try)\b[^\0]*\b(yield|await)\b"
@@ -57,6 +62,7 @@ FENCES = (
     r"|^[ \t]*```[ \t]*\w(`{0,2}[^`])*\n[ \t]*```[ \t]*\w"  # of a block that begins before the last one has ended
     r"|```[^\0]*\n# Task:[^\0]*```"
     r"|\A[^`]*[(=][^`]*\n```[ \t\r]*$"  # of a block that the text begins within
+    r"|^[ \t]{4,}```|['\"]{3}[^\0]*^[ \t]*```"  # further in than its block, or in a string
 )
 """What a response mentions in which older rules may have found another program than today's (tasks/problems/fences.py).
 
@@ -166,6 +172,10 @@ def _without_sound(
     def is_sound(one: Suspect) -> bool:
         if one.verdict == Verdict.compile_error and parse(one.program):
             return False  # a comment about an encoding may have failed it, also another program's that has its hash
+        if problems[one.suite_hash].prelude and re.search(FUTURE, one.text):
+            return False
+        if problems[one.suite_hash].style == "function" and one.verdict in LIMITS:
+            return False
         if problems[one.suite_hash].style == "function" and re.search(OWN_MODULE, one.text):
             return False
         return (*one.key, str(one.verdict)) in (to_the_end if re.search(LAST_WORDS, one.text) else sound)

@@ -2,8 +2,8 @@
 
 A fence is three or more backticks or tildes at the beginning of a line, or backticks at the end of a line of prose that
 do not end code within the line; the block's language stands behind it. A block ends at a line that begins with its
-fence, or where another one with a language begins; an unclosed one runs to the end of the text, or to a fence at the
-end of its last line. In a list, or behind prose, a block is indented as it is.
+fence, not further in than it could be, or where another one with a language begins; an unclosed one runs to the end of
+the text, or to a fence at the end of its last line. In a list, or behind prose, a block is indented as it is.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from dataclasses import dataclass
 PYTHON = {"python", "py"}
 """Languages of fences that say Python."""
 
+FENCE_INDENT = 3
+"""Columns by which a closing fence may be further in than its block (CommonMark)."""
+LIST_INDENT = 4
+"""Columns by which a block behind the prose of a list item may be further in than the item."""
+
 _OPENING = re.compile(r"(?P<before>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
 _AFTER_PROSE = re.compile(r"(?P<before>.*[^`])(?P<fence>`{3,})(?P<info>[^\s`]*[ \t]*)")
 _BACKTICKS = re.compile("`{3,}")
-_CLOSING = re.compile(r"[ \t]*(?P<fence>`{3,}|~{3,})(?P<info>.*)")
+_CLOSING = re.compile(r"(?P<before>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>.*)")
 _LANGUAGE = re.compile(r"[{.\s]*([a-z]+)")
 
 
@@ -70,8 +75,13 @@ def _ends_code(fence: re.Match[str]) -> bool:
 
 
 def _ends(opened: re.Match[str], line: str) -> bool:
+    """Whether the line closes the block. More than three columns further in it stands in the block's program."""
     match = _CLOSING.fullmatch(line)
-    return match is not None and match["fence"].startswith(opened["fence"])
+    if match is None or not match["fence"].startswith(opened["fence"]):
+        return False
+    before = opened["before"].expandtabs()
+    content = len(before) if not before.strip() else len(before) - len(before.lstrip()) + LIST_INDENT
+    return len(match["before"].expandtabs()) <= content + FENCE_INDENT
 
 
 def _begins_another(line: str) -> bool:

@@ -162,21 +162,28 @@ def _time_limit(settings: dict[str, str], folder: Path) -> float | None:
     return own if own is not None or not path.is_file() else _number({path.name: _read(path).strip()}, path.name, path)
 
 
+_TOLERANCES = {
+    "float_tolerance": ("absolute", "relative"),
+    "float_absolute_tolerance": ("absolute",),
+    "float_relative_tolerance": ("relative",),
+}
+
+
 def _checker(flags: list[str], where: Path) -> Checker:
     """The standard validator's flags: case_sensitive, space_change_sensitive, float_*tolerance."""
-    tolerances: list[float] = []
+    tolerances: dict[str, float] = {}
     for flag, value in zip_longest(flags, flags[1:], fillvalue=""):
-        if flag in {"float_tolerance", "float_absolute_tolerance", "float_relative_tolerance"}:
+        if flag in _TOLERANCES:
             try:
-                tolerances.append(float(value))
+                tolerances |= dict.fromkeys(_TOLERANCES[flag], float(value))
             except ValueError as error:
                 raise InvalidProblem(
                     f"{where}: flags of the validator: {flag} needs a number, has {value!r}"
                 ) from error
     if "space_change_sensitive" in flags:
         return Checker("exact", case_sensitive=True) if "case_sensitive" in flags else Checker("caseless")
-    tolerance = max(tolerances) if tolerances else None
-    return Checker(kind="tokens", case_sensitive="case_sensitive" in flags, float_tolerance=tolerance)
+    relative = f"{tolerances['relative']:g}" if "relative" in tolerances else ""
+    return Checker("kattis", "case_sensitive" in flags, tolerances.get("absolute"), relative)
 
 
 def _solutions(folder: Path) -> list[Solution]:

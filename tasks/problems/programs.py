@@ -15,7 +15,8 @@ _BARE_FENCE = re.compile(r"^```[ \t]*$", re.MULTILINE)
 
 
 def extract_program(text: str) -> str:
-    """The program in `text`: its last fenced Python block, else its last fence without a language, else all of it.
+    """The program in `text`: all of it where that is Python, else its last fenced Python block, or its last fence
+    without a language, or all of it.
 
     What a fence is, is said in fences.py. What may be no block, and is no Python, gives way to the blocks before it: a
     line of prose may end in "```python". A text that begins with Python and closes a fence which it never opened
@@ -24,6 +25,10 @@ def extract_program(text: str) -> str:
     white space; it may be empty.
     """
     text = text.replace("\r\n", "\n")
+    if "```" in text or "~~~" in text:  # in a string or comment, if anything
+        whole = _before_next_task(text)
+        if _is_python(whole):
+            return whole.strip("\n").rstrip()
     text = _before_next_task(f"```python\n{text}" if _begins_within_a_block(text) else text)
     blocks = _without_prose(fences.blocks(text))
     python = [block.body for block in blocks if block.language in fences.PYTHON]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -107,8 +108,10 @@ class ChatTemplate:
         return _ids(tokenizer, self.render(problem), special=False)
 
     def response_from_program(self, program: str) -> str:
-        """The program in a Python block; alone when `bare`."""
-        return program if self.bare else f"```python\n{program}\n```"
+        """The program in a Python block, whose fence is longer than any in the program; alone when `bare`."""
+        longest = max((len(one) for one in re.findall(r"(?m)^ {0,3}(`{3,})", program)), default=2)
+        fence = "`" * (longest + 1)
+        return program if self.bare else f"{fence}python\n{program}\n{fence}"
 
 
 DAY = datetime(2024, 7, 26)

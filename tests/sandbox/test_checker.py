@@ -1,5 +1,7 @@
 """Which outputs count as the expected one."""
 
+from typing import Any
+
 import pytest
 
 from sandbox import Checker, Suite, TestCase
@@ -57,6 +59,26 @@ def test_codecontests(output: str, expected: str, verdict: bool):
 )
 def test_exact(output: str, expected: str, verdict: bool):
     assert right(output, expected, kind="exact") is verdict
+
+
+@pytest.mark.parametrize(
+    "output, expected, flags, verdict",
+    [
+        ("a1 NO.", "A1 no.", {}, True),
+        ("a1", "A1", {"case_sensitive": True}, False),
+        ("0.5", "0.50", {}, False),
+        ("0.50", "0.50", {}, True),
+        ("1000000001", "1000000000", {"name": "1e-06"}, True),
+        ("1000000001", "1000000000", {"float_tolerance": 1e-6}, False),
+        ("0.1000001", "0.1", {"float_tolerance": 1e-6}, True),
+        ("0.1000001", "0.1", {"name": "1e-07"}, False),
+        ("1e400", "1e400 ", {"float_tolerance": 1e-6}, True),
+        ("x", "1.0", {"float_tolerance": 1.0}, False),
+        ("X", "x", {"float_tolerance": 1.0}, True),
+    ],
+)
+def test_kattis(output: str, expected: str, flags: dict[str, Any], verdict: bool):
+    assert right(output, expected, kind="kattis", **flags) is verdict
 
 
 @pytest.mark.parametrize(

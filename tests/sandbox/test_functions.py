@@ -134,6 +134,41 @@ def test_calls_may_depend_on_earlier_answers(local: Judge):
     assert verdict(local, "def f(n): return n + 1", suite) is Verdict.accepted
 
 
+MANY_ROUNDS = {
+    "assigned": "".join(f"r{i} = f({i})\nassert r{i} == {i}\n" for i in range(40)),
+    "listed": "assert [f(i) for i in range(60)] == list(range(60))",
+}
+
+
+@pytest.mark.parametrize("name", sorted(MANY_ROUNDS))
+def test_calls_that_are_asked_for_one_after_another_take_their_time_once(local: Judge, name: str):
+    slow = "def f(n):\n  s = 0\n  for i in range(300_000): s += i\n  return n"
+    suite = Suite(name, (TestCase(MANY_ROUNDS[name]),), style="function", limits=Limits(cpu_s=2))
+    assert verdict(local, slow, suite) is Verdict.accepted, "half a second in all, made anew in every round"
+
+
+def test_what_a_function_prints_is_not_counted(local: Judge):
+    suite = Suite("loud", (TestCase("for n in range(500):\n  assert f(n) == n"),), style="function")
+    assert verdict(local, "def f(n):\n  print('x' * 9000)\n  return n", suite) is Verdict.accepted
+
+
+PRELUDE = "from typing import *"
+FUTURES = {
+    "byte order mark": "\ufeffdef f(n: List): return n",
+    "two spaces": "from  __future__ import annotations\ndef f(n: List): return n",
+    "continued": "from __future__ import \\\n  annotations\ndef f(n: List): return n",
+    "in brackets": "from __future__ import (\n  annotations,\n)\ndef f(n: List): return n",
+    "in a docstring": '"""\nfrom __future__ import annotations\n"""\ndef f(n: List): return n',
+    "none": "def f(n: List): return n",
+}
+
+
+@pytest.mark.parametrize("name", sorted(FUTURES))
+def test_a_prelude_stands_behind_the_imports_from_the_future(local: Judge, name: str):
+    suite = Suite("typed", (TestCase("assert f([1]) == [1]"),), style="function", prelude=PRELUDE)
+    assert verdict(local, FUTURES[name], suite) is Verdict.accepted
+
+
 def test_exceptions_of_builtin_types_reach_the_test(local: Judge):
     code = "try:\n    f(0)\nexcept ZeroDivisionError:\n    pass\nelse:\n    assert False"
     suite = Suite("raises", (TestCase(code),), style="function")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import Checker
 from tasks.config import ProblemsConfig
 from tasks.problems.kattis import read_package, read_packages
 from tasks.problems.sources import InvalidProblem, read
@@ -44,7 +45,19 @@ def test_limits_and_validator_flags_are_read(tmp_path: Path) -> None:
     yaml = 'name: "Twice"  # a comment\nlimits:\n  time_limit: 3\n  memory: 64\n' + flags
     problem = read_package(package(tmp_path, yaml), "set")
     assert (problem.title, problem.limits.cpu_s, problem.limits.memory_bytes) == ("Twice", 3.0, 64 << 20)
-    assert (problem.checker.case_sensitive, problem.checker.float_tolerance) == (True, 1e-4)
+    assert problem.checker == Checker("kattis", case_sensitive=True, float_tolerance=1e-4, name="0.0001")
+
+
+@pytest.mark.parametrize(
+    "flags, checker",
+    [
+        ("", Checker("kattis")),
+        ("float_absolute_tolerance 1e-6", Checker("kattis", float_tolerance=1e-6)),
+        ("float_relative_tolerance 1e-6", Checker("kattis", name="1e-06")),
+    ],
+)
+def test_answers_are_compared_as_the_default_validator_does(flags: str, checker: Checker, tmp_path: Path) -> None:
+    assert read_package(package(tmp_path, f"validator_flags: {flags}\n"), "set").checker == checker
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 import pytest
 
 from tasks.problems.programs import extract_program, normal_hash, program_hash
+from tasks.problems.prompt import ChatTemplate, FewShotTemplate
 
 FENCE = "```"
+FENCED = f'def f(x):\n    """Twice x.\n\n    {FENCE}python\n    f(3)\n    {FENCE}\n    """\n    return 2 * x'
+UNDERLINED = f'"""\nTitle\n~~~~~\n{FENCE}\nf(1)\n{FENCE}\n"""\nprint(2 * int(input()))'
 IN_A_DOCSTRING = f'def f(x):\n    """Twice x.\n\n    >>> f(1)  {FENCE}2{FENCE}\n    """\n    return 2 * x'
 
 
@@ -67,6 +70,11 @@ IN_A_DOCSTRING = f'def f(x):\n    """Twice x.\n\n    >>> f(1)  {FENCE}2{FENCE}\n
         ("for i in range(2):\n    print(i)\n", "for i in range(2):\n    print(i)"),
         ("  print(1)", "  print(1)"),
         ("", ""),
+        (FENCED, FENCED),
+        (f"{FENCE}python\n{FENCED}\n{FENCE}\nDone.", FENCED),
+        (f"{FENCE}python\n{FENCED.replace(FENCE + 'python', FENCE)}\n{FENCE}", FENCED.replace(FENCE + "python", FENCE)),
+        (UNDERLINED, UNDERLINED),
+        (f"x = 1  # see {FENCE}\nprint(x)\n# Task: another", f"x = 1  # see {FENCE}\nprint(x)"),
     ],
 )
 def test_program_is_found_in_text(text: str, program: str) -> None:
@@ -100,3 +108,9 @@ def test_text_that_is_not_python_is_identified_by_itself() -> None:
 def test_hostile_text_has_an_identity(text: str) -> None:
     assert len(program_hash(text)) == 32
     assert len(normal_hash(text)) == 32
+
+
+@pytest.mark.parametrize("program", [FENCED, UNDERLINED, IN_A_DOCSTRING, "print(1)"])
+def test_a_program_is_found_again_in_what_a_model_would_answer_with(program: str) -> None:
+    for template in (ChatTemplate(None), ChatTemplate(None, bare=True), FewShotTemplate()):
+        assert extract_program(template.response_from_program(program)) == program
