@@ -190,13 +190,15 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Exchang
         if missing:
             _refuse_other_runs(theirs, ours)
         rows: Counter[str] = Counter()
+        moments = [(0, ours.snapshot())]
         for commit in _commits(theirs, missing):
             for batch in commit:
-                name = names[batch.batch_id]
-                parts = _parts(theirs, batch.batch_id, name, sorted({file.table for file in batch.files}), names)
+                name, tables = names[batch.batch_id], sorted({file.table for file in batch.files})
+                parts = _parts(theirs, batch.batch_id, name, tables, names, moments)
                 ours.stage_parts(name, parts, run_id=batch.run_id)
                 rows.update({table: count for table, count, _ in parts})
             ours.commit()  # so that what came later there has a later snapshot here
+            moments.append((commit[0].snapshot, ours.snapshot()))
         superseding.leave_one_successor(ours)
     return Exchanged(dict(rows), batches=len(missing), skipped=len(batches) - len(missing))
 
@@ -255,8 +257,14 @@ def _names(ours: Warehouse, batches: Iterable[str], origin: str) -> dict[str, st
 
 
 def _parts(
-    theirs: Warehouse, batch_id: str, name: str, tables: Sequence[str], names: Mapping[str, str]
+    theirs: Warehouse,
+    batch_id: str,
+    name: str,
+    tables: Sequence[str],
+    names: Mapping[str, str],
+    moments: Sequence[tuple[int, int]],
 ) -> list[tuple[str, int, memoryview]]:
+    """The batch's rows by table, as they are written here. `moments`: snapshots there, and here when they had come."""
     parts: list[tuple[str, int, memoryview]] = []
     for table in tables:
         found = theirs.arrow(f'SELECT * FROM {lake.STORED}."{table}" WHERE batch_id = ? ORDER BY rowid', [batch_id])
@@ -265,9 +273,23 @@ def _parts(
         if table == "quarantine":
             bad: list[Any] = [names.get(value, value) for value in found.column("bad_batch_id").to_pylist()]
             columns["bad_batch_id"] = pa.array(bad, pa.string())
+        if table == "stages":
+            manifests: list[Any] = [_here(value, moments) for value in found.column("manifest_json").to_pylist()]
+            columns["manifest_json"] = pa.array(manifests, pa.string())
         built = encoding.from_arrow(table, pa.table(columns))
         parts.append((table, built.num_rows, encoding.parquet_bytes(table, built)))
     return parts
+
+
+def _here(manifest: str | None, moments: Sequence[tuple[int, int]]) -> str | None:
+    """What a stage left, its `snapshot` being that in which all that it had read has come here."""
+    if manifest is None or '"snapshot"' not in manifest:
+        return manifest
+    content: dict[str, Any] = json.loads(manifest)
+    if not content.get("snapshot"):
+        return manifest
+    content["snapshot"] = max(here for there, here in moments if there <= content["snapshot"])
+    return json.dumps(content)
 
 
 def import_file(location: str | Path | None, path: str | Path, table: str, *, run_id: str | None = None) -> Exchanged:

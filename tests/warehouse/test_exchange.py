@@ -142,6 +142,30 @@ def test_another_warehouse_is_imported_once_with_its_runs_and_quarantine(filled:
     assert verify(target).clean
 
 
+def test_what_a_stage_had_read_there_is_what_it_has_read_here(folder: str, tmp_path: Path) -> None:
+    def stage(manifest: dict[str, Any] | None) -> dict[str, Any]:
+        text = None if manifest is None else json.dumps(manifest)
+        return {"stage": "pivotal", "key": "k", "status": "completed", "manifest_json": text}
+
+    with Warehouse.open(tmp_path / "theirs") as theirs:
+        theirs.append("rollouts", {"trajectories": trajectories(3)}, run_id="run")
+        read = theirs.snapshot()
+        theirs.append("stage/1", {"stages": [stage({"snapshot": read, "summary": "found"})]}, run_id="run")
+        theirs.append("stage/2", {"stages": [stage({"summary": "no snapshot"}), stage(None)]}, run_id="run")
+        theirs.append("later", {"trajectories": trajectories(2, "later")}, run_id="run")
+    with Warehouse.open(folder) as ours:
+        for number in range(9):
+            ours.append(f"event/{number}", {"run_events": [{"kind": "note"}]}, run_id="own")
+    import_(folder, tmp_path / "theirs")
+    with Warehouse.open(folder) as ours:
+        found = [row["manifest_json"] for row in ours.rows("SELECT manifest_json FROM stages ORDER BY arrival")]
+        first = json.loads(found[0])
+        assert first["summary"] == "found"
+        until = ours.value("SELECT count(*) FROM trajectories WHERE snapshot_id <= ?", [first["snapshot"]])
+    assert until == 3, "those that were there, not those that came later"
+    assert found[1:] == [json.dumps({"summary": "no snapshot"}), None]
+
+
 def test_importing_back_and_forth_adds_nothing(filled: str, tmp_path: Path) -> None:
     target = str(tmp_path / "target")
     import_(target, filled)
