@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def right(name: str, source: str, **fields: Any) -> dict[str, Any]:
     return trajectory(name, source=source, **own | fields)
 
 
-def selected(store: Warehouse, pin: int | None) -> list[str]:
+def selected(store: Warehouse, pin: int | None, found: Sequence[str] = ()) -> list[str]:
     wanted = {
         "prompt_ids": ["q"],
         "suite_hashes": ["s"],
@@ -34,6 +35,7 @@ def selected(store: Warehouse, pin: int | None) -> list[str]:
         "until": pin,
         "asked": [7],
         "ingested": ["known"],
+        "found": list(found),
         "end": None,
     }
     rows = store.rows(SELECTION, wanted)
@@ -49,6 +51,8 @@ def test_a_pinned_selection_leaves_out_what_other_runs_found_later(tmp_path: Pat
         add(store, "known", "third", "human")
         assert selected(store, None) == ["tdrawn", "tearly", "tknown", "tlate"]
         assert selected(store, pin) == ["tearly", "tknown"]
+        add(store, "cut otherwise", "second", "human")
+        assert selected(store, pin, ["tcut otherwise"]) == ["tcut otherwise", "tearly", "tknown"]
 
 
 def test_a_pinned_selection_keeps_what_it_asks_for_and_takes_in_whoever_stored_and_judged_it_later(
