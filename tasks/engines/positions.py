@@ -11,6 +11,14 @@ VLLM_LONGEST = 4096
 """Positions that vLLM is given where `engine.vllm.max_model_len` does not say, or the model's own if they are fewer."""
 
 
+def engine_positions(config: RunConfig) -> int | None:
+    """Positions that the engine is given, whatever the model has; None where it takes the model's own."""
+    if config.engine.kind != "vllm":
+        return None
+    given = config.engine.vllm.get("max_model_len")
+    return given if isinstance(given, int) else VLLM_LONGEST
+
+
 def longest_prompt(config: RunConfig, checkpoint: Path) -> tuple[int, str]:
     """Most tokens of a prompt, and why where it is not `problems.max_prompt_tokens` but the positions of the engine.
 
@@ -19,10 +27,8 @@ def longest_prompt(config: RunConfig, checkpoint: Path) -> tuple[int, str]:
     from transformers import AutoConfig
 
     asked, response = config.problems.max_prompt_tokens, config.engine.max_response_tokens
-    positions = most_positions(AutoConfig.from_pretrained(checkpoint).get_text_config())
-    if config.engine.kind == "vllm":
-        given = config.engine.vllm.get("max_model_len")
-        positions = given if isinstance(given, int) else min(positions or VLLM_LONGEST, VLLM_LONGEST)
+    bounds = most_positions(AutoConfig.from_pretrained(checkpoint).get_text_config()), engine_positions(config)
+    positions = min((bound for bound in bounds if bound is not None), default=None)
     if positions is None or positions - response >= asked:
         return asked, ""
     return (

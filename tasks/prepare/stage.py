@@ -12,7 +12,7 @@ from typing import Any
 from sandbox import VERSION
 from tasks.config import BUILT_IN, RunConfig
 from tasks.engines import checkpoint, inspection, packaged_models
-from tasks.engines.positions import longest_prompt
+from tasks.engines.positions import engine_positions, longest_prompt
 from tasks.prepare import pretrain, reference_solutions, response_ends
 from tasks.problems import problem as problems_module
 from tasks.problems.decontamination import Overlap, decontaminate
@@ -48,7 +48,7 @@ def inputs(context: Context) -> dict[str, Any]:
     accepted = {"accepted_tests": fingerprint(grown)} if grown else {}
     found = [*report.problems, *report.unjudgeable]
     spare = {"spare": [fingerprint(report.spare), known_of(report.spare)]} if report.spare else {}
-    room = {"room": [config.engine.kind, config.engine.vllm.get("max_model_len"), config.engine.max_response_tokens]}
+    room = {"room": [engine_positions(config), config.engine.max_response_tokens]}
     own = extent | shown | installed | accepted | spare | room
     return {"problems": fingerprint(found), "known": known_of(found), **own}
 
