@@ -91,33 +91,29 @@ def equal_tokens(ours: bytes, theirs: bytes, checker: Checker, tolerance: float 
     if checker.kind == "kattis":
         return equal_kattis(ours, theirs, checker)
     if checker.kind == "codecontests":
-        return ours.lower() == theirs.lower() or near(ours, theirs, CODECONTESTS_TOLERANCE, relative=False)
+        return ours.lower() == theirs.lower() or near(ours, theirs, absolute=CODECONTESTS_TOLERANCE)
     if not checker.case_sensitive and ours.isalpha() and theirs.isalpha() and ours.lower() == theirs.lower():
         return True
     if tolerance is None or (INTEGER.fullmatch(ours) and INTEGER.fullmatch(theirs)):
         return False
-    return near(ours, theirs, tolerance, relative=True)
+    return near(ours, theirs, absolute=tolerance, relative=tolerance)
 
 
 def equal_kattis(ours: bytes, theirs: bytes, checker: Checker) -> bool:
     """Whether two different tokens mean the same to Kattis' default validator."""
     if (checker.float_tolerance is not None or checker.name) and is_number(theirs):
-        if not is_number(ours):
-            return False
-        a, b = float(ours), float(theirs)
-        allowed = max(checker.float_tolerance or 0.0, float(checker.name or 0) * abs(b))
-        return math.isfinite(a) and math.isfinite(b) and abs(a - b) <= allowed
+        return near(ours, theirs, absolute=checker.float_tolerance or 0.0, relative=float(checker.name or 0))
     return not checker.case_sensitive and ours.lower() == theirs.lower()
 
 
-def near(ours: bytes, theirs: bytes, tolerance: float, *, relative: bool) -> bool:
-    """Whether both are numbers and close; the relative scale is the expected one."""
+def near(ours: bytes, theirs: bytes, *, absolute: float, relative: float = 0.0) -> bool:
+    """Whether both are numbers and within one of the tolerances; the relative one is of the expected number."""
     if not (is_number(ours) and is_number(theirs)):
         return False
     a, b = float(ours), float(theirs)
     if not (math.isfinite(a) and math.isfinite(b)):
         return False  # too large for a float, which cannot tell how near they are
-    return abs(a - b) <= tolerance * (max(1.0, abs(b)) if relative else 1.0)
+    return abs(a - b) <= max(absolute, relative * abs(b))
 
 
 def is_number(token: bytes) -> bool:

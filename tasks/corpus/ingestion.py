@@ -168,8 +168,8 @@ class Ingestion:
         verdicts = [verdict_row(program, suite, judgements[program, suite.suite_id]) for program, suite in fresh]
         if kept or not rows:
             self._context.warehouse.append(batch, {"trajectories": kept, "verdicts": verdicts}, run_id=self._run_id)
-        judged = sum(row["verdict"] not in (TOO_LONG, CLAIMED, CUT_OFF) for row in kept)
-        return Ingested(len(kept), len(fresh), max(0, judged - len(fresh)))
+        judged = sum(draft.verdict is None for draft in drafts) - (len(rows) - len(kept))
+        return Ingested(len(kept), len(fresh), judged - len(fresh))
 
     def _draft(self, item: ExternalResponse, prompt: PromptedProblem) -> _Draft:
         ids = self._encoded(item)

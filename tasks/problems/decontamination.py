@@ -112,7 +112,10 @@ def overlaps(
             ids = (train[i].problem_id, evaluation[j].problem_id)
             found.append(Overlap(*ids, containment, jaccard, same, reason))
     found.sort(key=lambda overlap: (-overlap.containment, -overlap.jaccard, -overlap.shared_tests))
-    return list({(pair.train_id, pair.evaluation_id): pair for pair in reversed(found)}.values())[::-1]
+    best: dict[tuple[str, str], Overlap] = {}
+    for overlap in found:
+        best.setdefault((overlap.train_id, overlap.evaluation_id), overlap)
+    return list(best.values())
 
 
 def normal_words(statement: str) -> list[str]:
@@ -126,7 +129,8 @@ def _telling(texts: list[list[set[str]]], ids: list[list[str]], limits: Threshol
     held: dict[tuple[int, str], set[str]] = {}
     for side, (own, names) in enumerate(zip(texts, ids, strict=True)):
         for name, grams in zip(names, own, strict=True):
-            held[side, name] = held.get((side, name), set()) | grams
+            key = side, name
+            held[key] = held[key] | grams if key in held else grams  # seldom: no copy of what has one version
     seen = Counter(gram for grams in held.values() for gram in grams)
     most = max(limits.common_at_least, limits.common * len(held))
     return [[{gram for gram in grams if seen[gram] <= most} for grams in side] for side in texts]

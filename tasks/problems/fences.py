@@ -80,8 +80,8 @@ def _ends(opened: re.Match[str], line: str) -> bool:
     if match is None or not match["fence"].startswith(opened["fence"]):
         return False
     before = opened["before"].expandtabs()
-    content = len(before) if not before.strip() else len(before) - len(before.lstrip()) + LIST_INDENT
-    return len(match["before"].expandtabs()) <= content + FENCE_INDENT
+    indent = len(before) - len(before.lstrip()) + (LIST_INDENT if before.strip() else 0)
+    return len(match["before"].expandtabs()) <= indent + FENCE_INDENT
 
 
 def _begins_another(line: str) -> bool:

@@ -23,8 +23,7 @@ ROLLED_OUT = query(__name__, "rolled_out")
 
 def put_aside(context: Context, *prefixes: str) -> dict[str, Any]:
     """What to add to a stage's inputs: nothing, or the identity of the quarantined batches whose ids begin so."""
-    rows = context.warehouse.rows(PUT_ASIDE, {"prefixes": list(prefixes), "superseded": SUPERSEDED})
-    return {"put_aside": digest(batches=[row["batch"] for row in rows])} if rows else {}
+    return _identity(context, PUT_ASIDE, {"prefixes": list(prefixes)})
 
 
 def counts_put_aside(context: Context, *, reference: str, sampling: str, prompts: str) -> dict[str, Any]:
@@ -32,9 +31,7 @@ def counts_put_aside(context: Context, *, reference: str, sampling: str, prompts
 
     Other stages and other runs draw such samples, too, and Q0 may have found them enough.
     """
-    asked = {"reference": reference, "sampling": sampling, "prompts": prompts, "superseded": SUPERSEDED}
-    rows = context.warehouse.rows(COUNTED_IN, asked)
-    return {"put_aside": digest(batches=[row["batch"] for row in rows])} if rows else {}
+    return _identity(context, COUNTED_IN, {"reference": reference, "sampling": sampling, "prompts": prompts})
 
 
 def drawn_and_put_aside(context: Context, prefix: str) -> Counter[str]:
@@ -52,6 +49,11 @@ def counted_and_put_aside(context: Context, prefix: str, *, reference: str, samp
 def rolled_out_and_put_aside(context: Context, search: str, *, reference: str) -> Counter[str]:
     """Rollouts of policy `reference` that quarantined batches of searches whose ids begin so counted, by prefix."""
     return _numbers(context, ROLLED_OUT, "prefix_hash", {"search": search, "reference": reference})
+
+
+def _identity(context: Context, sql: str, asked: dict[str, Any]) -> dict[str, Any]:
+    rows = context.warehouse.rows(sql, asked | {"superseded": SUPERSEDED})
+    return {"put_aside": digest(batches=[row["batch"] for row in rows])} if rows else {}
 
 
 def _numbers(context: Context, sql: str, by: str, asked: dict[str, str]) -> Counter[str]:

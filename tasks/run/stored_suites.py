@@ -57,4 +57,5 @@ def settings_for(store: Warehouse, wanted: Iterable[Packages]) -> dict[Packages,
             config = validate(json.loads(row["config_json"])).sandbox
             exact.setdefault(offered(config), config)
             alike.setdefault(installed_packages(config.packages), config)
-    return {name: (alike | exact)[name] for name in packages if name in alike or name in exact}
+    known = alike | exact
+    return {name: known[name] for name in packages if name in known}

@@ -97,7 +97,7 @@ class CollapseWatch:
     def __init__(
         self, config: GuardConfig, *, regression: bool = True, imitation: bool = False, binary: bool = True
     ) -> None:
-        """`binary`: rewards are 0 and -1 alone, so that failures only say nothing.
+        """`binary`: rewards are 0 and -1 alone, so that a batch of failures says nothing.
 
         `regression`: y_T is what is trained by the paper's losses, so that failures above 0 are a symptom.
 
@@ -143,9 +143,11 @@ class CollapseWatch:
 
     def _one_class(self) -> dict[str, str]:
         """Whether the rewards of all sources together are of one class, in each of the last steps."""
+        if not self.binary:
+            return {}
         recent = list(self._past)[-RECENT:]
         found = [item for step in recent for item in step.items() if item[0].endswith("/pass_fraction")]
-        values: set[float] = {value for _, value in found} if self.binary else set()
+        values = {value for _, value in found}
         if len(recent) < RECENT or values not in ({0.0}, {1.0}) or (values == {1.0} and self.imitation):
             return {}
         sources = ", ".join(sorted({name.removesuffix("/pass_fraction") for name, _ in found}))

@@ -74,10 +74,8 @@ def advance(session: Session, *, checked: bool = False) -> Figures:
     seconds = time.monotonic() - began
     publish_s = 0.0
     if due(step, job.train, job.train.model_update_interval, job.train.snapshot_interval):
-        announced = due(step, job.train, job.train.model_update_interval)
-        publish_s = session.publish(
-            step, announced=announced
-        )  # before recording: a worker that waits for the record finds the new weights
+        # before recording: a worker that waits for the record finds the new weights
+        publish_s = session.publish(step, announced=due(step, job.train, job.train.model_update_interval))
     figures: Figures = {}
     if session.rank_zero is not None:
         figures = record(
