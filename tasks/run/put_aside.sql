@@ -6,10 +6,11 @@ WHERE NOT starts_with(reason, $superseded)
 ORDER BY batch;
 
 -- name: counted_in
--- Which such batches, whoever drew them, counted samples of a reference policy for the prompts of a batch?
+-- Which such batches, whoever drew them, counted samples of a reference policy for the prompts of a batch, or of before
+-- prompts were recorded?
 SELECT DISTINCT batch_id AS batch FROM stored.reference_counts
 WHERE reference = $reference AND sampling = $sampling
-  AND prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts)
+  AND (prompt_id IS NULL OR prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts))
   AND batch_id IN (SELECT bad_batch_id FROM quarantine WHERE NOT starts_with(reason, $superseded))
 ORDER BY batch;
 

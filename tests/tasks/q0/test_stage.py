@@ -136,6 +136,8 @@ def test_counts_of_before_prompts_were_recorded_still_count(tmp_path: Path) -> N
 
     maintenance.rewrite(lab.location, forget)
     assert counted(lab, model, **EDITED) == "0 new samples, 24 known"
+    put_aside(lab, "SELECT min(batch_id) FROM reference_counts")
+    assert counted(lab, model, **EDITED) == "8 new samples, 16 known"
 
 
 def test_weights_that_were_replaced_are_noticed_and_get_samples_of_their_own(tmp_path: Path) -> None:
