@@ -54,7 +54,7 @@ def test_problems_that_were_left_out_of_transfer_sets_are_named_with_one_reason(
     assert "(other/0: its own solution is judged wrong_answer)" in text
     long = EVALUATED.model_copy(update={"transfer_too_long": ("other/5",)})
     text = artifacts.page("demo", {"evaluate": long}) or ""
-    assert "1 problems left out, longer than problems.max_prompt_tokens: other/5" in text
+    assert "1 problems left out, whose prompts are too long: other/5" in text
     assert "left out" not in (artifacts.page("demo", {"evaluate": EVALUATED}) or "")
 
 

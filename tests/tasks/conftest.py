@@ -136,7 +136,8 @@ def copied(finished: Lab, tmp_path: Path) -> Callable[[], Lab]:
     """A copy of the finished home, to be changed."""
 
     def copy() -> Lab:
-        shutil.copytree(finished.home, tmp_path / "home")
+        beside = shutil.ignore_patterns("*-wal", "*-shm")  # come and go while other processes read the catalogue
+        shutil.copytree(finished.home, tmp_path / "home", ignore=beside)
         return Lab(tmp_path / "home")
 
     return copy

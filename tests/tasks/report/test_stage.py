@@ -121,13 +121,12 @@ def test_policies_are_compared_problem_by_problem(finished: Lab) -> None:
     assert "4 problems" in result.notes[0]
 
 
-def test_no_p_is_given_where_one_policy_has_more_samples_than_the_other(copied: Callable[[], Lab]) -> None:
-    lab = copied()
-    with lab.store() as store:
-        one, other = (run_history.read(store, lab.home, "micro-1") for _ in range(2))
-        more = {s: {p: (2 * n, 2 * k) for p, (n, k) in own.items()} for s, own in other.points[0].scores.items()}
-    last = replace(one.points[-1], scores=more)
-    pair = paired((one, one.points[-1]), (other, last))
+def test_no_p_is_given_where_one_policy_has_more_samples_than_the_other(finished: Lab) -> None:
+    with finished.store() as store:
+        history = run_history.read(store, finished.home, "micro-1")
+    last = history.points[-1]
+    more = {s: {p: (2 * n, 2 * k) for p, (n, k) in own.items()} for s, own in last.scores.items()}
+    pair = paired((history, last), (history, replace(last, scores=more)))
     assert average_paired_difference(pair.first, pair.second, 1).p_value is None
     assert [note for note in pair.notes if "10 samples each, the second 20 samples each" in note]
 
