@@ -76,6 +76,8 @@ RUN_ID = "rejudge"
 
 Key = tuple[str, str]
 """Program and suite."""
+Outcome = tuple[str, str, str, int | None]
+"""Text, suite, verdict and, where the reward is the share of tests passed, their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,23 @@ class Suspect:
     text: str
     suite_hash: str
     verdict: str
+    passed: int | None
+    """Tests passed where the reward is the share of them; None where only the verdict counts."""
     program: str
     key: Key
     responses: int
     batches: tuple[str, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it is known by in a batch."""
+        return self.text, self.suite_hash, self.verdict, self.passed
+
+    def change(self, found: Judgement) -> str:
+        """How `found` differs from what it was given, empty where it does not."""
+        if found.verdict != self.verdict:
+            return f"{self.verdict} -> {found.verdict}"
+        return f"{self.verdict} with other tests" if self.passed not in (None, found.passed) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +168,7 @@ def look(store: Warehouse, verdicts: Iterable[str] = ()) -> Backlog:
         elif problem.packages not in settings:
             left_out[f"need {', '.join(problem.packages)}, which no run's sandbox.packages has"] += row["responses"]
         else:
-            suspects.append(_suspect(row))
+            suspects.append(_suspect(row, problem))
     known = KnownVerdicts(store)
     known.read(suspect.suite_hash for suspect in suspects)
     suspects = _without_sound(store, suspects, problems, known)
@@ -166,8 +181,12 @@ def _without_sound(
 ) -> list[Suspect]:
     asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES), "but_modules": list(BUT_MODULES)}
     rows = store.rows(query(__name__, "sound"), asked | {"suites": sorted({one.suite_hash for one in suspects})})
-    sound = {(row["program_hash"], row["suite_hash"], row["verdict"]) for row in rows}
-    to_the_end = {(row["program_hash"], row["suite_hash"], row["verdict"]) for row in rows if row["to_the_end"]}
+    for row in rows:
+        row["passed"] = row["tests_passed"] if problems[row["suite_hash"]].every_test else None
+    to_the_end, sound = (
+        {(row["program_hash"], row["suite_hash"], row["verdict"], row["passed"]) for row in chosen}
+        for chosen in ([row for row in rows if row["to_the_end"]], rows)
+    )
 
     def is_sound(one: Suspect) -> bool:
         if one.verdict == Verdict.compile_error and parse(one.program):
@@ -178,10 +197,10 @@ def _without_sound(
             return False
         if problems[one.suite_hash].style == "function" and re.search(OWN_MODULE, one.text):
             return False
-        return (*one.key, str(one.verdict)) in (to_the_end if re.search(LAST_WORDS, one.text) else sound)
+        return (*one.key, one.verdict, one.passed) in (to_the_end if re.search(LAST_WORDS, one.text) else sound)
 
     found = ((suspect, known.get(suspect.key)) for suspect in suspects)
-    return [one for one, today in found if not is_sound(one) and (today is None or today.verdict != one.verdict)]
+    return [one for one, today in found if not is_sound(one) and (today is None or one.change(today))]
 
 
 def rejudge(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) -> Rejudged:
@@ -194,13 +213,13 @@ def rejudge(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) ->
     judging.judge(unjudged, backlog.problems, backlog.settings)
     known = KnownVerdicts(store)
     known.read(suspect.suite_hash for suspect in backlog.suspects)
-    changed: dict[tuple[str, str, str], Judgement] = {}
+    changed: dict[Outcome, Judgement] = {}
     changes, batches = Counter[str](), set[str]()
     for suspect in backlog.suspects:
         found = known.get(suspect.key)
-        if found is not None and found.verdict != suspect.verdict:
-            changed[suspect.text, suspect.suite_hash, suspect.verdict] = found
-            changes[f"{suspect.verdict} -> {found.verdict}"] += suspect.responses
+        if found is not None and (change := suspect.change(found)):
+            changed[suspect.outcome] = found
+            changes[change] += suspect.responses
             batches.update(suspect.batches)
     tables = _tables_of(store, batches)
     for number, batch in enumerate(sorted(batches), start=1):
@@ -209,11 +228,12 @@ def rejudge(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) ->
     return Rejudged(len(backlog.unknown), dict(sorted(changes.items())), len(batches))
 
 
-def _suspect(row: Row) -> Suspect:
+def _suspect(row: Row, problem: Problem) -> Suspect:
     program = extract_program(row["text"])
     key = program_hash(program), row["suite_hash"]
+    passed = row["tests_passed"] if problem.every_test else None
     batches = tuple(row["batches"])
-    return Suspect(row["text"], row["suite_hash"], row["verdict"], program, key, row["responses"], batches)
+    return Suspect(row["text"], row["suite_hash"], row["verdict"], passed, program, key, row["responses"], batches)
 
 
 def _tables_of(store: Warehouse, batches: Iterable[str]) -> dict[str, list[str]]:
@@ -226,7 +246,7 @@ def _tables_of(store: Warehouse, batches: Iterable[str]) -> dict[str, list[str]]
     return found
 
 
-def _replace(store: Warehouse, batch: str, held: Iterable[str], changed: dict[tuple[str, str, str], Judgement]) -> None:
+def _replace(store: Warehouse, batch: str, held: Iterable[str], changed: dict[Outcome, Judgement]) -> None:
     """Append the batch once more with the changed verdicts, and leave the old one out in the same commit."""
     tables: dict[str, list[Row]] = {name: [] for name in (*RESPONSES, "reference_counts", "token_values")}
     runs: dict[str, list[str]] = {}  # a batch of an imported file may hold rows of several
@@ -246,8 +266,9 @@ def _replace(store: Warehouse, batch: str, held: Iterable[str], changed: dict[tu
     store.append(new, tables, run_id=run_id, runs=several)
 
 
-def _corrected(row: Row, changed: dict[tuple[str, str, str], Judgement]) -> Row:
-    found = changed.get((row["text"], row["suite_hash"], row["verdict"]))
+def _corrected(row: Row, changed: dict[Outcome, Judgement]) -> Row:
+    given = row["text"], row["suite_hash"], row["verdict"]
+    found = changed.get((*given, None)) or changed.get((*given, row.get("tests_passed")))
     if found is None:
         return row
     program = extract_program(row["text"])

@@ -8,11 +8,11 @@ WITH training AS (
     SELECT run_id FROM stages WHERE stage = 'train' AND status IN ('completed', 'skipped')
 ),
 responses AS (
-    SELECT batch_id, run_id, suite_hash, verdict, text, source = 'online' AS followed FROM trajectories
+    SELECT batch_id, run_id, suite_hash, verdict, tests_passed, text, source = 'online' AS followed FROM trajectories
     UNION ALL
-    SELECT batch_id, run_id, suite_hash, verdict, text, false FROM eval_samples
+    SELECT batch_id, run_id, suite_hash, verdict, NULL, text, false FROM eval_samples
 )
-SELECT suite_hash, verdict, text, followed AND run_id IN (FROM training) AS waits,
+SELECT suite_hash, verdict, tests_passed, text, followed AND run_id IN (FROM training) AS waits,
        count(*) AS responses, list_sort(list(DISTINCT batch_id)) AS batches
 FROM responses
 WHERE text IS NOT NULL AND suite_hash IS NOT NULL
@@ -31,7 +31,7 @@ WITH found AS (
     SELECT suite_hash, bool_or(style = 'stdin') AS stdin, bool_or(json_exists(checker_json, '$.packages')) AS packages
     FROM problems WHERE suite_hash IN (SELECT unnest($suites::VARCHAR[])) GROUP BY suite_hash
 )
-SELECT program_hash, suite_hash, verdict, bool_or(list_contains($but_packages || $but_modules, sandbox_version)) AS to_the_end
+SELECT program_hash, suite_hash, verdict, tests_passed, bool_or(list_contains($but_packages || $but_modules, sandbox_version)) AS to_the_end
 FROM verdicts JOIN found USING (suite_hash)
 WHERE NOT packages
   AND (list_contains($versions, sandbox_version) AND stdin OR list_contains($but_packages || $but_modules, sandbox_version))
