@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from sandbox.errors import RunnerLost
+from sandbox.runner import LIMITS_REFUSED
 
 CHUNK = 1 << 16
 
@@ -95,7 +96,9 @@ class ProcessChannel:
 
     def _last_words(self) -> str:
         try:
-            return f"exit status {self._process.wait(2)}"
+            status = self._process.wait(2)
+            above = ": limits of the suite are above those in force here, see `ulimit -H -a`"
+            return f"exit status {status}" + above * (status == LIMITS_REFUSED)
         except subprocess.TimeoutExpired:
             return "its pipe is closed"
 

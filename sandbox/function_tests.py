@@ -18,10 +18,10 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import NamedTuple
 
+from sandbox.children import ENDED_ASLEEP, ENDED_CPU, ENDED_WALL
 from sandbox.errors import RunnerLost
 from sandbox.outcome import outcome, printable
 from sandbox.records import Limits, Suite, TestResult, Verdict
-from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_WALL
 from sandbox.timeouts import GENEROSITY, RunGate, confirm
 from sandbox.worker import CALL_BYTES, REFEREE_LIMITS, Input, JudgeWorker, RunReport, only
 

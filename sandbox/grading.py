@@ -158,7 +158,7 @@ class Grader:
     def _summary(self, suite: Suite, results: dict[int, TestResult]) -> Judgement:
         failed = [r for r in results.values() if r.verdict is not Verdict.accepted]
         if not self._stops(suite):
-            failed.sort(key=lambda result: result.index)
+            failed.sort(key=lambda result: (suite.every_test and result.verdict is not Verdict.infra, result.index))
         tests = tuple(results[index] for index in sorted(results))
         return Judgement(
             verdict=failed[0].verdict if failed else Verdict.accepted,

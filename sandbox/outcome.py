@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+from sandbox.children import ENDED_ASLEEP, ENDED_CPU, ENDED_WALL
 from sandbox.records import Limits, Verdict
-from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_WALL
 from sandbox.worker import RunReport
 
 

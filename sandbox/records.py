@@ -118,7 +118,10 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Verdict on a submission: `accepted`, or that of the first failing test in the order they were run."""
+    """Verdict on a submission: `accepted`, or that of the first failing test in the order they were run.
+
+    Where every test counts (`Suite.every_test`) one test that the sandbox failed on makes the whole `infra`.
+    """
 
     verdict: Verdict
     passed: int

@@ -22,11 +22,11 @@ import select
 import signal
 import struct
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sandbox import cell, confine, traits
+from sandbox.children import ENDED_ITSELF, NOTHING, End, attend, expect_no_children, well
 
 COMMAND = struct.Struct("<cIIQ")
 PLAN = struct.Struct("<IIIQQBBHI")  # cpu, wall and asleep ms, memory, output, style, stop at failure, per fork, job
@@ -36,7 +36,6 @@ MAGIC = b"SPO1"
 STYLE_PROGRAM, STYLE_CALLS = 0, 1
 UNDECIDED = 1 << 8
 """Wait status reported for a test of a group that did not come to a good end: exit status 1."""
-ENDED_ITSELF, ENDED_CPU, ENDED_WALL, ENDED_ASLEEP = 0, 1, 2, 3
 SLACK, STACK_SLACK = 96 << 20, 640 << 20
 """Address space beyond the memory limit, in general and where a program names threads or packages are installed: these
 reserve 128 MiB and more and touch little."""
@@ -47,6 +46,14 @@ NOWHERE = 2
 """The server's own standard error, /dev/null: what a compiler says beside its result is not kept."""
 LOST = 71
 """Exit status of a child that failed before the program in it began."""
+LIMITS_REFUSED = 6
+"""The server's exit status where lower limits of its own forbid it to set those of a program."""
+TOO_LOW = (
+    "it may not give its programs the limits they need (10 s of CPU time, 64 MiB files, 256 of them open, 1 GiB); "
+    "lower ones are in force: see `ulimit -H -a`"
+)
+COMPILER_MS = 10_000
+"""CPU time of a compiler in milliseconds, unless a suite says otherwise."""
 COMPILER_ASLEEP_MS = 3000
 """A compiler never waits: one that uses no CPU time for so long is not let near a processor."""
 
@@ -65,20 +72,6 @@ class RunPlan(NamedTuple):
     job: int
 
 
-class End(NamedTuple):
-    """How a child ended: by which wait status or limit, what it used, how often it waited."""
-
-    status: int
-    ended: int
-    cpu_us: int
-    wall_us: int
-    peak_kib: int
-    waits: int
-
-
-NOTHING = End(0, 0, 0, 0, 0, 0)
-
-
 class Server:
     """State between commands: the input slots, the compiled program, the pipes to the host."""
 
@@ -86,6 +79,7 @@ class Server:
         self.inlet, self.outlet, self.base_memory, self.packages = inlet, outlet, base_memory, packages
         self.slack, self.traits = SLACK, 0
         self.slots: dict[int, int] = {}
+        self.settable: set[tuple[int, int, int]] = set()
         self.code = -1
         self.fork: Any = confine.LIBC.fork
         program, self.pid_index = confine.child_filter()
@@ -158,15 +152,41 @@ class Server:
 
     # children
 
+    def may_set(self, cpu_ms: int, address_space: int, file_size: int) -> bool:
+        """Whether a child can set these limits, found out by one that does nothing else."""
+        limits = cpu_ms, address_space, file_size
+        if limits not in self.settable:
+
+            def try_them() -> None:
+                cell.set_limits(*limits)
+                os._exit(0)
+
+            end = attend(self.child(try_them), cpu_ms, 10_000 + 5 * cpu_ms, COMPILER_ASLEEP_MS)
+            if end.status == LOST << 8:
+                return False
+            if well(end):
+                self.settable.add(limits)
+        return True
+
+    def compiler_limits(self, cpu_ms: int) -> tuple[int, int, int]:
+        return cpu_ms, self.base_memory + cell.COMPILE_MEMORY, cell.COMPILE_OUTPUT
+
+    def limits(self, plan: RunPlan) -> tuple[int, int, int]:
+        """The limits of a test, as `cell.set_limits` takes them."""
+        return plan.cpu_ms, self.base_memory + plan.memory + self.slack, plan.output + 1
+
     def compile(self, length: int, cpu_ms: int, job: int) -> None:
         """Compile a program in a cell; the host gets the cell's summary, the code stays here as a memory file."""
+        limits = self.compiler_limits(cpu_ms)
+        if not self.may_set(*limits):
+            os._exit(LIMITS_REFUSED)
         if self.code >= 0:
             os.close(self.code)
         source = self.receive(length)
         self.code = new_file("code")
 
         def compile_source() -> None:
-            cell.set_limits(cpu_ms, self.base_memory + cell.COMPILE_MEMORY, cell.COMPILE_OUTPUT)
+            cell.set_limits(*limits)
             self.confine_child(source, self.code, NOWHERE)
             cell.compile_into(0, 1)
 
@@ -213,6 +233,8 @@ class Server:
         """Run tests until they are done, one fails (if so planned) or the host says stop."""
         plan = RunPlan(*PLAN.unpack_from(payload))
         slots = [slot for (slot,) in struct.iter_unpack("<I", payload[PLAN.size :])]
+        if not self.may_set(*self.limits(plan)):
+            os._exit(LIMITS_REFUSED)
         for start in range(0, len(slots), plan.per_fork):
             if start and self.commands.poll(0):
                 break
@@ -230,7 +252,7 @@ class Server:
         def take_test() -> None:
             if spare:
                 cell.provide_files(spare)
-            self.limit(plan)
+            cell.set_limits(*self.limits(plan))
             loaded = cell.load(self.code)
             if plan.style == STYLE_CALLS:
                 self.confine_child(self.slots[slot], NOWHERE, err, keep=(out, *spare))  # what it prints is nobody's
@@ -252,7 +274,7 @@ class Server:
         inputs = [self.slots[slot] for slot in group]
 
         def take_tests() -> None:
-            self.limit(plan)
+            cell.set_limits(*self.limits(plan))
             loaded = cell.load(self.code)
             self.confine_child(inputs[0], outs[0], err, keep=(marks, *inputs, *outs))
             cell.run_group(loaded, inputs, outs, marks)
@@ -268,15 +290,6 @@ class Server:
         expect_no_children()
         return done == len(group)
 
-    def limit(self, plan: RunPlan) -> None:
-        """In a child: the limits of a test."""
-        cell.set_limits(plan.cpu_ms, self.base_memory + plan.memory + self.slack, plan.output + 1)
-
-
-def well(end: End) -> bool:
-    """Whether a child ended by itself with status 0."""
-    return end.status == 0 and end.ended == ENDED_ITSELF
-
 
 def new_file(name: str) -> int:
     """A fresh memory file."""
@@ -287,44 +300,6 @@ def write_all(fd: int, data: bytes) -> None:
     """Write everything."""
     while data:
         data = data[os.write(fd, data) :]
-
-
-def attend(pid: int, cpu_ms: int, wall_ms: int, asleep_ms: int) -> End:
-    """Wait for a child and reap it; end it after so much CPU time or real time, or so long without any CPU time."""
-    cpu_s, wall_s = cpu_ms / 1000, wall_ms / 1000
-    started = time.monotonic()
-    pidfd = os.pidfd_open(pid)
-    waiter = select.poll()
-    waiter.register(pidfd, select.POLLIN)
-    clock = (~pid << 3) | 2  # the process's CPU clock: MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
-    ended, used, moved_at, pause = ENDED_ITSELF, 0.0, started, min(cpu_s, 0.5) + 0.01
-    while not waiter.poll(max(1, int(pause * 1000))):
-        now, cpu = time.monotonic(), time.clock_gettime(clock)
-        if cpu > used:
-            used, moved_at = cpu, now
-        if cpu > cpu_s:
-            ended = ENDED_CPU
-        elif now - started > wall_s:
-            ended = ENDED_WALL
-        elif now - moved_at > asleep_ms / 1000:
-            ended = ENDED_ASLEEP
-        if ended:
-            os.kill(pid, signal.SIGKILL)
-            break
-        pause = min(max(cpu_s - cpu, 0.002), 0.25) + 0.002
-    os.close(pidfd)
-    _, status, usage = os.wait4(pid, 0)
-    cpu_us, wall_us = int((usage.ru_utime + usage.ru_stime) * 1e6), int((time.monotonic() - started) * 1e6)
-    return End(status, ended, cpu_us, wall_us, usage.ru_maxrss, usage.ru_nvcsw)
-
-
-def expect_no_children() -> None:
-    """Nothing may outlive its test; if something did, this worker is not to be trusted any more."""
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return
-    os._exit(5)
 
 
 # start -----------------------------------------------------------------------------------------------------------
@@ -363,11 +338,13 @@ def main(config: dict[str, Any]) -> None:
         cell.prepare(config["preimports"])
         base_memory = address_space()
         walls = confine.raise_walls(config)
+        server = Server(inlet, outlet, base_memory, bool(config["packages"]))
+        if not server.may_set(*server.compiler_limits(COMPILER_MS)):
+            raise confine.WallRefused(TOO_LOW)
     except (confine.WallRefused, ImportError) as error:
         greet(outlet, {"refused": str(error)})
         return
     greet(outlet, {"walls": walls, "python": sys.version.split()[0]})
-    server = Server(inlet, outlet, base_memory, bool(config["packages"]))
     gc.collect()
     gc.freeze()
     server.serve()

@@ -27,9 +27,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from sandbox.children import ENDED_ASLEEP, ENDED_CPU, ENDED_ITSELF, ENDED_WALL
 from sandbox.errors import RunnerLost
 from sandbox.records import Limits
-from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_ITSELF, ENDED_WALL
 from sandbox.worker import RunReport
 
 GENEROSITY = 2.0

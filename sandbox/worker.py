@@ -17,12 +17,11 @@ from typing import NamedTuple
 from sandbox.backends import Backend
 from sandbox.cell import COMPILED, REFUSED, TRAITS_AT
 from sandbox.channel import Channel
+from sandbox.children import ENDED_ASLEEP, ENDED_WALL
 from sandbox.errors import RunnerLost, SandboxUnavailable
 from sandbox.records import Limits
 from sandbox.runner import (
     COMMAND,
-    ENDED_ASLEEP,
-    ENDED_WALL,
     ERROR_TAIL,
     MAGIC,
     PLAN,
@@ -32,7 +31,7 @@ from sandbox.runner import (
 )
 from sandbox.traits import PLAIN
 
-MODULES = ("values", "traits", "confine", "cell", "runner")
+MODULES = ("values", "traits", "confine", "cell", "children", "runner")
 REFEREE_PROGRAM = "from sandbox.referee import main\nmain()\n"
 """Program of a runner that no foreign program enters, and which has the referee imported already."""
 BOOTSTRAP = """

@@ -253,6 +253,16 @@ def test_a_test_that_nobody_can_judge_by_says_why_and_is_no_verdict(local: Judge
     assert word in found.detail
 
 
+def test_a_share_of_tests_of_which_one_cannot_be_judged_is_no_share(local: Judge):
+    wrong, nobodys = TestCase("assert f(1) == 2"), TestCase(UNJUDGEABLE["own object"][0])
+    suite = Suite("a share", (wrong, nobodys), style="function", entry_point="f", every_test=True)
+    assert verdict(local, "def f(n): return 1", suite) is Verdict.infra
+    assert (
+        verdict(local, "def f(n): return 1", replace(suite, suite_id="no share", every_test=False))
+        is Verdict.wrong_answer
+    )
+
+
 CARRIED = {
     "decimal": ("from decimal import Decimal as D\nassert f(D('0.1')) == D('0.3')", "def f(d): return d * 3"),
     "fraction": ("from fractions import Fraction as Q\nassert f(Q(1, 3)) == Q(2, 3)", "def f(q): return 2 * q"),

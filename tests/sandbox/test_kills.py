@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sandbox import Judge, Submission, Suite, TestCase, Verdict
+from sandbox.children import ENDED_ITSELF
 from sandbox.errors import RunnerLost
 from sandbox.records import Limits
-from sandbox.runner import ENDED_ITSELF
 from sandbox.timeouts import RunGate, confirm
 from sandbox.worker import RunReport
 from tests.sandbox.conftest import sums

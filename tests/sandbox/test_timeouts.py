@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
-from sandbox.runner import ENDED_ASLEEP, ENDED_CPU, ENDED_ITSELF, ENDED_WALL
+from sandbox.children import ENDED_ASLEEP, ENDED_CPU, ENDED_ITSELF, ENDED_WALL
 from sandbox.timeouts import RunGate, confirm
 from sandbox.worker import RunReport
 from tests.sandbox.conftest import sums
