@@ -21,6 +21,7 @@ REACHED = query(__name__, "reached")
 RECIPES = query(__name__, "recipes")
 TOTALS = query(__name__, "totals")
 CONFIGURATIONS = query(__name__, "configurations")
+UNLIKE = query(__name__, "unlike")
 RUNS_A_PAGE = 40
 MOST_COMPARED = 4
 
@@ -97,6 +98,7 @@ def compare_page(look: Look) -> Page:
                 for name, values in sorted(differing([rows[one] for one in names]))
             ],
             "ends": changes,
+            "unlike": look.rows(UNLIKE, runs=names)[0]["unlike"],
             "ks": ks,
         },
     )

@@ -38,3 +38,17 @@ FROM resident.by_problem;
 -- With which settings were these runs made?
 SELECT run_id, config_json FROM runs WHERE list_contains($runs, run_id)
 QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY arrival DESC) = 1;
+
+-- name: unlike
+-- Were these runs evaluated on different problems, or by different tests?
+WITH prepared AS (
+    SELECT run_id, arg_max(json_extract_string(manifest_json, '$.problems_batch'), arrival) AS batch FROM stages
+    WHERE list_contains($runs, run_id) AND stage = 'prepare' AND status IN ('completed', 'skipped')
+    GROUP BY run_id
+),
+asked AS (
+    SELECT prepared.run_id, list_sort(list(DISTINCT problem_id || ' ' || coalesce(suite_hash, ''))) AS problems
+    FROM prepared JOIN problems ON problems.batch_id = batch WHERE split = 'evaluation'
+    GROUP BY prepared.run_id
+)
+SELECT count(DISTINCT problems) > 1 AS unlike FROM asked;
