@@ -270,11 +270,12 @@ def _take_in_known(context: Context, prompts: PromptSet, ingestion: Ingestion) -
 
 
 def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: OtherModelConfig) -> int:
-    """Answers of another model, topped up to `samples` per problem; stored some problems at a time."""
+    """The first `samples` answers of another model per problem that are not there; stored some problems at a time."""
     origin = _origin(model)
     rows = context.warehouse.rows(ANSWERED, [origin, prompts.prompt_ids, prompts.suites, ingestion.end, ingestion.end])
-    have = Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
-    missing = [(p, number) for p in sorted(prompts.prompts) for number in range(have[p], model.samples)]
+    known = {(row["problem_id"], row["seed"]) for row in rows}
+    wanted = ((p, number) for p in sorted(prompts.prompts) for number in range(model.samples))
+    missing = [(p, number) for p, number in wanted if (p, _seed(model, p, number)) not in known]
     added = 0
     if missing:
         with other_models.opened(model, context.config, context.home / "models") as answers:

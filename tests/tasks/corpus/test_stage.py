@@ -29,8 +29,7 @@ def solutions(lab: Lab) -> dict[str, str]:
 
 
 def prepared(lab: Lab, overrides: dict[str, Any]) -> str:
-    run_id = lab.start(json.dumps(overrides), overrides)
-    lab.run(run_id, "prepare")
+    lab.run(run_id := lab.start(json.dumps(overrides), overrides), "prepare")
     return run_id
 
 
@@ -148,6 +147,14 @@ def test_another_models_answers_are_topped_up_and_survive_its_failure(
     asked = -100
     lab.run(more, "corpus")
     assert asked == -100 + len(known)
+    with lab.store() as store:
+        (first, *_) = store.rows("SELECT batch_id, count(*) AS n FROM trajectories GROUP BY 1 ORDER BY min(arrival)")
+        bad = {"bad_batch_id": first["batch_id"], "reason": "by hand"}
+        store.append("bad", {"quarantine": [bad]}, run_id="hand")
+    for steps, expected in ((5, first["n"]), (6, 0)):
+        asked = -100
+        lab.run(prepared(lab, ONLY_FILES | {"corpus.other_models": [model], "train.steps": steps}), "corpus")
+        assert asked == -100 + expected
 
 
 def test_another_model_is_sampled_here_when_it_has_no_address(with_models: Lab) -> None:

@@ -85,6 +85,8 @@ def test_only_what_pi_0_sampled_under_the_runs_conditions_is_paired(store: Wareh
     later = add(store, reference, "a", "p0", [PASS, FAIL])
     assert chosen(store, reference, until).pairs == ()
     assert len(chosen(store, reference, later).pairs) == 1
+    add(store, reference, "b/rejudged-8", "p1", [PASS, FAIL])
+    assert sides(chosen(store, reference, until)) == [("b/rejudged", "b/rejudged")]
 
 
 def drawn(store: Warehouse, job: TrainJob, state: MixState, steps: range) -> tuple[list[MixState], list[Any]]:
