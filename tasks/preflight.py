@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from tasks.problems import hub, kattis
 from tasks.problems.problem import Problem, ProblemError
 from tasks.problems.prompt import template_for
 from tasks.problems.records import Record, read_records
-from tasks.problems.sources import LAYOUTS, split_of
+from tasks.problems.sources import is_of, none_of, problem_of, split_of
 from tasks.run import placement
 from tasks.run.errors import Oversubscribed, StageError
 from warehouse import Warehouse, WarehouseMissing
@@ -111,7 +110,7 @@ def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock
     problems = _look_at_problems(config, found, clock)
     for path in config.corpus.files:
         with found.taken():
-            _look(Path(path), files.check_record, clock)
+            _look(Path(path), None, files.check_record, clock)
     folder = _look_at_models(config, found)
     if folder is not None and not found.messages:
         _render(config, folder, problems, found)
@@ -177,21 +176,24 @@ def _understood(one: ProblemFiles, clock: Clock) -> tuple[list[Problem], bool]:
     if one.source == "kattis":
         folders = kattis.packages(Path(one.path))
         return [kattis.read_package(f, "") for f in folders[:UNDERSTOOD]], len(folders) <= UNDERSTOOD
-    problems: list[Problem] = []
-    more = _look(Path(one.path), lambda record: problems.append(LAYOUTS[one.source](record, "")), clock)
+    path, problems = Path(one.path), list[Problem]()
+    more = _look(path, one.only, lambda record: problems.append(problem_of(record, one.source, "")), clock)
+    if one.only and not problems and not more:
+        raise none_of(path, one.only)
     return problems, not more
 
 
-def _look(path: Path, understand: Callable[[Record], object], clock: Clock) -> bool:
-    """Understand the first records and read on for a while; whether there are more than those understood."""
-    records = read_records(path)
-    for record in islice(records, UNDERSTOOD):
-        understand(record)
-    until, more = clock() + PATIENCE_S, False
-    for _ in records:
-        more = True
+def _look(path: Path, only: str | None, understand: Callable[[Record], object], clock: Clock) -> bool:
+    """Understand the first records (of the split `only`) and read on for a while; whether there are more than those."""
+    understood, more, until = 0, False, clock() + PATIENCE_S
+    for record in read_records(path):
+        if is_of(record, only) and understood < UNDERSTOOD:
+            understand(record)
+            understood += 1
+            continue
+        more = more or is_of(record, only)
         if clock() > until:
-            break
+            return True
     return more
 
 

@@ -1,8 +1,10 @@
 """Training problems that are evaluation problems in other clothes, found by their statements and by their tests.
 
-Four signs, each with a threshold of its own:
+Five signs, all but the first with a threshold of their own:
 
-* Statements are the same but for case and white space, however short they are.
+* They have the same number in MBPP or HumanEval, of which there are several editions with statements of their own.
+* Statements are the same but for case, white space, quotes around them and the asserts that they show, however short
+  they are.
 * Statements share word n-grams after normalisation (case, punctuation, formula marks and layout are dropped, one-letter
   names and numbers count as one word each), so copies with other white space, renamed variables or reordered sections
   still share most of them. N-grams that occur in many problems ("the first line contains ...") are left out.
@@ -18,6 +20,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tasks.problems import published
 from tasks.problems.dedup import BANDS, PERMUTATIONS, rensa, similarity, sketch_of
 from tasks.problems.problem import Problem
 
@@ -25,6 +28,9 @@ _IDEOGRAPH = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 """Chinese characters, which are written without spaces: each is a word of its own."""
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W\d_{_IDEOGRAPH}]+|\d+")
 _VARIABLE = re.compile(rf"[^{_IDEOGRAPH}]")
+_NUMBERED = re.compile(r"(mbpp|humaneval)(?:plus|\+)?/(\d+)", re.IGNORECASE)
+_SHOWN = re.compile(rf"^\s*assert\b.*$|{re.escape(published.SHOWN)}|\"{{3}}|'{{3}}", re.MULTILINE)
+"""What editions put around the same words: asserts, what leads to them, quotes."""
 _MARKUP = re.compile(r"\\[a-zA-Z]+|<[^>]{1,40}>|!\[[^\]]*\]\([^)]*\)|https?://\S+")
 
 
@@ -65,7 +71,7 @@ class Overlap:
     """Jaccard similarity of all n-grams of the statements."""
     shared_tests: int
     reason: str
-    """What of `same statement`, `shared phrases`, `near duplicate` and `tests` holds, joined by "and"."""
+    """Which of `same number`, `same statement`, `shared phrases`, `near duplicate` and `tests` hold, with "and"."""
 
 
 def decontaminate(
@@ -90,11 +96,12 @@ def overlaps(
     texts = [[_ngrams(normal_words(problem.statement), limits.words) for problem in side] for side in sides]
     telling = _telling(texts, [[problem.problem_id for problem in side] for side in sides], limits)
     tests = [[_tests(problem) for problem in side] for side in sides]
+    numbers = _shared(*([_number(problem) for problem in side] for side in sides))
     equal = _shared(*([_whole(problem, limits) for problem in side] for side in sides))
     shared_grams = _shared(*telling)
     shared_tests = _shared(*([_long_enough(suite, limits) for suite in side] for side in tests))
     found: list[Overlap] = []
-    for i, j in sorted({*equal, *shared_grams, *shared_tests, *_near_duplicates(texts[0], texts[1], limits)}):
+    for i, j in sorted({*numbers, *equal, *shared_grams, *shared_tests, *_near_duplicates(texts[0], texts[1], limits)}):
         smaller = min(len(telling[0][i]), len(telling[1][j]))
         containment = shared_grams[i, j] / smaller if smaller >= limits.fewest_ngrams else 0.0
         jaccard = similarity(texts[0][i], texts[1][j])
@@ -102,6 +109,7 @@ def overlaps(
         least = max(1, min(len(tests[0][i]), len(tests[1][j])))
         same = shared_tests[i, j]
         signs = {
+            "same number": (i, j) in numbers,
             "same statement": (i, j) in equal,
             "shared phrases": containment >= limits.containment,
             "near duplicate": long_enough and jaccard >= limits.near_duplicate,
@@ -153,9 +161,15 @@ def _ngrams(words: list[str], length: int) -> set[str]:
     return {" ".join(words[start : start + length]) for start in range(len(words) - length + 1)}
 
 
+def _number(problem: Problem) -> set[tuple[str, str]]:
+    """Set and number of a problem of MBPP or HumanEval, whatever edition it is of."""
+    found = _NUMBERED.fullmatch(problem.problem_id)
+    return {(found[1].lower(), found[2])} if found else set()
+
+
 def _whole(problem: Problem, limits: Thresholds) -> set[str]:
-    """The statement in lower case and on one line, if it is long enough to be told by."""
-    text = " ".join(problem.statement.lower().split())
+    """The statement in lower case and on one line, without what is shown around it, if long enough to be told by."""
+    text = " ".join(_SHOWN.sub(" ", problem.statement).lower().split())
     return {text} if len(text) >= limits.shortest_statement else set()
 
 

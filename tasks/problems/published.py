@@ -6,6 +6,7 @@ Only Python 3 programs are kept as solutions. Tests that call a function become 
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import pickle
@@ -42,6 +43,8 @@ _UNITS = {"ms": 1e-3, "milli": 1e-3, "k": 1 / 1024, "g": 1024.0}
 _APPS_SECONDS = 4.0
 _LIVECODEBENCH_SECONDS = 6.0
 """What the sets' own graders give a test: their problems state no limit."""
+SHOWN = "The function must pass this test:"
+"""What stands before the assert that an MBPP problem shows."""
 _LIVECODEBENCH_PRELUDE = "sys.setrecursionlimit(50000)"
 """As in LiveCodeBench's grader, for both styles."""
 
@@ -77,9 +80,8 @@ def codecontests(record: Record, problem_set: str) -> Problem:
 
 
 def taco(record: Record, problem_set: str) -> Problem:
-    """A TACO problem; it has no public tests. Its id is its address, or the set's name and its line."""
-    address = record.text("url", "")
-    name = address or f"{problem_set}/{record.where.rsplit(':', 1)[-1]}"
+    """A TACO problem; it has no public tests. Its id is its address, or made of what it asks."""
+    name = record.text("url", "") or _digest(record.text("question"))
     time, memory = (_measured(record.text(field, "") or "") for field in ("time_limit", "memory_limit"))
     return _from_input_output(
         record,
@@ -97,11 +99,19 @@ def _measured(text: str) -> float | None:
 
 
 def apps(record: Record, problem_set: str) -> Problem:
-    """An APPS problem, also of the sets that use its fields; it has no public tests."""
+    """An APPS problem, also of the sets that use its fields; it has no public tests.
+
+    Both of its splits count from 0, so that what it asks is part of its id.
+    """
     number = record.data.get("problem_id", record.data.get("id"))
     if number is None or isinstance(number, bool) or not isinstance(number, int | str):
         raise record.error("problem_id", "must be a number or text")
-    return _from_input_output(record, problem_set, f"apps/{number}", limits=(_APPS_SECONDS, None), licence="MIT")
+    name = f"apps/{number}-{_digest(record.text('question'))}"
+    return _from_input_output(record, problem_set, name, limits=(_APPS_SECONDS, None), licence="MIT")
+
+
+def _digest(question: str) -> str:
+    return hashlib.sha256(question.encode()).hexdigest()[:12]
 
 
 def livecodebench(record: Record, problem_set: str) -> Problem:
@@ -161,7 +171,7 @@ def mbpp(record: Record, problem_set: str) -> Problem:
     text = record.text("text", "") or record.text("prompt")
     own = {
         "problem_id": f"mbpp/{record.data.get('task_id')}",
-        "statement": f"{text}\n\nThe function must pass this test:\n\n{tests[0]}\n",
+        "statement": f"{text}\n\n{SHOWN}\n\n{tests[0]}\n",
         "style": "function",
         "test_list": tests,
         "challenge_test_list": record.texts("challenge_test_list"),
@@ -329,7 +339,7 @@ def _stdin_test(test: Record) -> TestCase:
 def _assert_of_lines(record: Record, test: Record) -> TestCase:
     """A functional test: each line of the input is one argument as JSON, the output the result as JSON."""
     try:
-        arguments = [json.loads(line) for line in test.text("input").splitlines()]
+        arguments = [json.loads(line) for line in test.text("input").split("\n") if line.strip()]
         expected = json.loads(test.text("output"))
     except ValueError as error:
         raise test.error("input", f"or its output holds no JSON: {error}") from error

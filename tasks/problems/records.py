@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -104,6 +106,17 @@ class Record:
         return InvalidProblem(f"{self.where}: field '{self.path}{name}' {reason}")
 
 
+@contextmanager
+def long_numbers() -> Generator[None]:
+    """Let whole numbers of any length be read and written: APPS has some of 9,000 digits, and Python stops at 4,300."""
+    most = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(most)
+
+
 def read_records(path: Path) -> Iterator[Record]:
     """The records of a file, of a folder's files or of those that a pattern names, in the order of their names.
 
@@ -172,7 +185,8 @@ def _record_or_refusal(line: bytes, where: str) -> Record | InvalidProblem:
 
 def _record(line: bytes, where: str) -> Record:
     try:
-        value = json.loads(line.decode("utf-8"))
+        with long_numbers():
+            value = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise InvalidProblem(
             f"{where}: not UTF-8: byte 0x{line[error.start]:02x} at column {error.start + 1}; save the file as UTF-8"

@@ -14,7 +14,7 @@ from tasks.problems import basics, evalplus, miniature, own_layout, published
 from tasks.problems.hub import read_hub
 from tasks.problems.kattis import read_packages
 from tasks.problems.problem import Problem, Split
-from tasks.problems.records import InvalidProblem, Record, read_records
+from tasks.problems.records import InvalidProblem, Record, long_numbers, read_records
 
 __all__ = ["InvalidProblem", "ReadReport", "read", "read_file", "split_of"]
 
@@ -124,8 +124,13 @@ def read_file(path: Path, layout: str = "jsonl", only: str | None = None) -> lis
     name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".parquet")
     problems = _problems(_only(read_records(path), only), layout, name)
     if only and not problems:
-        raise InvalidProblem(f"{path}: no record whose field 'split' is {only!r}; set `only` to one that it holds")
+        raise none_of(path, only)
     return problems
+
+
+def none_of(path: Path, only: str) -> InvalidProblem:
+    """The error for a set without a record of the split asked for, to be raised."""
+    return InvalidProblem(f"{path}: no record whose field 'split' is {only!r}; set `only` to one that it holds")
 
 
 def layout_of(path: Path) -> str:
@@ -142,8 +147,19 @@ def layout_of(path: Path) -> str:
     return found[0]
 
 
+def problem_of(record: Record, layout: str, problem_set: str) -> Problem:
+    """The problem that a record holds. Raises InvalidProblem (names file, line and field)."""
+    with long_numbers():
+        return LAYOUTS[layout](record, problem_set)
+
+
+def is_of(record: Record, only: str | None) -> bool:
+    """Whether a record is of the split that `only` names, or none is asked for."""
+    return only is None or record.text("split", "") == only
+
+
 def _only(records: Iterable[Record], split: str | None) -> Iterable[Record]:
-    return (one for one in records if split is None or one.text("split", "") == split)
+    return (one for one in records if is_of(one, split))
 
 
 def _part(files: ProblemFiles, split: Split) -> list[Problem]:
@@ -155,7 +171,7 @@ def _problems(records: Iterable[Record], layout: str, problem_set: str) -> list[
     problems: list[Problem] = []
     lines: dict[str, str] = {}
     for record in records:
-        problem = LAYOUTS[layout](record, problem_set)
+        problem = problem_of(record, layout, problem_set)
         if problem.problem_id in lines:
             raise record.error("problem_id", f"{problem.problem_id!r} occurs before, at {lines[problem.problem_id]}")
         lines[problem.problem_id] = record.where

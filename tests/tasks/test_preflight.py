@@ -130,6 +130,20 @@ def test_a_large_file_is_looked_at_for_a_while_only(tmp_path: Path) -> None:
         require(large, Path.cwd(), clock=lambda: 0.0)
 
 
+def test_of_a_set_the_split_that_is_asked_for_is_looked_at(tmp_path: Path) -> None:
+    records = [PROBLEM | {"problem_id": name, "split": "train"} for name in "abc"]
+    other = PROBLEM | {"problem_id": "d", "split": "test", "statement": 1}
+    path = lines(tmp_path / "p.jsonl", other, *records)
+    sets = [{"source": "jsonl", "path": lines(tmp_path / "t.jsonl", PROBLEM | {"problem_id": "e"})}]
+    asked = {"source": "jsonl", "path": path, "evaluation_sets": sets}
+    check(asked | {"only": "train"})
+    with pytest.raises(NotReady, match=r"p\.jsonl: no record whose field 'split' is 'tests'"):
+        check(asked | {"only": "tests"})
+    path = lines(tmp_path / "p.jsonl", *records[:1], *[one | {"split": "other"} for one in records[1:]])
+    with pytest.raises(NotReady, match="1 training problem"):
+        check(asked | {"only": "train"})
+
+
 def checkpoint(folder: Path, **changes: Any) -> Path:
     """A tiny checkpoint folder with a tokenizer that has no chat template."""
     import torch

@@ -145,6 +145,30 @@ def test_a_copy_is_found_however_short_its_statement_is(statement: str) -> None:
     ]
 
 
+EDITIONS = {
+    "hub": "{text}\n\nThe function must pass this test:\n\nassert largest(1, 2, 3) == 3\n",
+    "with more inputs": '"""\n{text}\nassert largest(1,2,3)==3\n"""\n',
+    "words alone": "{text}",
+}
+
+
+@pytest.mark.parametrize("trained", EDITIONS)
+@pytest.mark.parametrize("evaluated", EDITIONS)
+def test_editions_of_a_problem_that_show_different_things_around_the_same_words_are_one(
+    trained: str, evaluated: str
+) -> None:
+    text = "Write a function to find the largest of three numbers."
+    one, other = (stated(name, EDITIONS[name].format(text=text)) for name in (trained, evaluated))
+    assert [o.reason.split(" and ")[0] for o in overlaps([one], [other])] == ["same statement"]
+
+
+def test_a_number_of_mbpp_is_the_same_problem_however_it_was_reworded() -> None:
+    found = overlaps(
+        [stated("mbpp/3", "a"), stated("mbpp/4", "b")], [stated("Mbpp/3", "c"), stated("HumanEval/4", "d")]
+    )
+    assert [(o.train_id, o.evaluation_id, o.reason) for o in found] == [("mbpp/3", "Mbpp/3", "same number")]
+
+
 def test_statements_too_short_to_be_told_by_are_no_copies() -> None:
     assert overlaps([stated("train", "Print the answer.")], [stated("evaluation", "Print the answer.")]) == []
 

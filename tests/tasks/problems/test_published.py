@@ -121,7 +121,30 @@ def test_calls_become_asserts_that_a_right_program_passes(tmp_path: Path) -> Non
 def test_apps_problem_is_read(tmp_path: Path) -> None:
     record = {"problem_id": 7} | {name: TACO[name] for name in ("question", "solutions", "input_output", "url")}
     problem = only(tmp_path, "apps", record)
-    assert (problem.problem_id, len(problem.hidden_tests), problem.limits.cpu_s) == ("apps/7", 2, 4.0)
+    assert (len(problem.hidden_tests), problem.limits.cpu_s) == (2, 4.0)
+    assert problem.problem_id.startswith("apps/7-")
+    assert (
+        only(tmp_path, "apps", record | {"question": "Another."}).problem_id != problem.problem_id
+    )  # both splits count
+
+
+def test_taco_problems_without_an_address_are_told_apart_in_a_folder_of_files(tmp_path: Path) -> None:
+    for number in range(2):
+        record = TACO | {"url": None, "question": f"Print n times {number}."}
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    assert len({problem.problem_id for problem in read_file(tmp_path, "taco")}) == 2
+
+
+def test_numbers_of_thousands_of_digits_are_read_judged_and_passed(tmp_path: Path) -> None:
+    zeros = "0" * 9000
+    tests = f'{{"fn_name": "twice", "inputs": [[1{zeros}]], "outputs": [2{zeros}]}}'
+    problem = only(tmp_path, "apps", TACO | FUNCTION | {"problem_id": 7, "input_output": tests})
+    with pytest.raises(ValueError, match="4300"):
+        str(10**9000)  # as identities of programs need it
+    with Judge() as judge:
+        program = "class Solution:\n    def twice(self, n):\n        return {} * n"
+        found = judge.judge([Submission(program.format(n), problem.suite()) for n in (2, 3)])
+    assert [one.verdict for one in found] == [Verdict.accepted, Verdict.wrong_answer]
 
 
 def test_apps_without_tests_is_unjudgeable(tmp_path: Path) -> None:
@@ -138,7 +161,9 @@ def test_livecodebench_problem_is_read_packed_or_not(tmp_path: Path) -> None:
 
 
 def test_livecodebench_functional_tests_become_asserts(tmp_path: Path) -> None:
-    tests = json.dumps([{"input": '[1, 2]\n"a"', "output": "true", "testtype": "functional"}])
+    tests = json.dumps(
+        [{"input": '[1, 2]\n"a\u2028"\n', "output": "true", "testtype": "functional"}], ensure_ascii=False
+    )
     change = {
         "public_test_cases": tests,
         "private_test_cases": "[]",
@@ -147,7 +172,7 @@ def test_livecodebench_functional_tests_become_asserts(tmp_path: Path) -> None:
     }
     problem = only(tmp_path, "livecodebench", LIVECODEBENCH | change)
     assert (problem.style, problem.entry_point) == ("function", "check")
-    assert problem.public_tests[0].input == "assert Solution().check([1, 2], 'a') == True\n"
+    assert problem.public_tests[0].input == "assert Solution().check([1, 2], 'a\\u2028') == True\n"
 
 
 STARTED = """class Solution:
