@@ -6,14 +6,14 @@ import heapq
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from flows.settings import home, warehouse_location
+from flows.settings import home, warehouse_location, warehouse_shown
 from tasks.config import ConfigError, ShardsConfig
 
 if TYPE_CHECKING:
@@ -51,8 +51,14 @@ class RemoteTask:
     worker: WorkerFactory
     run_id: str
     warehouse: str
+    """Its location."""
     home: str
     pin: int | None
+
+
+def remote_task(worker: WorkerFactory, context: Context) -> RemoteTask:
+    """What the flow is given, and Prefect keeps: no password."""
+    return RemoteTask(worker, context.run_id, warehouse_shown(), str(home()), context.pin)
 
 
 @task(name="shards", task_run_name="{number} of {count}", persist_result=False, cache_policy=NO_CACHE)
@@ -93,8 +99,9 @@ def fan_out(remote: RemoteTask, parts: list[dict[str, int]], options: dict[str, 
     """Samples drawn by all parts, each a Prefect task with `options` (CPUs, GPUs) of the cluster."""
     from prefect_ray.context import remote_options
 
+    reached = replace(remote, warehouse=warehouse_location())  # Prefect keeps the flow's arguments, not the tasks'
     with remote_options(**options):
-        futures = [do_remotely.submit(remote, work, number, len(parts)) for number, work in enumerate(parts, start=1)]
+        futures = [do_remotely.submit(reached, work, number, len(parts)) for number, work in enumerate(parts, start=1)]
     drawn = 0
     for number, future in enumerate(futures, start=1):
         done: int = future.result()
@@ -113,7 +120,7 @@ def _on_ray(settings: ShardsConfig) -> Executor:
 
     @contextmanager
     def executor(worker: WorkerFactory, context: Context) -> Generator[Work]:
-        remote = RemoteTask(worker, context.run_id, warehouse_location(), str(home()), context.pin)
+        remote = remote_task(worker, context)
         options = {"num_cpus": settings.cpus, "num_gpus": settings.gpus}
         runner: Any = RayTaskRunner(address=settings.address)
 

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import sandbox
 from sandbox import Judgement, Verdict
@@ -250,9 +251,11 @@ def _replace(store: Warehouse, batch: str, held: Iterable[str], changed: dict[Ou
     """Append the batch once more with the changed verdicts, and leave the old one out in the same commit."""
     tables: dict[str, list[Row]] = {name: [] for name in (*RESPONSES, "reference_counts", "token_values")}
     runs: dict[str, list[str]] = {}  # a batch of an imported file may hold rows of several
+    times: dict[str, list[datetime]] = {}
     for table in held:
         rows = store.rows(query(__name__, "contents", table=table), [batch])
         runs[table] = [row["run_id"] for row in rows]
+        times[table] = [row["created_at"] for row in rows]  # they are no newer for it
         tables[table] = [content(row) for row in rows]
     uncounted = _uncounted(store, batch, tables)
     for table in RESPONSES:
@@ -263,7 +266,8 @@ def _replace(store: Warehouse, batch: str, held: Iterable[str], changed: dict[Ou
     tables["quarantine"] = [superseded(batch, new)]
     run_id = next(run for own in runs.values() for run in own)
     several = {table: own for table, own in runs.items() if set(own) != {run_id}}
-    store.append(new, tables, run_id=run_id, runs=several)
+    times.pop("reference_counts", None)  # which are counted anew
+    store.append(new, tables, run_id=run_id, runs=several, times=times)
 
 
 def _corrected(row: Row, changed: dict[Outcome, Judgement]) -> Row:

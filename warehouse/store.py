@@ -118,18 +118,20 @@ class Warehouse:
         *,
         run_id: str,
         runs: Mapping[str, Sequence[str]] | None = None,
+        times: Mapping[str, Sequence[datetime]] | None = None,
     ) -> int:
         """Append a batch to one or several tables at once; the snapshot that shows it.
 
         A batch id names a unit of work: appending the same id again changes nothing and returns the first snapshot.
-        Rows belong to `run_id`, those of a table in `runs` to the runs that stand there, one for each.
+        Rows belong to `run_id` and were made now, those of a table in `runs` and `times` to and when it says there, one
+        for each row.
         Columns that a row leaves out are null. Raises InvalidRows, UnknownTable, StorageFull, StorageLost or
         WarehouseBusy; then the batch is not acknowledged and the same call may be repeated.
         """
         with self._writing:
             known = self._ledger.snapshots([batch_id])
             if batch_id not in known:
-                self.stage(batch_id, tables, run_id=run_id, runs=runs)
+                self.stage(batch_id, tables, run_id=run_id, runs=runs, times=times)
                 self._commit_staged()
                 known = self._ledger.snapshots([batch_id])
             return known[batch_id]
@@ -141,6 +143,7 @@ class Warehouse:
         *,
         run_id: str,
         runs: Mapping[str, Sequence[str]] | None = None,
+        times: Mapping[str, Sequence[datetime]] | None = None,
     ) -> None:
         """Make a batch durable; it becomes visible at the next commit, whoever makes it. Raises as `append`."""
         from warehouse import encoding
@@ -150,8 +153,8 @@ class Warehouse:
         now = utc_now()
         parts: list[tuple[str, int, memoryview]] = []
         for name, rows in tables.items():
-            of = (runs or {}).get(name, run_id)
-            table = encoding.to_arrow(name, rows, run_id=of, batch_id=batch_id, now=now)
+            of, made = (runs or {}).get(name, run_id), (times or {}).get(name, now)
+            table = encoding.to_arrow(name, rows, run_id=of, batch_id=batch_id, now=made)
             if table.num_rows:
                 parts.append((name, table.num_rows, encoding.parquet_bytes(name, table)))
         self.stage_parts(batch_id, parts, run_id=run_id)

@@ -13,7 +13,7 @@ from rich.text import Text
 from flows.cli import under_way, watch
 from flows.retries import new_run, settled
 from flows.server import embedded, record
-from flows.settings import RECIPES, api_url, home, warehouse_location
+from flows.settings import RECIPES, api_url, home, warehouse_location, warehouse_shown
 from tasks import config as configuration
 from tasks import plan
 from tasks.engines.devices import visible_gpus
@@ -112,7 +112,7 @@ def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: 
         if run_id is None:
             config = configuration.load(recipe, overrides, folder=RECIPES)
         elif store is None:
-            raise runs.UnknownRun(f"no run {run_id!r}: there is no warehouse at {warehouse_location()} yet")
+            raise runs.UnknownRun(f"no run {run_id!r}: there is no warehouse at {warehouse_shown()} yet")
         else:
             config = runs.load_pipeline_config(store, run_id)
         work = plan.plan(store, config, home(), run_id=run_id or "")
@@ -123,7 +123,7 @@ def show_plan(console: Console, recipe: str, overrides: dict[str, Any], run_id: 
     if total == 0 and unknown:
         console.print("how long it takes is known after the first run", highlight=False)
         return
-    rest = f", and {', '.join(unknown)}, never measured here" if unknown else ""
+    rest = f", and {', '.join(unknown)}, whose time nobody knows yet" if unknown else ""
     console.print(f"about {duration(total)}, judged by earlier runs{rest}", highlight=False)
 
 

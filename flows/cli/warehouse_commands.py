@@ -22,12 +22,26 @@ def compact() -> None:
         print(f"{name:<20} {value}")
 
 
-def upgrade() -> None:
-    """Bring what an older version stored to today's rules (identities of programs); once, and not beside runs."""
+def upgrade(
+    yes: Annotated[bool, typer.Option("--yes", help="Also where runs are not finished.")] = False,
+) -> None:
+    """Bring what an older version stored to today's rules (identities of programs); once, and not beside runs.
+
+    What it changes belongs to a new snapshot: the past, `spo sql --at` and runs that began before lose sight of it.
+    """
     from tasks.problems.rehash import rehash
-    from warehouse import maintenance
+    from warehouse import Warehouse, maintenance
 
     require_warehouse()
+    with Warehouse.open(warehouse_location()) as store:
+        states = store.rows("SELECT run_id FROM run_states WHERE state <> 'finished' ORDER BY run_id")
+    if states and not yes:
+        names = ", ".join(str(row["run_id"]) for row in states)
+        print(
+            f"nothing was changed: not finished are {names}, which would no longer see what is changed; finish those "
+            "that you will go on with, then `spo upgrade --yes`"
+        )
+        raise typer.Exit(1)
     print(f"identities of {maintenance.rewrite(warehouse_location(), rehash)} programs computed anew")
 
 

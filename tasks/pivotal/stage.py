@@ -22,7 +22,7 @@ from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.put_aside import put_aside, rolled_out_and_put_aside
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
-from tasks.run.stage import Amount, Context, Outlook, Stage
+from tasks.run.stage import Amount, Context, Outlook, Stage, turn
 from tasks.sampling.assignment import Assignment
 from tasks.sampling.reference_counts import REFERENCE_BEHAVIOUR
 from tasks.sampling.sampler import Judged, Sampler, tables
@@ -80,16 +80,17 @@ def body(context: Context) -> PivotalManifest:
     prompts = prompt_set.load(context, "train")
     planned = plan(context, prompts)
     searches = planned.searches
-    seen = PrefixCounts(_stored(context, prompts))
-    known = sum(seen.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
     rule = SearchConfig.from_config(config, difference_p_value)
     paid = 0
-    if wavefront(searches, seen, rule):
-        with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
-            paid = advance(context, prompts, planned, seen, rule, sampler)
+    with turn(context, f"{SEARCH}{prompts.policy_id}"):  # searches side by side would draw and count the same rollouts
+        seen = PrefixCounts(_stored(context, prompts))
+        known = sum(seen.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
+        if wavefront(searches, seen, rule):
+            with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
+                paid = advance(context, prompts, planned, seen, rule, sampler)
     outcomes = [search_state(search, seen, rule) for search in searches]
     search_id = _annotate(context, prompts, searches, outcomes, seen)
-    pivots = sum(len(outcome.pivots) for outcome in outcomes)
+    pivots = sum(p.position < s.length for s, outcome in zip(searches, outcomes, strict=True) for p in outcome.pivots)
     return PivotalManifest(
         rows=paid,
         search_id=search_id,

@@ -113,6 +113,8 @@ class Amount:
     units: int
     unit: str
     note: str = ""
+    open_ended: bool = False
+    """Whether more comes that nobody can count beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
     if force:
         refuse_to_redo(store, context.run_id, stage.name)
     key = current_key(stage, context)
-    with _turn(context, key):
+    with turn(context, f"stage/{key}"):
         known = None if force else finished(store, stage.manifest, key=key)
         skipped = known is not None and stage.usable(known)
         if stage.name == "train" and not training_began_with(store, context.run_id):
@@ -203,9 +205,8 @@ def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
 
 
 @contextmanager
-def _turn(context: Context, key: str) -> Generator[None]:
-    """Hold the lock of `key`; while another process does the same work, the progress says which."""
-    name = f"stage/{key}"
+def turn(context: Context, name: str) -> Generator[None]:
+    """Hold the lock `name`; while another process does the same work, the progress says which."""
     with ExitStack() as held:
         try:
             held.enter_context(context.warehouse.lock(name, timeout_s=SHORT_WAIT_S))

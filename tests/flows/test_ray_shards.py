@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from flows.ray_shards import divided, executor_of
+from flows.ray_shards import divided, executor_of, fan_out, remote_task
 from tasks.config import ShardsConfig
 from tasks.run.stage import run_locally
 from tests.flows.conftest import Server
@@ -23,6 +28,14 @@ def test_work_is_divided_into_nearly_equal_parts_and_each_unit_once() -> None:
 
 def test_the_recipe_chooses_who_does_the_shards() -> None:
     assert executor_of(ShardsConfig()) is run_locally
+
+
+def test_what_prefect_keeps_of_the_shards_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPO_WAREHOUSE", "postgresql://spo:SECRET@host/db?data=/shared")
+    context: Any = SimpleNamespace(run_id="tiny-1", pin=None)
+    remote = remote_task(lambda _: nullcontext(lambda *_: 0), context)
+    assert "spo@host/db" in remote.warehouse
+    assert "SECRET" not in json.dumps(fan_out.serialize_parameters({"remote": remote}), default=repr)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ events AS (
     SELECT run_id, arg_max(kind, arrival) AS kind, arg_max(stage, arrival) AS stage,
            arg_max(created_at, arrival) AS seen, max(snapshot_id) AS snapshot_id
     FROM run_events
+    WHERE NOT contains(batch_id, '/rejudged-')  -- written when it was judged again, which is no sign of the run
     GROUP BY run_id
 ),
 signs AS (

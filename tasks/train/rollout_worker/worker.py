@@ -225,7 +225,7 @@ class RolloutWorker:
         """The number after this worker's last appended batch."""
         prefix = batch_id(self.job.run_id, self.index)
         done = self.warehouse.committed_under(prefix)
-        return 1 + max((int(identity.removeprefix(prefix)) for identity in done), default=-1)
+        return 1 + max((int(identity.removeprefix(prefix).partition("/")[0]) for identity in done), default=-1)
 
 
 def batch_id(run_id: str, index: int, sequence: int | None = None) -> str:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tasks.pivotal.prefix_counts import PrefixCounts
 from tasks.run import prompt_set, runs
 from tasks.run.stage import Context
 from tests.tasks.conftest import Lab
+from warehouse import WarehouseBusy
 
 PAID = (
     "SELECT string_agg(concat_ws('/', prefix_hash, position, n, k), '; ' ORDER BY prefix_hash, n, k) "
@@ -72,6 +74,34 @@ def test_killed_around_its_second_commit_it_pays_for_no_node_twice(
     rollouts = "SELECT count(*) FROM trajectories WHERE source = 'pivotal_rollout'"
     assert paid_before + result.rows == lab.value(rollouts) == finished.value(rollouts)
     assert lab.run("micro-1", "pivotal")["pivotal"].skipped
+
+
+def test_no_other_search_of_the_policy_reads_the_counts_that_one_adds_to(
+    with_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(with_corpus, tmp_path / "home")
+    lab, alone = Lab(tmp_path / "home"), list[str]()
+
+    def watched(name: str) -> None:
+        done = getattr(pivotal, name)
+
+        def step(context: Context, prompts: prompt_set.PromptSet, *arguments: Any) -> Any:
+            with (
+                lab.store() as other,
+                pytest.raises(WarehouseBusy),
+                other.lock(f"pivotal/{prompts.policy_id}", timeout_s=0),
+            ):
+                pass
+            alone.append(name)
+            return done(context, prompts, *arguments)
+
+        monkeypatch.setattr(pivotal, name, step)
+
+    watched("_stored")
+    watched("_absorb")
+    assert lab.run("micro-1", "pivotal")["pivotal"].rows > 0
+    assert alone[0] == "_stored"
+    assert "_absorb" in alone
 
 
 def test_line_ends_are_passed_on_when_the_recipe_wants_them(finished: Lab) -> None:

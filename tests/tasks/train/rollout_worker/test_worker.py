@@ -12,6 +12,7 @@ import pytest
 from sandbox import Judge, SandboxUnavailable
 from sandbox.worker import JudgeWorker
 from tasks.report import run_history
+from tasks.run.judged_again import rejudged_batch
 from tasks.sampling.sampler import Judged
 from tasks.train.rollout_worker.worker import RolloutWorker, batch_id
 from tasks.train.shared.errors import JudgingImpossible
@@ -78,7 +79,9 @@ def test_a_batch_lost_before_it_was_appended_is_drawn_again_exactly(job: TrainJo
         assert {row["trajectory_id"] for row in rows(job)} == lost
         assert again.next_sequence() == 1
         append(again, 0)
-    assert len(rows(job)) == len(lost)
+        assert len(rows(job)) == len(lost)
+        again.warehouse.append(rejudged_batch(batch_id(job.run_id, again.index, 4), "8"), {}, run_id=job.run_id)
+        assert again.next_sequence() == 5
 
 
 def scripted_job(stocked: Path, reference: Path, folder: Path, **train: Any) -> TrainJob:
