@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.engines.protocol import Completion, EngineError, Request
+from tasks.engines.protocol import Completion, Request, not_finite
 from tasks.engines.randomness import sample_seed, stream_key, uniforms
 from tasks.engines.token_sampling import choose, entropies_of
 
@@ -126,10 +126,7 @@ class DecodingRows:
         self._tokens[rows, self.drawn[rows]] = tokens.cpu().numpy()
         self._logprobs[rows, self.drawn[rows]] = found = logprobs.cpu().numpy()
         if broken := int((~np.isfinite(found)).sum()):
-            raise EngineError(
-                f"the policy's logits of {broken} of {len(found)} responses are no finite numbers: its weights are "
-                "broken or too large for its dtype; look at grad_norm in `train_steps`, or take an earlier checkpoint"
-            )
+            raise not_finite(broken, len(found))
         if self._wants_entropies[rows].any():
             self._entropies[rows, self.drawn[rows]] = entropies_of(logits_BV).cpu().numpy()
         self.drawn[rows] += 1

@@ -26,6 +26,14 @@ class EngineError(Exception):
     """Sampling is impossible; the message says which model or request, and what to do."""
 
 
+def not_finite(broken: int, responses: int) -> EngineError:
+    """The error where weights give no probabilities, to be raised."""
+    return EngineError(
+        f"the policy's logits of {broken} of {responses} responses are no finite numbers: its weights are "
+        "broken or too large for its dtype; look at grad_norm in `train_steps`, or take an earlier checkpoint"
+    )
+
+
 class MissingModel(EngineError):
     """No such checkpoint, or a part of it is missing."""
 

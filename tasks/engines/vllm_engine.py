@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from tasks.engines.protocol import (
     Request,
     RequestReader,
     ScoredSequence,
+    not_finite,
 )
 from tasks.engines.randomness import sample_seed, stream_key
 
@@ -107,7 +109,8 @@ class VllmEngine:
     def sample(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         """The requests' responses, each as soon as it is finished; rows that get free take further requests.
 
-        Raises InvalidRequest, also for what does not fit `max_model_len`: vLLM would end the response there.
+        Raises InvalidRequest, also for what does not fit `max_model_len`: vLLM would end the response there, and
+        EngineError where weights give no finite numbers.
         """
         reader = RequestReader(requests, longest=self._longest)
         waiting: dict[str, tuple[int, int, int]] = {}
@@ -124,6 +127,8 @@ class VllmEngine:
             drawn = output.outputs[0]
             tokens = tuple(int(token) for token in drawn.token_ids)
             logprobs = tuple(float(at[token].logprob) for at, token in zip(drawn.logprobs, tokens, strict=True))
+            if not all(map(math.isfinite, logprobs)):
+                raise not_finite(1, 1)
             yield Completion(number, index, tokens, logprobs, drawn.finish_reason, seed)
 
     def score(self, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
