@@ -49,8 +49,8 @@ def stage_files(
     return Intent(key, batch_id, run_id, tuple(files))
 
 
-class _LedgerBehind(Exception):
-    """The catalog has commits that the ledger lacks."""
+class _Overtaken(Exception):
+    """The catalog has commits that the ledger lacks, or the ledger has a batch that was about to be committed."""
 
 
 class Committer:
@@ -83,13 +83,24 @@ class Committer:
         intents = self._ledger.intents(GROUP)
         if not intents:
             return
-        try:
-            refused = self._commit_fresh(intents, timeout_s)
-        except _LedgerBehind:
-            self.reconcile()
-            refused = self._commit_fresh(intents, timeout_s)
+        refused = self._commit_reconciled(intents, timeout_s)
         self._ledger.remove_intents(intent.key for intent in intents if intent.key not in refused)
         failpoint("intents-removed")
+
+    def _commit_reconciled(self, intents: list[Intent], timeout_s: float) -> set[str]:
+        """As `_commit_fresh`, again with a reconciled ledger when others have committed; raises WarehouseBusy."""
+        deadline, reconciled = time.monotonic() + timeout_s, False
+        while True:
+            try:
+                return self._commit_fresh(intents, timeout_s)
+            except _Overtaken as overtaken:
+                if reconciled and time.monotonic() >= deadline:
+                    raise WarehouseBusy(
+                        f"other programs kept committing to {self._location} for {timeout_s:g} s; the batches are "
+                        "staged and become visible at the next commit"
+                    ) from overtaken
+            self.reconcile()
+            reconciled = True
 
     def _commit_fresh(self, intents: list[Intent], timeout_s: float) -> set[str]:
         """Register those batches that the ledger does not know; the keys of intents that were refused.
@@ -108,24 +119,26 @@ class Committer:
     def reconcile(self) -> None:
         """Enter every commit that the catalog has and the ledger lacks; the caller holds the lock.
 
-        And forget those that the ledger has and the catalog lacks, which is an older copy then, out of a backup.
+        And forget those that the ledger has and the catalog lacks, which is an older copy then, out of a backup. Where
+        the ledger is that, or was lost, snapshots that it lacks may have been expired, and their messages with them.
         """
-        known = self._ledger.get("reconciled")
+        known = int(self._ledger.get("reconciled") or 0)
         current = lake.current_snapshot(self._connection)
-        if current < int(known or 0):
+        if current < known:
             self._ledger.forget_after(current)
-        elif current != int(known or 0):
+        elif current != known:
             found = [
                 batch
-                for snapshot, extra in lake.commits_since(self._connection, self._location, int(known or 0))
+                for snapshot, extra in lake.commits_since(self._connection, self._location, known)
                 for batch in listed(snapshot, extra)
             ]
-            if known is None and lake.snapshots_were_expired(self._connection):  # their messages are gone
-                found += self._stored_beside({batch.batch_id for batch in found}, current)
+            if lake.snapshots_are_missing(self._connection, self._location, known, current):
+                entered = self._ledger.under("")
+                found += self._stored_beside(entered | {batch.batch_id for batch in found}, current)
             self._ledger.record(found, current)
 
     def _stored_beside(self, known: Container[str], snapshot: int) -> list[CommittedBatch]:
-        """The batches that rows up to a snapshot name and `known` lacks: of a ledger that was lost."""
+        """The batches that rows up to a snapshot name and `known` lacks."""
         runs: dict[str, tuple[str, int]] = {}
         files: dict[str, list[DataFile]] = defaultdict(list)
         for table in TABLES:
@@ -198,21 +211,32 @@ class Committer:
             for file in intent.files:
                 paths[file.table].append(self._location.data + file.path)
         connection = self._connection
-        if not paths:
-            return lake.current_snapshot(connection)
         connection.execute("BEGIN")
         failpoint("transaction-begun")
         try:
-            if lake.current_snapshot(connection) != int(self._ledger.get("reconciled") or 0):
-                raise _LedgerBehind
+            before = self._reconciled_snapshot(intents)
             failpoint("ledger-reconciled")
-            lake.register(connection, list(paths.items()), extra_info(intents), f"{len(intents)} batches")
-            failpoint("files-registered")
+            if paths:
+                lake.register(connection, list(paths.items()), extra_info(intents), f"{len(intents)} batches")
+                failpoint("files-registered")
             connection.execute("COMMIT")
-        except (duckdb.Error, _LedgerBehind):
+        except BaseException:
             _roll_back(connection)
             raise
-        return lake.committed_snapshot(connection)
+        return lake.committed_snapshot(connection) if paths else before  # without rows there is no new snapshot
+
+    def _reconciled_snapshot(self, intents: list[Intent]) -> int:
+        """The snapshot of the open transaction, up to which the ledger knows the catalog; raises _Overtaken.
+
+        Also where the ledger has one of the batches by now: the session with our lock was lost, and whoever took the
+        lock next has committed what waited.
+        """
+        snapshot = lake.current_snapshot(self._connection)
+        if snapshot != int(self._ledger.get("reconciled") or 0):
+            raise _Overtaken
+        if self._ledger.snapshots(intent.batch_id for intent in intents):
+            raise _Overtaken
+        return snapshot
 
     def _fault(self, intent: Intent, *, contents: bool) -> str:
         """What is wrong with the files of an intent; empty where nothing is. `contents`: read them, too."""
@@ -236,8 +260,8 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _transient(error: duckdb.Error) -> bool:
-    text = str(error).lower()
-    return "locked" in text or "busy" in text or "conflict" in text or "serialize" in text
+    text = str(error).lower()  # "unique constraint": another program has taken the number of the snapshot
+    return any(word in text for word in ("locked", "busy", "conflict", "serialize", "unique constraint"))
 
 
 def extra_info(intents: Sequence[Intent]) -> str:

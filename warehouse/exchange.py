@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ Format = Literal["parquet", "jsonl", "hf"]
 PRIVATE: Final = frozenset({"tests", "audit_findings", "suite_versions", "verdicts", "survivors"})
 """Tables and views that hold inputs or expected outputs of hidden tests, or say them in words."""
 _ROWS_PER_BATCH: Final = 10_000
+_TELLS_SNAPSHOT: Final = {"stages": "manifest_json", "run_events": "payload_json"}
 _NAMED: Final = 5
 NAMED_BY_CONTENT: Final = (
     "problems", "prompts", "policy", "suite", "q0", "corpus", "scores", "pivotal", "eval", "import", "rollout", "train",
@@ -273,21 +275,21 @@ def _parts(
         if table == "quarantine":
             bad: list[Any] = [names.get(value, value) for value in found.column("bad_batch_id").to_pylist()]
             columns["bad_batch_id"] = pa.array(bad, pa.string())
-        if table == "stages":
-            manifests: list[Any] = [_here(value, moments) for value in found.column("manifest_json").to_pylist()]
-            columns["manifest_json"] = pa.array(manifests, pa.string())
+        if column := _TELLS_SNAPSHOT.get(table):
+            told: list[Any] = [_here(value, moments) for value in found.column(column).to_pylist()]
+            columns[column] = pa.array(told, pa.string())
         built = encoding.from_arrow(table, pa.table(columns))
         parts.append((table, built.num_rows, encoding.parquet_bytes(table, built)))
     return parts
 
 
-def _here(manifest: str | None, moments: Sequence[tuple[int, int]]) -> str | None:
-    """What a stage left, its `snapshot` being that in which all that it had read has come here."""
-    if manifest is None or '"snapshot"' not in manifest:
-        return manifest
-    content: dict[str, Any] = json.loads(manifest)
+def _here(told: str | None, moments: Sequence[tuple[int, int]]) -> str | None:
+    """What a stage left or a run began with, its `snapshot` being that in which all that it had read has come here."""
+    if told is None or '"snapshot"' not in told:
+        return told
+    content: dict[str, Any] = json.loads(told)
     if not content.get("snapshot"):
-        return manifest
+        return told
     content["snapshot"] = max(here for there, here in moments if there <= content["snapshot"])
     return json.dumps(content)
 
@@ -297,7 +299,8 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
 
     The file may be one that `export` wrote. The rows belong to `run_id`; without it each keeps the run that the file
     names, and those without one belong to the run "import". They keep their time and their order.
-    Raises InvalidRows naming file, row and field before anything is written.
+    Raises InvalidRows naming file, row and field, and WarehouseError when the rows are here under other runs, before
+    anything is written.
     """
     source = Path(path)
     encoding.table_named(table)
@@ -305,17 +308,20 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
         raise WarehouseError(f"{source} is neither .parquet nor .jsonl")
     if not source.is_file():
         raise WarehouseError(f"there is no file {source}")
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    place, under = f"import/{source.name}/{digest}/{table}/", f"/run/{run_id}" if run_id else ""
+    wanted: dict[str, set[str]] = {}
     for start, found in _slices(source):
         of_these = f", of the rows from {start} on" if start else ""
         encoding.check(table, [superseding.content(row) for row in found], origin=f"{source}{of_these}")
         _times(found, source, start)
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        wanted[f"{place}{start // _ROWS_PER_BATCH}{under}"] = set(_run_ids(found, run_id))
     added, batches, skipped = 0, 0, 0
     with Warehouse.open(location) as warehouse:
-        for start, found in _slices(source):
-            name = f"import/{source.name}/{digest}/{table}/{start // _ROWS_PER_BATCH}"
-            if warehouse.committed([name]):
+        here = _already_here(warehouse, source, table, place, wanted)
+        for name, (start, found) in zip(wanted, _slices(source), strict=True):
+            if name in here:
                 skipped += 1
                 continue
             rows, runs = [superseding.content(row) for row in found], _run_ids(found, run_id)
@@ -325,6 +331,32 @@ def import_file(location: str | Path | None, path: str | Path, table: str, *, ru
             added, batches = added + len(rows), batches + 1
         warehouse.commit()
     return Exchanged({table: added}, batches=batches, skipped=skipped)
+
+
+def _already_here(
+    warehouse: Warehouse, source: Path, table: str, place: str, wanted: Mapping[str, set[str]]
+) -> set[str]:
+    """Those batches of a file that need not be added. `wanted`: each batch with the runs that its rows shall have.
+
+    Raises WarehouseError when a part of the file is shown under other runs: its rows would count twice.
+    """
+    done = warehouse.committed(wanted)
+    if not warehouse.committed_under(place):
+        return done
+    asked = f'SELECT batch_id, list(DISTINCT run_id) AS runs FROM "{table}" WHERE starts_with(batch_id, ?) GROUP BY ALL'
+    shown = {row["batch_id"]: set(row["runs"]) for row in warehouse.rows(asked, [place])}
+    names = {batch: list(wanted)[int(batch.removeprefix(place).split("/")[0])] for batch in shown}
+    others = [batch for batch, runs in shown.items() if runs != wanted[names[batch]]]
+    if not others:
+        return done | set(names.values())
+    runs = ", ".join(sorted(set().union(*(shown[batch] for batch in others))))
+    leave, then = others, "import it again"
+    if done.intersection(names[batch] for batch in others):  # it would be known by its name, and left out
+        leave, then = list(shown), "import a copy of it that has another name"
+    raise WarehouseError(
+        f"the rows of {source} are here already, under run {runs}. Nothing was imported, because they would count "
+        f"twice. To have them under another run, `spo quarantine {shlex.join(sorted(leave))}` first, then {then}"
+    )
 
 
 def _slices(source: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:

@@ -32,6 +32,10 @@ _MERGED_FILES: Final = {
 }
 SESSION: Final = (f"USE {LAKE}", "SET TimeZone = 'UTC'", "SET enable_progress_bar = false")
 """What every cursor of a connection has to be told again."""
+_NO_SECOND_TRY: Final = "SET ducklake_max_retry_count = 0"
+"""When another program has committed since a transaction began, DuckLake would by itself commit the transaction under
+the next number. A leader whose lock was lost would so store once more what the next leader has just committed.
+"""
 _NO_DOWNLOADS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
@@ -60,6 +64,8 @@ def opening(location: Location, *, read_only: bool) -> list[str]:
     if location.password is not None:  # in the ATTACH statement, errors and duckdb_databases() would show it
         statements.append(f"CREATE OR REPLACE SECRET {_CATALOG} (TYPE postgres, PASSWORD {quoted(location.password)})")
     statements += consistency(location)
+    if not read_only:
+        statements.append(_NO_SECOND_TRY)
     return [*statements, attach(location, read_only=read_only), *SESSION]
 
 
@@ -265,11 +271,11 @@ def committed_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
     return current_snapshot(connection) if snapshot is None else int(snapshot)
 
 
-def snapshots_were_expired(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the catalog has forgotten a snapshot, and the message of its commit."""
-    asked = f"SELECT count(*) <= max(snapshot_id) FROM ducklake_snapshots('{LAKE}')"
-    ((gone,),) = connection.execute(asked).fetchall()
-    return bool(gone)
+def snapshots_are_missing(connection: duckdb.DuckDBPyConnection, location: Location, after: int, until: int) -> bool:
+    """Whether the catalog has forgotten a snapshot after one and up to another, and the message of its commit."""
+    inner = query(__name__, "kept_snapshots", schema=location.schema, after=str(int(after)), until=str(int(until)))
+    ((kept,),) = connection.execute(f"SELECT kept::BIGINT FROM {asked_of_catalog(location, inner)}").fetchall()
+    return int(kept) < until - after
 
 
 def commits_since(connection: duckdb.DuckDBPyConnection, location: Location, snapshot: int) -> list[tuple[int, str]]:

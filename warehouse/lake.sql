@@ -23,3 +23,7 @@ WHERE getvariable('at_snapshot') IS NULL OR snapshot_id <= getvariable('at_snaps
 SELECT snapshot_id, commit_extra_info
 FROM {schema}.ducklake_snapshot_changes
 WHERE snapshot_id > {snapshot} AND commit_extra_info IS NOT NULL;
+
+-- name: kept_snapshots
+-- How many of the snapshots after one and up to another have not expired? (Asked of the catalog's own database.)
+SELECT count(*) AS kept FROM {schema}.ducklake_snapshot WHERE snapshot_id > {after} AND snapshot_id <= {until};

@@ -150,6 +150,8 @@ def test_what_a_stage_had_read_there_is_what_it_has_read_here(folder: str, tmp_p
     with Warehouse.open(tmp_path / "theirs") as theirs:
         theirs.append("rollouts", {"trajectories": trajectories(3)}, run_id="run")
         read = theirs.snapshot()
+        pinned = {"kind": "pinned", "payload_json": json.dumps({"snapshot": read})}
+        theirs.append("pin", {"run_events": [pinned]}, run_id="run")
         theirs.append("stage/1", {"stages": [stage({"snapshot": read, "summary": "found"})]}, run_id="run")
         theirs.append("stage/2", {"stages": [stage({"summary": "no snapshot"}), stage(None)]}, run_id="run")
         theirs.append("later", {"trajectories": trajectories(2, "later")}, run_id="run")
@@ -162,6 +164,8 @@ def test_what_a_stage_had_read_there_is_what_it_has_read_here(folder: str, tmp_p
         first = json.loads(found[0])
         assert first["summary"] == "found"
         until = ours.value("SELECT count(*) FROM trajectories WHERE snapshot_id <= ?", [first["snapshot"]])
+        pin = ours.value("SELECT payload_json FROM run_events WHERE kind = 'pinned'")
+        assert json.loads(pin) == {"snapshot": first["snapshot"]}
     assert until == 3, "those that were there, not those that came later"
     assert found[1:] == [json.dumps({"summary": "no snapshot"}), None]
 

@@ -12,8 +12,10 @@ import pytest
 
 from tests.warehouse.conftest import GUARDED, trajectories, trajectory
 from warehouse import StorageLost, UnsafeStorage, Warehouse, WarehouseError
+from warehouse.failpoints import failpoint_hooks
 from warehouse.location import file_system, parse_location, refuse_network_folder
 from warehouse.postgres_ledger import PostgresLedger
+from warehouse.verification import verify
 
 PASSWORD = "it's a s@fe/pass word"
 
@@ -176,3 +178,59 @@ def test_a_lock_whose_session_was_lost_says_so(postgres: str) -> None:
         assert ledger._idle == []
         with ledger.lock("commit", timeout_s=1) as held:
             assert held
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("label", ["transaction-begun", "ledger-reconciled", "files-registered"])
+def test_a_leader_whose_lock_was_lost_commits_nothing_that_another_one_has_committed(
+    postgres: str, tmp_path: Path, label: str
+) -> None:
+    location = f"{postgres}?schema=w{uuid.uuid4().hex[:10]}&data={tmp_path}/data"
+    reached: list[str] = []
+
+    def lose_the_lock(now: str) -> None:
+        if now == label and not reached:
+            reached.append(now)
+            ledger._run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+            Warehouse.open(location).close()  # commits what waits
+
+    with Warehouse.open(location) as store:
+        ledger = store.ledger
+        assert isinstance(ledger, PostgresLedger)
+        store.append("before", {"trajectories": trajectories(1)}, run_id="run")
+        failpoint_hooks.append(lose_the_lock)
+        try:
+            with pytest.raises(StorageLost):
+                store.append("b", {"trajectories": trajectories(3, "b")}, run_id="run")
+        finally:
+            failpoint_hooks.remove(lose_the_lock)
+        assert reached == [label]
+        assert store.append("b", {"trajectories": trajectories(3, "b")}, run_id="run") == store.snapshot()
+        store.append("after", {"trajectories": trajectories(1, "after")}, run_id="run")
+        assert store.value("SELECT count(*) FROM trajectories WHERE batch_id = 'b'") == 3
+        assert store.value("SELECT count(*) FROM trajectories") == 5
+    assert verify(location).clean
+
+
+@pytest.mark.postgres
+def test_an_append_that_lost_its_ledger_halfway_can_be_repeated(postgres: str, tmp_path: Path) -> None:
+    reached: list[str] = []
+
+    def lose_the_ledger(now: str) -> None:
+        if now == "transaction-begun" and not reached:
+            reached.append(now)
+            with closing(ledger._connect()) as session:
+                session.execute("SELECT pg_terminate_backend(%s)", (ledger._own.info.backend_pid,))
+                session.execute("SELECT pg_sleep(0.2)")
+
+    with Warehouse.open(f"{postgres}?schema=w{uuid.uuid4().hex[:10]}&data={tmp_path}/data") as store:
+        ledger = store.ledger
+        assert isinstance(ledger, PostgresLedger)
+        failpoint_hooks.append(lose_the_ledger)
+        try:
+            with pytest.raises(StorageLost):
+                store.append("b", {"trajectories": trajectories(3)}, run_id="run")
+        finally:
+            failpoint_hooks.remove(lose_the_ledger)
+        store.append("b", {"trajectories": trajectories(3)}, run_id="run")
+        assert store.value("SELECT count(*) FROM trajectories") == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -42,6 +43,60 @@ def test_what_is_repeated_after_the_ledger_was_lost_is_not_stored_twice(folder: 
         fill(store, 3)
         assert store.value("SELECT count(*) FROM trajectories") == rows
         assert store.ledger.snapshots(["b0", "b1", "b2"]) == before
+    assert verify(folder).clean
+
+
+def lose_ledger(folder: str) -> None:
+    for path in Path(folder).glob("ledger.sqlite*"):
+        path.unlink()
+
+
+@pytest.fixture
+def restored(folder: str, tmp_path: Path) -> Callable[[], None]:
+    """Brings the ledger back that knew batch `b0` alone, in a warehouse that has had three batches since."""
+    kept = tmp_path / "backup"
+    kept.mkdir()
+    with Warehouse.open(folder) as store:
+        fill(store, 1)
+    for path in Path(folder).glob("ledger.sqlite*"):
+        shutil.copy(path, kept)
+    with Warehouse.open(folder) as store:
+        fill(store, 4)
+
+    def restore() -> None:
+        lose_ledger(folder)
+        for path in kept.iterdir():
+            shutil.copy(path, folder)
+
+    return restore
+
+
+def test_what_is_repeated_after_an_older_ledger_was_restored_is_not_stored_twice(
+    folder: str, restored: Callable[[], None]
+) -> None:
+    with Warehouse.open(folder) as store:
+        before = store.ledger.snapshots(["b0", "b1", "b2", "b3"])
+    assert compact(folder, keep_snapshots=NOW).snapshots_expired > 0
+    restored()
+    with Warehouse.open(folder) as store:
+        assert store.committed(before) == {"b0"}
+        store.append("new", {"trajectories": trajectories(1, "new")}, run_id="run")
+        assert store.ledger.snapshots(before) == before
+        fill(store, 4)
+        assert store.value("SELECT count(*) FROM trajectories") == 17
+    assert verify(folder).clean
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_batch_without_rows_does_not_hide_that_the_ledger_is_behind(
+    folder: str, restored: Callable[[], None], lost: bool
+) -> None:
+    lose_ledger(folder) if lost else restored()
+    with Warehouse.open(folder) as store:
+        newest = store.snapshot()
+        assert store.append("empty", {"trajectories": []}, run_id="run") == newest == store.snapshot()
+        fill(store, 4)
+        assert store.value("SELECT count(*) FROM trajectories") == 16
     assert verify(folder).clean
 
 

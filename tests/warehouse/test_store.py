@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from warehouse import (
     lake,
 )
 from warehouse.exchange import export
+from warehouse.failpoints import failpoint_hooks
 from warehouse.verification import verify
 
 
@@ -346,3 +348,21 @@ def test_the_snapshot_of_the_last_commit_is_its_own_whatever_others_commit_after
         assert lake.committed_snapshot(store.connection) == own
         assert lake.committed_snapshot(other.connection) == lake.current_snapshot(store.connection) == own + 1
     assert store._ledger.snapshots(["a", "b"]) == {"a": own, "b": own + 1}
+
+
+def test_a_commit_that_programs_without_our_lock_overtake_is_tried_again(store: Warehouse) -> None:
+    overtaken: list[int] = []
+
+    def commit_first(label: str) -> None:
+        if label == "files-registered" and len(overtaken) < 3:
+            overtaken.append(lake.current_snapshot(other))
+            other.execute(f"CREATE TABLE lake.main.other_{len(overtaken)} (x INTEGER)")
+
+    with closing(lake.connect(store.location, read_only=False)) as other:
+        failpoint_hooks.append(commit_first)
+        try:
+            snapshot = store.append("b", {"trajectories": trajectories(3)}, run_id="run")
+        finally:
+            failpoint_hooks.remove(commit_first)
+    assert snapshot == store.snapshot() == overtaken[0] + 4
+    assert store.value("SELECT count(*) FROM trajectories") == 3
