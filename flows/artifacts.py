@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import httpx
@@ -63,10 +64,15 @@ def comparison(changes: Mapping[str, Change]) -> str:
     """A table of pass@k before and after with the difference's interval, in per cent."""
     rows = ["| | before | after | difference | 95% interval |", "|---|---:|---:|---:|---:|"]
     for metric, row in changes.items():
-        low, high = row.interval
         figures = f"{100 * row.before:.1f} | {100 * row.after:.1f} | {100 * row.difference:+.1f}"
-        rows.append(f"| {metric} | {figures} | {100 * low:+.1f} to {100 * high:+.1f} |")
+        rows.append(f"| {metric} | {figures} | {interval_text(row, ' to ')} |")
     return "\n".join(rows)
+
+
+def interval_text(change: Change, between: str) -> str:
+    """`+4.5 to +20.1`, in points; `unknown` where a set has a single problem."""
+    low, high = change.interval
+    return "unknown" if math.isnan(low) else f"{100 * low:+.1f}{between}{100 * high:+.1f}"
 
 
 def curve(points: tuple[CurvePoint, ...]) -> str:

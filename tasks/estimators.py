@@ -220,14 +220,14 @@ def same_numbers(a: Mapping[str, Mapping[str, Counts]], b: Mapping[str, Mapping[
 def bootstrap_interval(*groups: Floats, seed: int, level: float = 0.95) -> tuple[float, float]:
     """Percentile bootstrap interval of the mean of the groups' means, widened as Student's t widens a normal interval.
 
-    (nan, nan) when every group has a single value. Source of the widening: Hesterberg 2015, "expanded percentile
-    interval"; several groups pool their degrees of freedom.
+    (nan, nan) when a group has a single value, whose spread nobody knows. Source of the widening: Hesterberg 2015,
+    "expanded percentile interval"; several groups pool their degrees of freedom.
     """
     _check_groups(groups, level)
+    if any(len(group) == 1 for group in groups):
+        return math.nan, math.nan
     count = sum(len(group) for group in groups)
     freedom = count - len(groups)
-    if freedom == 0:
-        return math.nan, math.nan
     reach = student_quantile((1 + level) / 2, freedom) * math.sqrt(count / freedom)
     tail = NormalDist().cdf(-reach)
     generator = np.random.default_rng(seed)

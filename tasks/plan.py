@@ -53,7 +53,7 @@ class PlannedStage:
     done: bool
     amount: Amount
     seconds: float | None
-    """Predicted time; 0 when it is done, None when nothing like it has been measured."""
+    """Predicted time; 0 when it is done, None when nothing like it has been measured, or nothing of it is counted."""
     basis: str = ""
     """What the prediction rests on."""
 
@@ -108,7 +108,7 @@ def plan(store: Warehouse | None, config: RunConfig, home: Path, *, run_id: str 
             continue
         executions = earlier.get(name, [])
         amount = stage.amount(Outlook(config, context if "prepare" in manifests else None, run_dir, executions))
-        planned.append(PlannedStage(name, False, amount, *_predict(stage, executions, amount.units)))
+        planned.append(PlannedStage(name, False, amount, *_predict(stage, executions, amount)))
     return planned
 
 
@@ -120,16 +120,16 @@ def _finished(stage: Stage[Any], context: Context) -> Manifest | None:
     return known if known is not None and stage.usable(known) else None
 
 
-def _predict(stage: Stage[Any], executions: Sequence[Execution], units: int) -> tuple[float | None, str]:
-    """Time for `units`, from the median cost per unit of earlier executions, and what that rests on."""
-    if units == 0:
-        return 0.0, ""
+def _predict(stage: Stage[Any], executions: Sequence[Execution], amount: Amount) -> tuple[float | None, str]:
+    """Time for the work ahead, from the median cost per unit of earlier executions, and what that rests on."""
+    if amount.units == 0:
+        return (None, "not counted yet") if amount.open_ended else (0.0, "")
     costs = sorted(execution.seconds / did for execution in executions if (did := stage.units(execution)))
     if not costs:
         return None, "never measured here"
     cost = costs[len(costs) // 2]
     each = f"{cost:.1f} s" if cost >= 1 else f"{1000 * cost:.1f} ms"
-    return units * cost, f"{each} each, as in {len(costs)} earlier"
+    return amount.units * cost, f"{each} each, as in {len(costs)} earlier"
 
 
 def earlier_executions(store: Warehouse, config: RunConfig) -> dict[StageName, list[Execution]]:

@@ -30,14 +30,15 @@ CREATE TABLE resident.counted_until (snapshot BIGINT);
 INSERT INTO resident.counted_until VALUES (0);
 
 -- name: trajectories
--- (internal) Which trajectories became visible in these snapshots, without their tokens and texts?
+-- (internal) Which trajectories became visible in these snapshots, without their tokens and texts? A reward that was
+-- believed with an import is left out: the program never ran here, and counts neither as correct nor as wrong.
 INSERT INTO resident.narrow
 SELECT rowid, snapshot_id, created_at, batch_id, run_id, 'trajectories', problem_id, source,
        CASE source WHEN 'reference' THEN 'pi_0' WHEN 'pivotal_rollout' THEN 'pi_0' WHEN 'human' THEN 'person'
                    WHEN 'other_model' THEN 'other model' ELSE 'training' END,
        policy_start, step, temperature, hash(trajectory_id), hash(normal_hash),
-       CASE WHEN normal_hash IS NOT NULL THEN hash(problem_id, normal_hash) END, reward, verdict,
-       len(token_ids)
+       CASE WHEN normal_hash IS NOT NULL THEN hash(problem_id, normal_hash) END,
+       CASE WHEN verdict IS DISTINCT FROM 'claimed' THEN reward END, verdict, len(token_ids)
 FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 
 -- name: eval_samples

@@ -91,9 +91,12 @@ def _show(problems: list[Problem], *, as_json: bool) -> None:
             print(json.dumps(row, default=str))
         return
     console.print(_table([row for row in rows if row["disagreeing"]]))
-    quiet = sum(not row["disagreeing"] for row in rows)
+    untested = sum(not row["inputs"] for row in rows)
+    quiet = sum(not row["disagreeing"] for row in rows) - untested
     if quiet:
         _say(f"on {quiet} problems all programs agree")
+    if untested:
+        _say(f"nothing is known of the tests of {untested} problems, for which no new input counted")
     if any(row["disagreeing"] for row in rows):
         _say('`spo sql "FROM survivors"` shows the programs; `spo audit --accept PROBLEM` makes tests of the inputs')
 

@@ -44,7 +44,7 @@ def lines(found: Probe) -> list[str]:
     for stage in found.work:
         if not stage.done:
             seconds = found.seconds_of(stage)
-            time = "never measured here" if seconds is None else f"about {duration(seconds)}"
+            time = stage.basis or "never measured here" if seconds is None else f"about {duration(seconds)}"
             told.append(f"{stage.stage:<10} {stage.amount.units:,} {stage.amount.unit}: {time}")
     told += [f"Warning    {warning}" for warning in found.warnings()]
     return told if found.warnings() else [*told, "Nothing looks wrong."]

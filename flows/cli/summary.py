@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flows.artifacts import interval_text
 from flows.settings import api_url, home, warehouse_location, warehouse_shown
 from tasks.run import runs
 from tasks.run.manifests import Change, EvaluateManifest, PrepareManifest, Q0Manifest, ReportManifest
@@ -106,13 +107,12 @@ def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
 
 def _changes(table: Table, changes: Mapping[str, Change], prefix: str) -> None:
     for name, row in sorted(changes.items(), key=lambda item: int(item[0].removeprefix("pass@"))):
-        low, high = row.interval
         table.add_row(
             prefix + name,
             f"{100 * row.before:.1f}%",
             f"{100 * row.after:.1f}%",
             f"{100 * row.difference:+.1f}",
-            f"{100 * low:+.1f} .. {100 * high:+.1f}",
+            interval_text(row, " .. "),
         )
 
 

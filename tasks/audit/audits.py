@@ -16,7 +16,7 @@ from typing import Any
 
 import sandbox
 from sandbox import Judge, Submission, Verdict
-from tasks.audit.calls import compared_as_it_is
+from tasks.audit.calls import compared_as_it_is, known_arguments
 from tasks.audit.examination import VERSION, Candidate, Examination, examine
 from tasks.config import SandboxConfig
 from tasks.problems.problem import Problem
@@ -100,7 +100,9 @@ class Audited:
     def summary(self) -> str:
         """One line for people."""
         found = f"{self.disagreeing} inputs on which programs part, {self.survivors} programs likely wrong"
-        return f"{self.problems} problems audited, {self.new} of them now; {found}"
+        untested = sum(not row["inputs"] for row in self.rows)
+        unknown = f"; nothing is known of {untested}, for which no new input counted" if untested else ""
+        return f"{self.problems} problems audited, {self.new} of them now; {found}{unknown}"
 
 
 def asked_for(store: Warehouse, wanted: Wanted) -> list[Problem]:
@@ -144,6 +146,8 @@ def look(store: Warehouse, wanted: Wanted) -> Backlog:
             left_out["have less than two different programs"] += 1
         elif problem.style == "function" and not compared_as_it_is(problem):
             left_out["have tests that change a value before they compare it, so that different ones may be right"] += 1
+        elif problem.style == "function" and not known_arguments(problem):
+            left_out["have tests without a call of plain values, so that no new inputs can be made"] += 1
         else:
             groups.append(group)
     return Backlog(wanted, tuple(groups), settings, dict(left_out))

@@ -33,18 +33,21 @@ _audit_answer()
 """
 TOLERANCE = 1e-6
 LONGEST_CALL = 10_000
+METHOD = "Solution()."
+"""Before the name of what is under test where that is a method."""
 UNKNOWN = object()
 
 
 def called_name(problem: Problem) -> str:
-    """The function under test: the entry point, else the first that a test calls and nobody defines; empty if none."""
+    """What is under test, as the tests call it: `f`, or `Solution().f` for a method; empty if nothing is found.
+
+    That is the entry point, else the first that a test calls and nobody defines.
+    """
+    called = (name for test in problem.tests for node in _calls(test.input) if (name := _callee(node)))
     if problem.entry_point:
-        return problem.entry_point
-    for test in problem.tests:
-        for node in _calls(test.input):
-            if isinstance(node.func, ast.Name) and not hasattr(builtins, node.func.id):
-                return node.func.id
-    return ""
+        method = METHOD + problem.entry_point
+        return method if method in called else problem.entry_point
+    return next((name for name in called if not hasattr(builtins, name)), "")
 
 
 def answering(program: str, name: str) -> str:
@@ -54,11 +57,11 @@ def answering(program: str, name: str) -> str:
 
 def known_arguments(problem: Problem) -> list[tuple[Any, ...]]:
     """The arguments of every call in the tests that are plain values."""
-    names = {called_name(problem), "candidate"}
+    names = _names_under_test(problem)
     found: dict[str, tuple[Any, ...]] = {}
     for test in problem.tests:
         for node in _calls(test.input):
-            if isinstance(node.func, ast.Name) and node.func.id in names and not node.keywords:
+            if _callee(node) in names and not node.keywords:
                 try:
                     arguments = tuple(ast.literal_eval(argument) for argument in node.args)
                 except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -72,15 +75,15 @@ def compared_as_it_is(problem: Problem) -> bool:
 
     Elsewhere (`set(f(x)) == ...`, `assert f(x)`) different values may be right.
     """
-    names = {called_name(problem), "candidate"}
+    names = _names_under_test(problem)
     for test in problem.tests:
         tree = parse(test.input)
         if tree is None:
             return False
         asserts = [node.test for node in ast.walk(tree) if isinstance(node, ast.Assert)]
         alone = {id(side) for one in asserts for side in _compared(one)}
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-        if any(id(call) not in alone for call in calls if ast.unparse(call.func) in names):
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _callee(node) in names]
+        if any(id(call) not in alone for call in calls):
             return False
     return True
 
@@ -102,6 +105,21 @@ def _compared(test: ast.expr) -> list[ast.expr]:
             return [one, other]
         case _:
             return []
+
+
+def _names_under_test(problem: Problem) -> set[str]:
+    return {name for name in (called_name(problem), "candidate") if name}
+
+
+def _callee(call: ast.Call) -> str:
+    """What is called, if it is a function or a method of a new `Solution()`; else empty."""
+    match call.func:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="Solution"), args=[], keywords=[]), attr=name):
+            return METHOD + name
+        case _:
+            return ""
 
 
 def _calls(test: str) -> Iterator[ast.Call]:

@@ -19,7 +19,7 @@ from tasks.audit.inputs import InputMaker
 from tasks.problems.problem import Problem
 from tasks.run.identity import digest
 
-VERSION = "2"
+VERSION = "3"
 """Meaning of an audit. Raised whenever the same programs and seed could be judged differently than before."""
 AT_ONCE = 25
 """Inputs of one submission."""

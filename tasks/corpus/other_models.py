@@ -20,10 +20,15 @@ from tasks.config import OtherModelConfig, ReferenceConfig, RunConfig
 from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.protocol import Completion, Request
+from tasks.engines.randomness import derived_seed
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import DAY
 from tasks.run.errors import StageError
+from tasks.run.prompt_set import PromptSet
+from tasks.run.stage import Context
+from warehouse.queries import query
 
+ANSWERED = query(__name__, "answered")
 TIMEOUT_S = 600.0
 ATTEMPTS = 5
 
@@ -50,6 +55,28 @@ class Question:
 
 Ask: TypeAlias = Callable[[Sequence[Question]], list[Answer]]
 """The answers, in the order of the questions."""
+
+
+def origin(config: OtherModelConfig) -> str:
+    """What the warehouse has as the engine of the model's answers."""
+    return f"other_model/{config.name}"
+
+
+def seed_of(config: OtherModelConfig, problem_id: str, number: int) -> int:
+    """By which an answer of the model is known, whichever run asked for it."""
+    return derived_seed(origin(config), problem_id, number)
+
+
+def unanswered(
+    context: Context, prompts: PromptSet, config: OtherModelConfig, end: int | None = None
+) -> list[tuple[str, int]]:
+    """Problem and number of each answer that is wanted and not there; one that ends with another token than `end`,
+    where that is given, is not there.
+    """
+    rows = context.warehouse.rows(ANSWERED, [origin(config), prompts.prompt_ids, prompts.suites, end, end])
+    known = {(row["problem_id"], row["seed"]) for row in rows}
+    wanted = ((p, number) for p in sorted(prompts.prompts) for number in range(config.samples))
+    return [(p, number) for p, number in wanted if (p, seed_of(config, p, number)) not in known]
 
 
 def prompt_of(config: OtherModelConfig, problem: Problem) -> str:

@@ -16,12 +16,11 @@ from typing import Any
 
 from sandbox import Judge
 from tasks.config import OtherModelConfig
-from tasks.corpus import files, known_programs, other_models, reference_logprobs
+from tasks.corpus import files, known_programs, other_models, reference_logprobs, work_ahead
 from tasks.corpus.ingestion import TOO_LONG, ExternalResponse, Ingested, Ingestion
 from tasks.corpus.other_models import Answer, Question
 from tasks.corpus.selection import CorpusCandidate, choose
 from tasks.engines import checkpoint as checkpoints
-from tasks.engines.randomness import derived_seed
 from tasks.problems.programs import extract_program
 from tasks.run import prompt_set, runs
 from tasks.run.identity import digest
@@ -49,7 +48,6 @@ FROM_OTHERS = {"prior_spo", "prior_ppo", "other_model", "pivotal_rollout"}
 EARLIER = query(__name__, "earlier")
 REFERENCE = query(__name__, "reference")
 DRAWN = query(__name__, "drawn")
-ANSWERED = query(__name__, "answered")
 KNOWN = query(__name__, "known")
 
 
@@ -101,14 +99,11 @@ def body(context: Context) -> CorpusManifest:
 
 
 def amount(outlook: Outlook) -> Amount:
-    """The samples of pi_0 that the corpus lacks; what comes from elsewhere is known when it is read."""
-    config, context = outlook.config, outlook.context
-    each = config.corpus.reference_samples if "reference" in config.corpus.sources else 0
-    if context is None:
-        return Amount(config.problems.train * each, "samples", "and the known programs")
-    prompts = prompt_set.load(context, "train")
-    drawn = sum(drawn_for_corpus(context, prompts).values())
-    return Amount(max(0, each * len(prompts.prompts) - drawn), "samples", f"{drawn} known, and the known programs")
+    """The responses that the corpus lacks, as far as they can be counted before they are drawn or read."""
+    if outlook.context is None:
+        return work_ahead.of_recipe(outlook.config)
+    prompts = prompt_set.load(outlook.context, "train")
+    return work_ahead.of_prompts(outlook.context, prompts, drawn_for_corpus(outlook.context, prompts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,17 +266,13 @@ def _take_in_known(context: Context, prompts: PromptSet, ingestion: Ingestion) -
 
 def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: OtherModelConfig) -> int:
     """The first `samples` answers of another model per problem that are not there; stored some problems at a time."""
-    origin = _origin(model)
-    rows = context.warehouse.rows(ANSWERED, [origin, prompts.prompt_ids, prompts.suites, ingestion.end, ingestion.end])
-    known = {(row["problem_id"], row["seed"]) for row in rows}
-    wanted = ((p, number) for p in sorted(prompts.prompts) for number in range(model.samples))
-    missing = [(p, number) for p, number in wanted if (p, _seed(model, p, number)) not in known]
+    origin, missing = other_models.origin(model), other_models.unanswered(context, prompts, model, ingestion.end)
     added = 0
     if missing:
         with other_models.opened(model, context.config, context.home / "models") as answers:
             for start in range(0, len(missing), PROBLEMS_PER_BATCH * model.samples):
                 unit = missing[start : start + PROBLEMS_PER_BATCH * model.samples]
-                questions = [Question(prompts.prompts[p].problem, _seed(model, p, number)) for p, number in unit]
+                questions = [_question(prompts, model, p, number) for p, number in unit]
                 context.progress(start, len(missing), "answers", f"of {model.name}")
                 found = zip(unit, questions, answers(questions), strict=True)
                 items = [_answer(model, origin, p, n, question, answer) for (p, n), question, answer in found]
@@ -289,13 +280,8 @@ def ask(context: Context, prompts: PromptSet, ingestion: Ingestion, model: Other
     return added
 
 
-def _origin(model: OtherModelConfig) -> str:
-    return f"other_model/{model.name}"
-
-
-def _seed(model: OtherModelConfig, problem_id: str, number: int) -> int:
-    """By which an answer of the model is known, whichever run asked for it."""
-    return derived_seed(_origin(model), problem_id, number)
+def _question(prompts: PromptSet, model: OtherModelConfig, problem_id: str, number: int) -> Question:
+    return Question(prompts.prompts[problem_id].problem, other_models.seed_of(model, problem_id, number))
 
 
 def _answer(
@@ -386,7 +372,9 @@ def _parameters(context: Context, prompts: PromptSet, problem_ids: Sequence[str]
         "too_long": TOO_LONG,
         "pin": context.pin,
         "until": counts_filter(context, prompts).until,
-        "asked": [_seed(m, p, n) for m in config.other_models for p in problem_ids for n in range(m.samples)],
+        "asked": [
+            other_models.seed_of(m, p, n) for m in config.other_models for p in problem_ids for n in range(m.samples)
+        ],
     }
 
 

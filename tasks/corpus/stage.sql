@@ -23,13 +23,6 @@ WHERE starts_with(batch_id, ?)
   AND prompt_id IN (SELECT unnest(?::VARCHAR[])) AND suite_hash IN (SELECT unnest(?::VARCHAR[]))
   AND (?::BIGINT IS NULL OR snapshot_id <= ? OR contains(batch_id, '/rejudged-')) GROUP BY problem_id;
 
--- name: answered
--- Which answers of another model are there? Not those that end with another token than they should.
-SELECT DISTINCT problem_id, seed FROM trajectories
-WHERE engine = ?
-  AND prompt_id IN (SELECT unnest(?::VARCHAR[])) AND suite_hash IN (SELECT unnest(?::VARCHAR[]))
-  AND (?::INTEGER IS NULL OR finish_reason = 'length' OR token_ids[-1] = ?);
-
 -- name: known
 -- Which of these responses could a corpus keep? One per program, right ones first.
 SELECT trajectory_id, problem_id, reward, text FROM trajectories

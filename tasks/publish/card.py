@@ -61,6 +61,7 @@ def model_card(found: Publishable, name: str, licence: str, pictures: Sequence[s
 def adapter_card(found: Publishable, name: str, model_name: str, licence: str) -> str:
     """The adapter's README.md; `model_name` is the policy with the adapter merged in."""
     base = found.base_model or "BASE_MODEL"
+    arguments = "".join(f", {argument}={value!r}" for argument, value in found.base_arguments.items())
     metadata = _metadata(found, name, licence) | {"library_name": "peft"}
     where = "" if found.base_model else f"\n`BASE_MODEL` is the folder of the model trained from: {found.base_title}.\n"
     return "\n".join(
@@ -72,7 +73,7 @@ def adapter_card(found: Publishable, name: str, model_name: str, licence: str) -
             "```python",
             "from peft import PeftModel",
             "from transformers import AutoModelForCausalLM\n",
-            f"base = AutoModelForCausalLM.from_pretrained({base!r})",
+            f"base = AutoModelForCausalLM.from_pretrained({base!r}{arguments})",
             f"model = PeftModel.from_pretrained(base, {name!r})",
             "```",
             where,

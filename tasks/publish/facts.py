@@ -70,6 +70,13 @@ class Publishable:
         return self.history.config
 
     @property
+    def base_arguments(self) -> dict[str, str]:
+        """What `from_pretrained` must be told besides the reference policy's name: which revision, which GGUF file."""
+        reference = self.config.reference
+        given = {"revision": reference.revision if self.base_model else None, "gguf_file": reference.gguf_file}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
     def adapted(self) -> bool:
         """Whether the run trained an adapter."""
         return self.config.train.lora is not None
@@ -138,11 +145,18 @@ def _chosen(policies: Sequence[KeptPolicy], step: int | None, run_id: str) -> Ke
 
 
 def _base(config: RunConfig) -> tuple[str | None, str]:
-    model = config.reference.model
-    if model == "miniature":
+    """The reference policy's name on the hub, if it has one, and what it is in words."""
+    reference = config.reference
+    if reference.model == "miniature":
         return None, "a small policy that the project pretrains on its built-in task"
-    if model in PACKAGED:
-        return None, PACKAGED[model].title
-    if Path(model).expanduser().exists() or Path(model).is_absolute():
-        return None, without_paths(str(Path(model).absolute()))
-    return model, model
+    if reference.model in PACKAGED:
+        return None, PACKAGED[reference.model].title
+    file = [f"file {reference.gguf_file}"] if reference.gguf_file else []
+    if Path(reference.model).expanduser().exists() or Path(reference.model).is_absolute():
+        return None, _detailed(without_paths(str(Path(reference.model).absolute())), file)
+    revision = [f"revision {reference.revision}"] if reference.revision else []
+    return reference.model, _detailed(reference.model, revision + file)
+
+
+def _detailed(title: str, details: Sequence[str]) -> str:
+    return f"{title} ({', '.join(details)})" if details else title

@@ -170,7 +170,8 @@ def _adapter(context: Context, found: Publishable, name: str, licence: str) -> P
         )
         raise NothingToPublish(f"there is no adapter to publish: run {context.run_id!r} {reason}")
     own = f"{name}-adapter"
-    settings = adapter.settings(folder) | {adapter.BASE_FIELD: found.base_model}
+    base = {adapter.BASE_FIELD: found.base_model, "revision": found.base_arguments.get("revision")}
+    settings = adapter.settings(folder) | base
     files = [
         PlannedFile(adapter.WEIGHTS, folder / adapter.WEIGHTS),
         PlannedFile(adapter.CONFIG, json.dumps(settings, indent=2) + "\n"),

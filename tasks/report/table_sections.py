@@ -28,12 +28,12 @@ def percent(found: Estimate) -> str:
 
 
 def difference_text(found: PairedDifference) -> str:
-    """`+12.3 points, 95% interval +4.5 to +20.1`; of a single problem no interval is known."""
+    """`+12.3 points, 95% interval +4.5 to +20.1`; with a set of a single problem none is known."""
     return f"{100 * found.difference:+.1f} points, 95% interval {interval_text(found, ' to ')}"
 
 
 def interval_text(found: PairedDifference, between: str) -> str:
-    """`+4.5 to +20.1`, in points; `unknown` for a single problem."""
+    """`+4.5 to +20.1`, in points; `unknown` where a set has a single problem."""
     return "unknown" if math.isnan(found.low) else f"{100 * found.low:+.1f}{between}{100 * found.high:+.1f}"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from flows import artifacts, progress
-from flows.cli import watch
+from flows.cli import summary, watch
 from flows.progress import ProgressTable, Publisher, shard
 from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, Q0Manifest, ReportManifest
 
@@ -36,6 +38,17 @@ def test_the_result_is_one_page_with_pass_at_k_the_curve_and_the_way_to_the_repo
     assert f"step     40  {'█' * 25:<40}  62.8%" in text
     assert f"({(tmp_path / 'report.html').as_uri()})" in text
     assert "base64" not in text
+
+
+def test_an_interval_that_nobody_knows_is_called_unknown_wherever_a_result_is_shown() -> None:
+    change = CHANGE.model_copy(update={"interval": (math.nan, math.nan)})
+    evaluated = EVALUATED.model_copy(update={"comparison": {"pass@1": change}})
+    evaluated = EvaluateManifest.model_validate_json(json.dumps(evaluated.model_dump(mode="json")))
+    assert "| pass@1 | 14.5 | 62.8 | +48.3 | unknown |" in (artifacts.page("tiny-3", {"evaluate": evaluated}) or "")
+    shown = io.StringIO()
+    summary._pass_at_k(Console(file=shown), evaluated)
+    assert "unknown" in shown.getvalue()
+    assert "nan" not in shown.getvalue()
 
 
 def test_a_set_that_training_resembles_is_told_of_with_its_unseen_part_or_with_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -12,6 +13,9 @@ import pytest
 
 from tasks import config
 from tasks import plan as planning
+from tasks.config import OtherModelConfig
+from tasks.corpus import other_models
+from tasks.corpus.known_programs import ROUND
 from tasks.run import runs
 from tasks.run.stage_names import STAGE_NAMES
 from tests.tasks.conftest import MICRO, Lab
@@ -146,3 +150,76 @@ def test_a_plan_says_how_many_samples_unsolved_prompts_may_get_besides(tmp_path:
     assert q0 == planning.Amount(
         6 * 24, "samples", f"all of them, and up to {6 * 36} for prompts that none of theirs solves"
     )
+
+
+def with_solutions(folder: Path, number: int) -> dict[str, Any]:
+    """Settings of four problems that come with so many Python programs each, and one in another language."""
+    rows = [
+        {
+            "problem_id": f"p{place}",
+            "statement": f"Read a number. Print {place} more, {name}.",
+            "input_tests": ["5\n"],
+            "output_tests": [f"{5 + place}\n"],
+            "solutions": [
+                {"code": f"print(int(input()) + {place} + {one} - {one})", "language": "python3", "correct": True}
+                for one in range(number)
+            ]
+            + [{"code": "int main(){}", "language": "cpp", "correct": True}],
+        }
+        for place, name in enumerate(("apple", "brook", "cloud", "delta"))
+    ]
+    path = folder / "mine.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return {
+        "problems": {"source": "jsonl", "path": str(path), "train": 4, "evaluation": 0},
+        "corpus": {"sources": ["human"], "reference_samples": 0, "reference_logprobs": False},
+    }
+
+
+def test_a_plan_counts_the_known_programs_of_a_first_round_until_they_are_taken_in(
+    with_models: Lab, tmp_path: Path
+) -> None:
+    lab, settings = with_models, with_solutions(tmp_path, ROUND + 3)
+    before = plan(lab, settings)["corpus"]
+    assert before.amount == planning.Amount(0, "responses", "and the known programs", open_ended=True)
+    assert (before.seconds, before.basis) == (None, "not counted yet")
+    run_id = lab.start("human", settings)
+    lab.run(run_id, "prepare")
+    planned = plan(lab, settings)["corpus"]
+    assert planned.amount == planning.Amount(4 * ROUND, "responses", f"{4 * ROUND} known programs in a first round")
+    assert (planned.seconds, planned.basis) == (None, "never measured here")
+    lab.run(run_id, "corpus")
+    settings["corpus"]["per_problem"] = 7
+    again = plan(lab, settings)["corpus"]
+    assert not again.done
+    assert (again.amount.units, again.seconds) == (0, 0.0)
+
+
+def test_a_plan_counts_the_answers_that_other_models_have_not_given_yet(
+    copied: Callable[[], Lab], tmp_path: Path
+) -> None:
+    lab = copied()
+    model = {"name": "big", "endpoint": "http://127.0.0.1:9/v1", "model": "big-1", "samples": 3}
+    asked = {"corpus.sources": ["other_model"], "corpus.reference_samples": 0, "corpus.other_models": [model]}
+    without = {item.stage: item for item in planning.plan(None, config.load(MICRO, asked, folder=Path()), tmp_path)}
+    assert without["corpus"].amount == planning.Amount(6 * 3, "responses", f"{6 * 3} answers of other models")
+    work = plan(lab, asked)["corpus"]
+    assert work.amount.units == 6 * 3
+    assert work.seconds is not None
+    assert work.seconds > 0
+    with lab.store() as store:
+        row = store.rows("SELECT problem_id, prompt_id, suite_hash, token_ids FROM trajectories LIMIT 1")[0]
+        seed = other_models.seed_of(OtherModelConfig(**model), row["problem_id"], 1)
+        answer = row | {"trajectory_id": "answer", "source": "other_model", "engine": "other_model/big", "seed": seed}
+        answer |= {"finish_reason": "stop"}
+        store.append("import/other_model/big/1", {"trajectories": [answer]}, run_id="other")
+    assert plan(lab, asked)["corpus"].amount.units == 6 * 3 - 1
+
+
+def test_what_is_in_files_is_not_counted_and_has_no_time(finished: Lab, tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("")
+    only_files = {"corpus.sources": ["other_model"], "corpus.reference_samples": 0, "corpus.files": [str(path)]}
+    work = plan(finished, only_files)["corpus"]
+    assert (work.amount.units, work.amount.note) == (0, "and what is in files")
+    assert (work.seconds, work.basis) == (None, "not counted yet")

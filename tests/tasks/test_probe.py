@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.cli.probe import lines
 from tasks import config
 from tasks.config import RunConfig
 from tasks.estimators import beta_interval
@@ -77,6 +79,15 @@ def test_a_healthy_probe_warns_of_nothing_and_predicts_what_samples() -> None:
     assert healthy.warnings() == []
     assert [healthy.seconds_of(stage) for stage in healthy.work] == [250.0, None, 7.0]
     assert healthy.learnable == (16, *beta_interval(16, 16))
+
+
+def test_programs_to_be_judged_and_what_nobody_has_counted_have_no_time_from_a_probe() -> None:
+    judged = PlannedStage("corpus", False, Amount(9600, "responses", "9600 known programs in a first round"), None)
+    uncounted = PlannedStage("corpus", False, Amount(0, "responses", open_ended=True), None, "not counted yet")
+    told = replace(found(), work=(judged, uncounted))
+    assert [told.seconds_of(stage) for stage in told.work] == [None, None]
+    assert "corpus     9,600 responses: never measured here" in lines(told)
+    assert "corpus     0 responses: not counted yet" in lines(told)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ WITH written AS (
 ),
 found AS (
     SELECT problem_id, normal_hash, source, policy_start AS policy, run_id, created_at, arrival, trajectory_id, text
-    FROM written WHERE reward = 0 AND NOT given
+    FROM written WHERE reward = 0 AND verdict IS DISTINCT FROM 'claimed' AND NOT given
 ),
 known AS (SELECT DISTINCT problem_id, normal_hash FROM written WHERE given)
 SELECT problem_id, normal_hash, count(*) AS times, min(created_at) AS first_at,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sandbox import Judge
-from tasks.audit import audits
+from sandbox import Judge, Submission
+from tasks.audit import acceptance, audits
 from tasks.audit.audits import Audited, NothingToAudit, Wanted, audit, look
-from tasks.audit.calls import compared_as_it_is
+from tasks.audit.calls import called_name, compared_as_it_is
 from tasks.audit.examination import NO_MAJORITY, REFERENCES_DIFFER, REFERENCES_FAIL, Candidate, Examination, examine
 from tasks.problems.problem import Problem
 from tasks.problems.programs import normal_hash, program_hash
@@ -90,6 +90,45 @@ def test_functions_are_audited_by_their_values(judge: Judge) -> None:
     assert all(finding.input.startswith("(0, ") and finding.expected == "0" for finding in found.findings)
 
 
+def test_methods_are_audited_as_functions_are_and_findings_become_tests_of_the_method(judge: Judge) -> None:
+    test = PROBLEM.tests[0].__class__("assert Solution().share(3, [1, 2]) == 1")
+    problem = replace(PROBLEM, style="function", entry_point="share", public_tests=(), hidden_tests=(test,))
+    right = "class Solution:\n    def share(self, n, items):\n        return sum(items) // n if n else 0"
+    wrong = "class Solution:\n    def share(self, n, items):\n        return sum(items) // max(n, 1)"
+    assert called_name(problem) == called_name(replace(problem, entry_point="")) == "Solution().share"
+    found = examined(judge, wrong, solutions=(right,), problem=problem)
+    assert found.inputs == 30
+    assert set(found.survivors) == {program_hash(wrong)}
+    finding = {"input": found.findings[0].input, "expected": found.findings[0].expected}
+    added = acceptance._as_test(problem, finding)
+    assert added is not None
+    assert added.input.startswith("assert Solution().share(*(0, ")
+    suite = replace(problem, hidden_tests=(test, added)).suite()
+    verdicts = [one.verdict for one in judge.judge([Submission(text, suite) for text in (right, wrong)])]
+    assert verdicts == ["accepted", "wrong_answer"]
+
+
+@pytest.mark.parametrize("test", ["assert share(number, [4]) == 1", "one = Solution()\nassert one.share(3, [4]) == 1"])
+def test_problems_whose_calls_give_no_values_to_change_are_left_out_with_the_reason(test: str, shelf: Shelf) -> None:
+    tests = (PROBLEM.tests[0].__class__(test, ""),)
+    problem = replace(PROBLEM, style="function", entry_point="share", public_tests=(), hidden_tests=tests)
+    shelf.put(problem, [RIGHT, WRONG])
+    with shelf.store() as store:
+        backlog = look(store, Wanted())
+    reason = "have tests without a call of plain values, so that no new inputs can be made"
+    assert (backlog.groups, backlog.left_out) == ((), {reason: 1})
+
+
+def test_problems_of_which_no_input_counted_are_told_from_those_whose_programs_agree(shelf: Shelf) -> None:
+    shelf.put(replace(PROBLEM, problem_id="hand/agree"), [ALSO_RIGHT], [RIGHT])
+    assert "nothing is known" not in audited(shelf).summary
+    long = (PROBLEM.tests[0].__class__("3" * 20_000 + "\n", "0\n"),)
+    shelf.put(replace(PROBLEM, public_tests=(), hidden_tests=long), [ALSO_RIGHT, RIGHT])
+    found = audited(shelf)
+    assert found.problems == 2
+    assert found.summary.endswith("; nothing is known of 1, for which no new input counted")
+
+
 def test_an_empty_warehouse_has_nothing_to_audit(shelf: Shelf) -> None:
     assert audited(shelf) == Audited(0, 0, 0, 0, ())
     with pytest.raises(NothingToAudit, match="no problem 'hand/divide'"):
@@ -113,6 +152,8 @@ def test_a_problem_with_one_program_is_left_out_with_the_reason(shelf: Shelf) ->
         ("assert 1 == share(3, [4]) and share(1, []) is None", True),
         ("import math\nassert math.isclose(share(3, [4]), 1.33, rel_tol=0.01)", True),
         ("def check(candidate):\n    assert abs(candidate(3, [4]) - 1.33) < 1e-2", True),
+        ("assert Solution().share(3, [4]) == 1", True),
+        ("assert _as_lists(Solution().share(3, [4])) == [1]", False),
         ("assert set(share(3, [4])) == {1}", False),
         ("assert share(3, [4])", False),
         ("assert share(3, [4]) in (1, [1])", False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tasks.estimators import (
     pass_at_k,
     sign_test,
 )
+from tasks.report.table_sections import difference_text
 
 
 def test_fisher_p_values_match_tables_added_up_by_hand() -> None:
@@ -78,8 +80,24 @@ def test_different_problems_cannot_be_paired() -> None:
         average_paired_difference({"": {"p": (20, 1)}}, {"": {"p": (20, 1), "q": (20, 1)}}, 1)
 
 
-def test_one_problem_has_no_interval() -> None:
-    assert all(math.isnan(end) for end in bootstrap_interval(np.array([0.5]), seed=0))
+@pytest.mark.parametrize("others", [(), (np.array([0.2]),), (np.linspace(0, 1, 40), np.linspace(0, 1, 3))])
+def test_a_set_of_one_problem_has_no_interval_and_leaves_none_to_the_mean_with_others(others: Any) -> None:
+    assert all(math.isnan(end) for end in bootstrap_interval(np.array([0.5]), *others, seed=0))
+    assert all(math.isnan(end) for end in bootstrap_interval(*others, np.array([0.5]), seed=0))
+
+
+def test_two_problems_are_enough_for_a_set_among_others() -> None:
+    low, high = bootstrap_interval(np.array([0.0, 1.0]), np.full(40, 0.5), seed=0)
+    assert low < 0.5 < high
+
+
+def test_policies_compared_over_a_set_of_one_problem_have_a_difference_and_no_interval() -> None:
+    many = {f"p{i}": (10, i % 10) for i in range(30)}
+    found = average_paired_difference({"one": {"q": (10, 1)}, "many": many}, {"one": {"q": (10, 9)}, "many": many}, 1)
+    assert found.difference == pytest.approx(0.4)
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    assert difference_text(found) == "+40.0 points, 95% interval unknown"
 
 
 def population(kind: str, size: int, generator: np.random.Generator) -> np.ndarray:

@@ -26,6 +26,13 @@ AUDIT = {
     "disagreeing": 1,
     "unstable": [],
 }
+OTHERS = {
+    "agree": {"inputs": 40, "discarded": 0, "programs": ["a", "b"]},
+    "none made": {"inputs": 0, "discarded": 0, "programs": ["a", "b"]},
+    "none counted": {"inputs": 0, "discarded": 7, "programs": ["a", "b"]},
+    "one program": {"inputs": 0, "discarded": 0, "programs": ["a"]},
+}
+"""By problem: audits that found nothing."""
 FINDING = {
     "audit_id": "audit",
     "problem_id": "p",
@@ -76,9 +83,15 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
         verdicts += [judged("old", "s", "wrong_answer", detail="test 2: differs")]
         test = {"problem_id": "p", "suite_hash": "s", "input": "x", "expected": "e"}
         tests = [test | {"position": n, "hidden": n > 0} for n in range(3)]
-        tables = {"problems": [problem], "trajectories": rows, "verdicts": verdicts, "tests": tests}
+        others = [problem | {"problem_id": name, "suite_hash": f"suite of {name}"} for name in OTHERS]
+        tables = {"problems": [problem, *others], "trajectories": rows, "verdicts": verdicts, "tests": tests}
         store.append("a", tables, run_id="one")
-        store.append("b", {"audits": [AUDIT], "audit_findings": [FINDING]}, run_id="audit")
+        quiet = AUDIT | {"behaviours": 1, "disagreeing": 0}
+        audits = [
+            quiet | own | {"audit_id": name, "problem_id": name, "suite_hash": f"suite of {name}"}
+            for name, own in OTHERS.items()
+        ]
+        store.append("b", {"audits": [AUDIT, *audits], "audit_findings": [FINDING]}, run_id="audit")
         failed = judged("doubtful", "s2", "wrong_answer", outcomes="aa.w", detail="test 4: differs")
         verdicts = [judged("right", "s2", "accepted", outcomes="aaaa"), failed]
         store.append("c", {"suite_versions": [VERSION], "verdicts": verdicts}, run_id="audit")
@@ -102,6 +115,23 @@ def test_weak_tests_are_named_with_the_input_that_shows_it(audited: Pages) -> No
     assert "&lt;b&gt;zero&lt;/b&gt;" in page
     assert "\u202e" not in page
     assert "counts now" not in page
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        ("agree", "2 programs that pass all tests were run on 40 new inputs and agree on all of them."),
+        ("none made", "Nothing is known of the tests: no new inputs could be made for the 2 programs that pass"),
+        ("none counted", "Nothing is known of the tests: none of the new inputs counted."),
+        ("one program", "Nothing is known of the tests: there were no two programs to compare"),
+    ],
+)
+def test_an_audit_without_an_input_that_counted_says_so_and_praises_no_tests(
+    problem: str, words: str, audited: Pages
+) -> None:
+    page = audited.html("/problem", id=problem)
+    assert words in page
+    assert ("agree on all" in page) == (problem == "agree")
 
 
 def test_programs_that_are_likely_wrong_are_marked_and_can_be_chosen(audited: Pages) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tasks.explorer import problem
 from tasks.explorer.pages import Explorer
 from tasks.explorer.trajectory import COUNTS, SEARCHED
 from tasks.sampling.reference_counts import reference_sampling
@@ -103,6 +104,34 @@ def test_what_was_imported_is_no_persons(planted: Pages) -> None:
     page = planted.html("/problem", id="imported")
     assert "<code>another model</code>" in page
     assert "a person</code>" not in page
+
+
+def test_rewards_that_were_believed_with_an_import_count_as_correct_nowhere(tmp_path: Path) -> None:
+    claimed = {"verdict": "claimed"}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        known = {"problem_id": "p", "split": "train", "title": "Planted", "suite_hash": "s"}
+        rows = [response(0, "ours", "online", step=1), response(1, "theirs", "online", step=1) | claimed]
+        rows += [response(2, "failed", "online", passed=False, step=1) | claimed]
+        store.append("a", {"problems": [known], "trajectories": rows}, run_id="one")
+        assert store.rows("SELECT normal_hash FROM new_solutions") == [{"normal_hash": "ours"}]
+        with Readers.open(tmp_path / "warehouse") as readers:
+            readers.fill()
+            with readers.session() as session:
+                session.need_responses()
+                (counted,) = session.rows("FROM resident.by_problem")
+                (rates,) = session.rows(problem.POLICIES, {"problem": "p"})
+            pages = Pages(Explorer(readers, tmp_path, asked_s=300), store)
+            shown = {
+                verdict: programs(pages.html("/problem", id="p", verdict=verdict)) for verdict in ("correct", "wrong")
+            }
+            found = programs(pages.html("/problem", id="p", by="found"))
+            everything = programs(pages.html("/problem", id="p"))
+    assert (counted["programs"], counted["correct"], counted["found_by_training"]) == (3, 1, 1)
+    assert (counted["later_n"], counted["later_k"]) == (rates["n"], rates["k"]) == (1, 1)
+    assert rates["unscored"] == 2
+    assert shown == {"correct": ["ours"], "wrong": []}
+    assert found == ["ours"]
+    assert sorted(everything) == ["failed", "ours", "theirs"]
 
 
 def test_who_was_first_is_told(planted: Pages) -> None:

@@ -310,3 +310,72 @@ def test_the_cards_say_at_which_temperature_the_policy_was_trained(finished: Lab
     for written_card in (card.model_card(found, "m", "", ()), card.adapter_card(found, "a", "m", "")):
         assert "temperature of" not in written_card.partition("## Recipe")[0]
         assert "at temperature" not in written_card.partition("## Recipe")[0]
+
+
+def trained_from(found: Publishable, **reference: str) -> Publishable:
+    """The same policy, as if it had been trained from this model."""
+    changed = found.config.reference.model_copy(update=reference)
+    config = found.config.model_copy(update={"reference": changed})
+    name, title = facts._base(config)
+    history = replace(found.history, config=config)
+    return replace(found, history=history, base_model=name, base_title=title)
+
+
+def loaded_by(card_text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the card's snippet asks transformers for, run as it stands."""
+    asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    monkeypatch.setattr(
+        "transformers.AutoModelForCausalLM.from_pretrained", lambda *names, **given: asked.append((names, given))
+    )
+    monkeypatch.setattr("peft.PeftModel.from_pretrained", lambda *_: None)
+    exec(card_text.partition("```python\n")[2].partition("```")[0], {})
+    (found,) = asked
+    return found
+
+
+@pytest.mark.parametrize(
+    ("reference", "arguments"),
+    [
+        ({"model": "owner/model"}, {}),
+        ({"model": "owner/model", "revision": "a" * 40}, {"revision": "a" * 40}),
+        (
+            {"model": "owner/model-GGUF", "revision": "v2", "gguf_file": "m.Q8_0.gguf"},
+            {"revision": "v2", "gguf_file": "m.Q8_0.gguf"},
+        ),
+        ({"model": "/data/mine", "revision": "v2", "gguf_file": "m.gguf"}, {"gguf_file": "m.gguf"}),
+    ],
+)
+def test_an_adapter_is_published_with_the_revision_and_the_file_of_its_base(
+    reference: dict[str, str],
+    arguments: dict[str, str],
+    finished: Lab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from peft import PeftConfig
+
+    kept, folder = tmp_path / "kept", tmp_path / "adapter"
+    kept.mkdir()
+    base = {adapter.BASE_FIELD: "/here/base", "revision": None, "peft_type": "LORA", "task_type": "CAUSAL_LM"}
+    (kept / adapter.CONFIG).write_text(json.dumps(base), encoding="utf-8")
+    (kept / adapter.WEIGHTS).write_bytes(b"")
+    with opened(finished) as context:
+        found = trained_from(facts.gather(context), **reference)
+        found = replace(found, policy=found.policy.model_copy(update={"path": kept}))
+        (part,) = parts.plan(context, found, "me/tiny", ["adapter"])
+        parts.write(context, part, folder)
+    settings: Any = PeftConfig.from_pretrained(str(folder))
+    hub = reference["model"].startswith("owner/")
+    assert settings.base_model_name_or_path == (reference["model"] if hub else None)
+    assert settings.revision == arguments.get("revision")
+    assert loaded_by(part.card, monkeypatch) == ((reference["model"] if hub else "BASE_MODEL",), arguments)
+
+
+def test_the_card_says_which_revision_and_file_of_the_base_was_trained_from(finished: Lab) -> None:
+    found, _ = planned(finished)
+    files = trained_from(found, model="owner/model-GGUF", revision="v2", gguf_file="m.Q8_0.gguf")
+    text = card.model_card(files, "me/tiny", "", ())
+    assert "trained from owner/model-GGUF (revision v2, file m.Q8_0.gguf) with" in text
+    assert 'base_model: "owner/model-GGUF"\n' in text
+    text = card.model_card(trained_from(found, model="owner/model"), "me/tiny", "", ())
+    assert "trained from owner/model with" in text
