@@ -28,8 +28,8 @@ WHERE problem_id = $problem AND (counts.prompt_id IS NULL OR counts.prompt_id = 
 -- name: programs
 -- Which different programs were written for the problem, by whom first, how often, and with which verdict?
 SELECT program, count(*) AS times, list_sort(list(DISTINCT author)) AS authors, bool_or(reward = 0) AS correct,
-       arg_min(author, (created_at, arrival)) AS first_author, arg_min(run_id, (created_at, arrival)) AS first_run,
-       arg_min_null(step, (created_at, arrival)) AS first_step, arg_min(source, (created_at, arrival)) AS first_source,
+       arg_min(author, (snapshot_id, arrival)) AS first_author, arg_min(run_id, (snapshot_id, arrival)) AS first_run,
+       arg_min_null(step, (snapshot_id, arrival)) AS first_step, arg_min(source, (snapshot_id, arrival)) AS first_source,
        min(snapshot_id) AS first_snapshot, mode(verdict) AS verdict,
        arg_min(created_at, arrival) FILTER (origin = 'trajectories') AS first_at,
        arg_min(created_at, arrival) FILTER (origin = 'eval_samples') AS first_eval_at
@@ -50,8 +50,8 @@ WITH answers AS (
       AND author <> 'other model'
 ),
 first AS (
-    SELECT program, arg_min(coalesce(step, 0), (created_at, arrival)) AS step,
-           arg_min(source, (created_at, arrival)) AS source
+    SELECT program, arg_min(coalesce(step, 0), (snapshot_id, arrival)) AS step,
+           arg_min(source, (snapshot_id, arrival)) AS source
     FROM resident.responses WHERE problem_id = $problem AND program IS NOT NULL GROUP BY program
 )
 SELECT step, count(*) AS samples, count(reward) AS n, count(*) FILTER (reward = 0) AS k,

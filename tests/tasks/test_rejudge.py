@@ -80,7 +80,6 @@ def facts(store: Warehouse) -> dict[str, list[dict[str, Any]]]:
         "prefixes": "SELECT prefix_hash, search_id, n, k, pivotal FROM token_values ORDER BY ALL",
         "curve": "SELECT * FROM learning_curve ORDER BY ALL",
         "states": "SELECT run_id, state, stage, seen FROM run_states ORDER BY ALL",
-        "found": "SELECT problem_id, normal_hash, first_run, first_at, trajectory_id FROM new_solutions ORDER BY ALL",
     }
     return {name: store.rows(sql) for name, sql in asked.items()}
 

@@ -55,9 +55,9 @@ found AS (
     FROM written WHERE reward = 0 AND verdict IS DISTINCT FROM 'claimed' AND NOT given
 ),
 known AS (SELECT DISTINCT problem_id, normal_hash FROM written WHERE given)
-SELECT problem_id, normal_hash, count(*) AS times, min(created_at) AS first_at,
-       arg_min(run_id, (created_at, arrival)) AS first_run, arg_min(policy, (created_at, arrival)) AS first_policy,
-       arg_min(trajectory_id, (created_at, arrival)) AS trajectory_id, arg_min(text, (created_at, arrival)) AS text
+SELECT problem_id, normal_hash, count(*) AS times, arg_min(created_at, arrival) AS first_at,
+       arg_min(run_id, arrival) AS first_run, arg_min(policy, arrival) AS first_policy,
+       arg_min(trajectory_id, arrival) AS trajectory_id, arg_min(text, arrival) AS text
 FROM found
 ANTI JOIN known USING (problem_id, normal_hash)
 GROUP BY problem_id, normal_hash;
