@@ -38,9 +38,8 @@ def of_prompts(context: Context, prompts: PromptSet, drawn: Mapping[str, int]) -
 
 def _amount(samples: int, known: str, programs: int, answers: int, uncounted: list[str]) -> Amount:
     """Samples of pi_0 alone are called samples, whose time a probe tells; with others beside them, responses."""
-    others = [f"{programs} known programs in a first round"] * (programs > 0) + [
-        f"{answers} answers of other models"
-    ] * (answers > 0)
+    counted = {f"{programs} known programs in a first round": programs, f"{answers} answers of other models": answers}
+    others = [text for text, number in counted.items() if number]
     of_pi_0 = [f"{samples} of pi_0"] if samples and others else []
     told = [*of_pi_0, *filter(None, [known]), *others, *(f"and {one}" for one in uncounted)]
     mixed = bool(others) or (not samples and bool(uncounted))
