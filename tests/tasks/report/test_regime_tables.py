@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 
-from benchmarks import regime_tables
+from benchmarks import regime_pictures, regime_tables
+from flows import study_config
 from tasks.report.study import ArmResult
 
 PAGE = (regime_tables.RESULTS.parents[2] / "regime.md").read_text(encoding="utf-8")
@@ -57,3 +60,23 @@ def test_differences_are_paired_by_seed_whatever_their_order() -> None:
 
 def test_fewer_than_three_runs_get_no_interval() -> None:
     assert regime_tables.percent([0.12, 0.5]) == "12.0, 50.0"
+
+
+def test_every_line_of_the_pictures_is_an_arm_of_the_study_and_is_drawn_with_its_interval(
+    arms: dict[str, ArmResult], tmp_path: Path
+) -> None:
+    lines = {
+        (picture, label, corner): regime_pictures.arm_of(picture, label, corner)
+        for picture, labels in regime_pictures.PICTURES.items()
+        for label in labels
+        for corner in regime_tables.CORNERS
+    }
+    corners_without = {("fine-tuning on the corpus", "few, large"), ("fine-tuning on the corpus", "few, small")}
+    known = {name for (_, label, corner), name in lines.items() if name and (label, corner) not in corners_without}
+    assert known <= set(study_config.load("regime").arms)
+    drawn = regime_pictures.draw(arms, tmp_path)
+    assert [path.is_file() for path in drawn] == [True] * 4
+    half = arms["half-online"]
+    line = regime_pictures.series("SPO half online", half, "pass@10")
+    assert line.y[-1] == pytest.approx(fmean(half.values("pass@10")))
+    assert line.low[-1] < line.y[-1] < line.high[-1]
