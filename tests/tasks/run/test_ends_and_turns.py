@@ -32,7 +32,7 @@ def test_who_does_the_same_work_is_named_while_it_is_waited_for(
         context = Context("tiny-1", config.validate({}), store, tmp_path, progress=tell)
 
         def second() -> None:
-            with stages._turn(context, "key"):
+            with stages.turn(context, "stage/key"):
                 told.append("its turn")
 
         thread = threading.Thread(target=second)
