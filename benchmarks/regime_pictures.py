@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.regime_tables import BOTH, CORNERS, FEWEST, PPO, PREFIX, Arms, read
-from tasks.estimators import mean_interval
 from tasks.report.chart_rendering import save_png
 from tasks.report.charts import Panel, Series, curves
-from tasks.report.study import ArmResult
+from tasks.report.study import ArmResult, series_of
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 TITLES = {corner: "{} problems, {} steps".format(*corner.split(", ")) for corner in CORNERS}
@@ -54,12 +54,8 @@ def arm_of(picture: str, label: str, corner: str) -> str:
 
 
 def series(label: str, arm: ArmResult, measure: str) -> Series:
-    """The arm's curve by optimizer step, at the steps that all of its runs were evaluated at."""
-    steps = sorted(set.intersection(*(set(curve[measure]) for curve in arm.curves)))
-    points = [mean_interval([curve[measure][step] for curve in arm.curves]) for step in steps]
-    enough = len(arm.seeds) >= FEWEST
-    low, high = ([point[end] for point in points] if enough else () for end in (1, 2))
-    return Series(label, steps, [mean for mean, _, _ in points], low, high)
+    """The arm's curve by optimizer step, under another name than the study has for it."""
+    return replace(series_of(arm, measure, fewest=FEWEST), label=label)
 
 
 def draw(arms: Arms, folder: Path) -> list[Path]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import httpx
 
+from tasks.run.intervals import interval_text
 from tasks.run.manifests import Change, CurvePoint, EvaluateManifest, Manifest, ReportManifest
 from tasks.run.stage_names import StageName
 
@@ -65,14 +65,8 @@ def comparison(changes: Mapping[str, Change]) -> str:
     rows = ["| | before | after | difference | 95% interval |", "|---|---:|---:|---:|---:|"]
     for metric, row in changes.items():
         figures = f"{100 * row.before:.1f} | {100 * row.after:.1f} | {100 * row.difference:+.1f}"
-        rows.append(f"| {metric} | {figures} | {interval_text(row, ' to ')} |")
+        rows.append(f"| {metric} | {figures} | {interval_text(*row.interval, ' to ')} |")
     return "\n".join(rows)
-
-
-def interval_text(change: Change, between: str) -> str:
-    """`+4.5 to +20.1`, in points; `unknown` where a set has a single problem."""
-    low, high = change.interval
-    return "unknown" if math.isnan(low) else f"{100 * low:+.1f}{between}{100 * high:+.1f}"
 
 
 def curve(points: tuple[CurvePoint, ...]) -> str:

@@ -182,12 +182,12 @@ def _without_sound(
 ) -> list[Suspect]:
     asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES), "but_modules": list(BUT_MODULES)}
     rows = store.rows(query(__name__, "sound"), asked | {"suites": sorted({one.suite_hash for one in suspects})})
-    for row in rows:
-        row["passed"] = row["tests_passed"] if problems[row["suite_hash"]].every_test else None
-    to_the_end, sound = (
-        {(row["program_hash"], row["suite_hash"], row["verdict"], row["passed"]) for row in chosen}
-        for chosen in ([row for row in rows if row["to_the_end"]], rows)
-    )
+
+    def judged(row: Row) -> tuple[str, str, str, int | None]:
+        return row["program_hash"], row["suite_hash"], row["verdict"], _passed(row, problems[row["suite_hash"]])
+
+    sound = {judged(row) for row in rows}
+    to_the_end = {judged(row) for row in rows if row["to_the_end"]}
 
     def is_sound(one: Suspect) -> bool:
         if one.verdict == Verdict.compile_error and parse(one.program):
@@ -229,12 +229,18 @@ def rejudge(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) ->
     return Rejudged(len(backlog.unknown), dict(sorted(changes.items())), len(batches))
 
 
+def _passed(row: Row, problem: Problem) -> int | None:
+    """The tests passed, where the reward is the share of them."""
+    return row["tests_passed"] if problem.every_test else None
+
+
 def _suspect(row: Row, problem: Problem) -> Suspect:
     program = extract_program(row["text"])
     key = program_hash(program), row["suite_hash"]
-    passed = row["tests_passed"] if problem.every_test else None
     batches = tuple(row["batches"])
-    return Suspect(row["text"], row["suite_hash"], row["verdict"], passed, program, key, row["responses"], batches)
+    return Suspect(
+        row["text"], row["suite_hash"], row["verdict"], _passed(row, problem), program, key, row["responses"], batches
+    )
 
 
 def _tables_of(store: Warehouse, batches: Iterable[str]) -> dict[str, list[str]]:

@@ -53,7 +53,7 @@ def compare(
     A run stands for its last evaluated policy; tiny-1@0 is the reference policy it started from.
     """
     from tasks.report.comparison import compare as compared
-    from tasks.report.table_sections import interval_text
+    from tasks.run.intervals import interval_text
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
@@ -68,7 +68,7 @@ def compare(
             f"{row.first:.1%}",
             f"{row.second:.1%}",
             f"{100 * row.difference.difference:+.1f}",
-            interval_text(row.difference, " .. "),
+            interval_text(row.difference.low, row.difference.high, " .. "),
             *(str(count) for count in (row.difference.better, row.difference.worse, row.difference.equal)),
             "—" if row.difference.p_value is None else f"{row.difference.p_value:.2g}",
         )

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.artifacts import interval_text
 from flows.settings import api_url, home, warehouse_location, warehouse_shown
 from tasks.run import runs
+from tasks.run.intervals import interval_text
 from tasks.run.manifests import Change, EvaluateManifest, PrepareManifest, Q0Manifest, ReportManifest
 from tasks.run.stage import finished
 from warehouse import Warehouse
@@ -112,7 +112,7 @@ def _changes(table: Table, changes: Mapping[str, Change], prefix: str) -> None:
             f"{100 * row.before:.1f}%",
             f"{100 * row.after:.1f}%",
             f"{100 * row.difference:+.1f}",
-            interval_text(row, " .. "),
+            interval_text(*row.interval, " .. "),
         )
 
 

@@ -10,7 +10,8 @@ from tasks.config import TrainConfig, toml_text
 from tasks.estimators import PairedDifference, average_paired_difference
 from tasks.evaluate.eval_samples import Scores, policy_pass_at_k, samples_text
 from tasks.publish.facts import Publishable, without_paths
-from tasks.report.table_sections import interval_text, markdown_table, percent
+from tasks.report.table_sections import markdown_table, percent
+from tasks.run.intervals import interval_text
 
 PAPER = "[Soft Policy Optimization](https://arxiv.org/abs/2503.05453)"
 METHODS = {
@@ -262,7 +263,7 @@ def _evaluation(found: Publishable) -> list[str]:
 
 
 def _difference(change: PairedDifference) -> str:
-    return f"{100 * change.difference:+.1f} [{interval_text(change, ', ')}]"
+    return f"{100 * change.difference:+.1f} [{interval_text(change.low, change.high, ', ')}]"
 
 
 def _overlaps(found: Publishable) -> str:

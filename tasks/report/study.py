@@ -169,13 +169,13 @@ def _charts(number: int, arms: Sequence[ArmResult]) -> list[charts.Chart]:
     if not shared:
         return []
     names = list(dict.fromkeys((shared[0], shared[-1])))
-    curves = {name: [_series(arm, name) for arm in members] for name in names}
+    curves = {name: [series_of(arm, name) for arm in members] for name in names}
     finals = {name: [_measure(arm, name) for arm in members] for name in names}
     final = charts.comparison(f"final_{number}", "pass@k at the end", finals)
     if len(members) > MOST_LINES:
         return [final]
     found = [charts.curves(f"curves_{number}", "pass@k along training", _panels(curves), "optimizer step"), final]
-    sampled = {name: [_series(arm, name, over_tokens=True) for arm in members if _sampled(arm)] for name in names}
+    sampled = {name: [series_of(arm, name, over_tokens=True) for arm in members if _sampled(arm)] for name in names}
     if any(sampled.values()):
         found.append(charts.curves(f"tokens_{number}", "pass@k over sampling", _panels(sampled), "online tokens"))
     return found
@@ -190,11 +190,14 @@ def _sampled(arm: ArmResult) -> bool:
     return bool(arm.spent) and all(any(at.tokens for at in spent.values()) for spent in arm.spent)
 
 
-def _series(arm: ArmResult, name: str, *, over_tokens: bool = False) -> Series:
-    """The arm's curve by optimizer step, or over the online tokens that its runs had sampled by then (mean)."""
+def series_of(arm: ArmResult, name: str, *, over_tokens: bool = False, fewest: int = 2) -> Series:
+    """The arm's curve by optimizer step, or over the online tokens that its runs had sampled by then (mean).
+
+    Intervals have those of at least `fewest` runs.
+    """
     steps = sorted(set.intersection(*(set(curve[name]) for curve in arm.curves)))
     points = [mean_interval([curve[name][step] for curve in arm.curves]) for step in steps]
-    intervals = len(arm.curves) > 1
+    intervals = len(arm.curves) >= fewest
     tokens = [fmean(spent.get(step, Spent()).tokens for spent in arm.spent) for step in steps] if over_tokens else []
     return Series(
         arm.label,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from tasks.config import OTHER_METHODS, ObjectiveConfig, RunConfig, differing
@@ -15,6 +14,7 @@ from tasks.report.comparison import PairedScores, common_ks, paired
 from tasks.report.report_page import Program, ReportSection, ReportTable
 from tasks.report.run_history import RunHistory
 from tasks.run.durations import duration
+from tasks.run.intervals import interval_text
 
 SHOWN_PROGRAMS = 12
 """New programs shown, over all runs."""
@@ -29,12 +29,7 @@ def percent(found: Estimate) -> str:
 
 def difference_text(found: PairedDifference) -> str:
     """`+12.3 points, 95% interval +4.5 to +20.1`; with a set of a single problem none is known."""
-    return f"{100 * found.difference:+.1f} points, 95% interval {interval_text(found, ' to ')}"
-
-
-def interval_text(found: PairedDifference, between: str) -> str:
-    """`+4.5 to +20.1`, in points; `unknown` where a set has a single problem."""
-    return "unknown" if math.isnan(found.low) else f"{100 * found.low:+.1f}{between}{100 * found.high:+.1f}"
+    return f"{100 * found.difference:+.1f} points, 95% interval {interval_text(found.low, found.high, ' to ')}"
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> list[str]:
