@@ -151,7 +151,7 @@ def collect(context: Context, prompts: PromptSet) -> Collected:
 
 def drawn_for_corpus(context: Context, prompts: PromptSet) -> Counter[str]:
     """Samples of pi_0 drawn for the corpus until the pin, by problem; they were judged by the present tests."""
-    wanted = [_prefix(context, prompts), prompts.prompt_ids, prompts.suites, context.pin, context.pin]
+    wanted = [_prefix(context, prompts), prompts.prompt_ids, prompts.suites, context.pin, context.pin, context.pin]
     rows = context.warehouse.rows(DRAWN, wanted)
     return Counter({str(row["problem_id"]): int(row["n"]) for row in rows})
 

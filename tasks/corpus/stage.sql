@@ -5,7 +5,8 @@ SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content F
 WHERE (list_contains($sources, source)
        OR source = 'human' AND $human AND NOT starts_with(batch_id, 'import/human/')
        OR source = 'reference' AND $other_models AND prompt_id NOT IN (SELECT unnest($prompt_ids::VARCHAR[])))
-  AND run_id <> $run_id AND ($pin IS NULL OR snapshot_id <= $pin)
+  AND run_id <> $run_id
+  AND ($pin IS NULL OR snapshot_id <= $pin OR batch_id IN (SELECT batch_id FROM judged_again WHERE snapshot_id <= $pin))
   AND (prompt_id IN (SELECT unnest($prompt_ids::VARCHAR[])) OR suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[])));
 
 -- name: reference
@@ -14,14 +15,16 @@ SELECT count(*) AS n, CAST(bit_xor(hash(trajectory_id)) AS VARCHAR) AS content F
 WHERE source = 'reference' AND NOT starts_with(batch_id, $drawn)
   AND prompt_id IN (SELECT unnest($prompt_ids::VARCHAR[]))
   AND suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[]))
-  AND ($until IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'));
+  AND ($until IS NULL OR snapshot_id <= $until
+       OR batch_id IN (SELECT batch_id FROM judged_again WHERE snapshot_id <= $until));
 
 -- name: drawn
 -- How many samples of the reference policy were drawn for the corpus, per problem? Two runs at once may draw the same.
 SELECT problem_id, count(DISTINCT trajectory_id) AS n FROM trajectories
 WHERE starts_with(batch_id, ?)
   AND prompt_id IN (SELECT unnest(?::VARCHAR[])) AND suite_hash IN (SELECT unnest(?::VARCHAR[]))
-  AND (?::BIGINT IS NULL OR snapshot_id <= ? OR contains(batch_id, '/rejudged-')) GROUP BY problem_id;
+  AND (?::BIGINT IS NULL OR snapshot_id <= ? OR batch_id IN (SELECT batch_id FROM judged_again WHERE snapshot_id <= ?))
+GROUP BY problem_id;
 
 -- name: known
 -- Which of these responses could a corpus keep? One per program, right ones first.
@@ -46,6 +49,7 @@ WITH responses AS (
         END AS source
     FROM trajectories t
     LEFT JOIN runs r ON r.run_id = t.run_id AND t.source = 'online'
+    LEFT JOIN judged_again ON judged_again.batch_id = t.batch_id
     WHERE t.prompt_id IN (SELECT unnest($prompt_ids::VARCHAR[]))
       AND t.suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[]))
       AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
@@ -55,8 +59,8 @@ WITH responses AS (
            OR t.source NOT IN ('human', 'other_model', 'prior_spo', 'prior_ppo'))
       -- A pin leaves out what others found later, but not Q0's samples, and not what this run takes in or asks for: it
       -- may have been stored by another run that takes in the same.
-      AND ($pin IS NULL OR t.snapshot_id <= $pin
-           OR t.source = 'reference' AND (t.snapshot_id <= $until OR contains(t.batch_id, '/rejudged-'))
+      AND ($pin IS NULL OR least(t.snapshot_id, judged_again.snapshot_id) <= $pin
+           OR t.source = 'reference' AND least(t.snapshot_id, judged_again.snapshot_id) <= $until
            OR t.source = 'other_model' AND t.seed IN (SELECT unnest($asked::BIGINT[]))
            OR t.trajectory_id IN (SELECT unnest($found::VARCHAR[]))
            OR split_part(t.batch_id, '/rejudged-', 1) IN (SELECT unnest($ingested::VARCHAR[])))
@@ -90,7 +94,8 @@ ORDER BY problem_id, rank, trajectory_id;
 -- One per program; those that a person wrote are taken from the problem itself.
 SELECT trajectory_id, problem_id, text, source
 FROM (
-    SELECT t.trajectory_id, t.problem_id, t.normal_hash, t.text, t.snapshot_id,
+    SELECT t.trajectory_id, t.problem_id, t.normal_hash, t.text,
+        least(t.snapshot_id, judged_again.snapshot_id) AS snapshot_id,
         CASE
             WHEN t.source = 'reference' THEN 'other_model'
             WHEN t.source <> 'online' THEN t.source
@@ -99,6 +104,7 @@ FROM (
         END AS source
     FROM trajectories t
     LEFT JOIN runs r ON r.run_id = t.run_id AND t.source = 'online'
+    LEFT JOIN judged_again ON judged_again.batch_id = t.batch_id
     WHERE t.prompt_id NOT IN (SELECT unnest($prompt_ids::VARCHAR[]))
       AND t.suite_hash IN (SELECT unnest($suite_hashes::VARCHAR[]))
       AND t.reward = 0

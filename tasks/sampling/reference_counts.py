@@ -48,6 +48,8 @@ class CountsFilter(BaseModel):
     """Prefix of the batches whose counts are not used (`not_counted`); None: all are."""
     until: int | None = None
     """Snapshot after which counts are not read; None: the newest are."""
+    only: str | None = None
+    """Prefix of the batches whose counts are used; None: of all."""
 
 
 def counted(warehouse: Warehouse, wanted: CountsFilter) -> dict[str, tuple[int, int]]:

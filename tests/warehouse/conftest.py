@@ -19,6 +19,7 @@ import pytest
 
 from tests.fork_server import preload
 from warehouse import Warehouse
+from warehouse.superseding import content, superseded
 
 preload("warehouse.exchange", "tests.warehouse.preloading")
 
@@ -180,6 +181,20 @@ def trajectory(number: int | str, **changes: Any) -> dict[str, Any]:
 
 def trajectories(count: int, prefix: str = "", **changes: Any) -> list[dict[str, Any]]:
     return [trajectory(f"{prefix}{number}", **changes) for number in range(count)]
+
+
+def judge_again(store: Warehouse, batch: str) -> str:
+    """Append a batch once more as `spo rejudge` does, with the same verdicts; its new name."""
+    new = f"{batch}/rejudged-9"
+    tables = {
+        table: [
+            content(row) for row in store.rows(f"SELECT * FROM {table} WHERE batch_id = ? ORDER BY arrival", [batch])
+        ]
+        for table in ("trajectories", "reference_counts")
+    }
+    run_id = store.value("SELECT min(run_id) FROM trajectories WHERE batch_id = ?", [batch])
+    store.append(new, tables | {"quarantine": [superseded(batch, new)]}, run_id=run_id)
+    return new
 
 
 def fill(store: Warehouse, batches: int, rows: int = 4) -> list[int]:

@@ -48,6 +48,18 @@ def test_what_was_judged_again_much_later_is_no_sign_of_life_of_a_stage(
         assert store.value("SELECT seconds FROM cost_by_stage") == 5.0
 
 
+def test_what_failed_before_it_began_is_no_sign_of_life_of_the_attempt_before_it(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, event = datetime(2026, 1, 1, tzinfo=UTC), {"stage": "train", "message": "", "payload_json": "{}"}
+    history = [(0, "started", "{}"), (5, "rollout", "{}"), (90_000, "failed", '{"begun": false}')]
+    with Warehouse.open(folder) as store:
+        for second, kind, payload in history:
+            monkeypatch.setattr("warehouse.store.utc_now", lambda second=second: began + timedelta(seconds=second))
+            store.append(kind, {"run_events": [event | {"kind": kind, "payload_json": payload}]}, run_id="run")
+        assert store.value("SELECT seconds FROM cost_by_stage") == 5.0
+
+
 def test_cost_by_stage_counts_what_a_killed_attempt_took_until_its_last_sign_of_life(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

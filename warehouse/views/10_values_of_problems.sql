@@ -1,3 +1,14 @@
+-- Which batches hold other batches' responses with newer verdicts, and when did those responses arrive first (snapshot, and
+-- place of their first row in `trajectories`)?
+CREATE OR REPLACE VIEW judged_again AS
+SELECT replacing.batch_id, min(t.snapshot_id) AS snapshot_id, min(t.rowid) AS arrival
+FROM (
+    SELECT DISTINCT batch_id, split_part(batch_id, '/rejudged-', 1) AS original FROM quarantine
+    WHERE contains(batch_id, '/rejudged-')
+) AS replacing
+JOIN stored.trajectories AS t ON t.batch_id = original
+GROUP BY replacing.batch_id;
+
 -- Which rows of `trajectories` say again what an earlier, or a scored, one says: the same response (of runs
 -- that drew side by side, or imported), judged by the same tests?
 CREATE OR REPLACE VIEW repeated_trajectories AS
@@ -51,8 +62,10 @@ WITH written AS (
     FROM trajectories
 ),
 found AS (
-    SELECT problem_id, normal_hash, source, policy_start AS policy, run_id, created_at, arrival, trajectory_id, text
-    FROM written WHERE reward = 0 AND verdict IS DISTINCT FROM 'claimed' AND NOT given
+    SELECT problem_id, normal_hash, source, policy_start AS policy, run_id, created_at, trajectory_id, text,
+           (coalesce(judged_again.arrival, written.arrival), written.arrival) AS arrival
+    FROM written LEFT JOIN judged_again USING (batch_id)
+    WHERE reward = 0 AND verdict IS DISTINCT FROM 'claimed' AND NOT given
 ),
 known AS (SELECT DISTINCT problem_id, normal_hash FROM written WHERE given)
 SELECT problem_id, normal_hash, count(*) AS times, arg_min(created_at, arrival) AS first_at,

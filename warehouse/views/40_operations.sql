@@ -34,6 +34,7 @@ WITH attempts AS (
 ),
 signs AS (
     SELECT run_id, stage, created_at AS seen, snapshot_id, batch_id FROM run_events
+    WHERE coalesce(json_extract_string(payload_json, '$.begun'), '') <> 'false'  -- failed before its body began
     UNION ALL
     SELECT run_id, 'q0', created_at, snapshot_id, batch_id FROM reference_counts WHERE starts_with(batch_id, 'q0/')
     UNION ALL

@@ -6,7 +6,8 @@ FROM trajectories
 WHERE source = 'reference' AND policy_start = $reference AND temperature = 1 AND top_p = 1 AND reward IS NOT NULL
   AND max_response_tokens = $max_response_tokens AND coalesce(prefix_tokens, 0) = 0
   AND NOT starts_with(batch_id, $left_out)
-  AND ($until IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'))
+  AND ($until IS NULL OR snapshot_id <= $until
+       OR batch_id IN (SELECT batch_id FROM judged_again WHERE snapshot_id <= $until))
   AND (verdict = 'cut_off' OR tests_total > 0)
   AND prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts_batch)
   AND (problem_id, suite_hash) IN (

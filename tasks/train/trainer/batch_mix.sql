@@ -15,7 +15,8 @@ WHERE v.reference = ? AND (?::VARCHAR IS NULL OR v.search_id = ?) AND v."positio
 -- What was cut off counts only at the same length limit.
 SELECT DISTINCT trajectory_id FROM trajectories
 WHERE source = 'pivotal_rollout' AND policy_start = $reference AND reward IS NOT NULL
-  AND ($until::BIGINT IS NULL OR snapshot_id <= $until OR contains(batch_id, '/rejudged-'))
+  AND ($until::BIGINT IS NULL OR snapshot_id <= $until
+       OR batch_id IN (SELECT batch_id FROM judged_again WHERE snapshot_id <= $until))
   AND len(token_ids) <= $limit AND (finish_reason = 'stop' OR max_response_tokens = $limit)
   AND problem_id IN (SELECT unnest($problems::VARCHAR[]))
   AND prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts_batch)

@@ -2,9 +2,11 @@
 -- Which online trajectories of earlier runs, that a run could see, may it train on, and which of them are right?
 -- Of its prompts, judged by its suites; what was cut off counts only at the same length limit.
 WITH there AS (
-    SELECT trajectory_id, problem_id, reward = 0 AS passed, run_id, arrival
-    FROM trajectories
-    WHERE source = 'online' AND run_id <> $run AND reward IS NOT NULL AND snapshot_id <= $until
+    SELECT trajectory_id, problem_id, reward = 0 AS passed, run_id,
+           (coalesce(judged_again.arrival, t.arrival), t.arrival) AS arrival
+    FROM trajectories t LEFT JOIN judged_again USING (batch_id)
+    WHERE source = 'online' AND run_id <> $run AND reward IS NOT NULL
+      AND least(t.snapshot_id, judged_again.snapshot_id) <= $until
       AND (len($run_ids::VARCHAR[]) = 0 OR list_contains($run_ids::VARCHAR[], run_id))
       AND coalesce(step, 0) >= $from_step AND ($to_step IS NULL OR coalesce(step, 0) <= $to_step)
       AND len(token_ids) <= $limit AND (finish_reason = 'stop' OR max_response_tokens = $limit)

@@ -6,7 +6,8 @@ WITH there AS (
     SELECT trajectory_id, problem_id, reward = 0 AS passed
     FROM trajectories
     WHERE source = 'reference' AND policy_start = $reference AND policy_end = $reference AND reward IS NOT NULL
-      AND (snapshot_id <= $until OR contains(batch_id, '/rejudged-')) AND len(token_ids) <= $limit
+      AND (snapshot_id <= $until OR batch_id IN (SELECT batch_id FROM judged_again WHERE snapshot_id <= $until))
+      AND len(token_ids) <= $limit
       AND (finish_reason = 'stop' OR max_response_tokens = $limit)
       AND prompt_id IN (SELECT prompt_id FROM prompts WHERE batch_id = $prompts_batch)
       AND (problem_id, suite_hash) IN (

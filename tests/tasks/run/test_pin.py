@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.corpus.stage import EARLIER, SELECTION
-from tests.warehouse.conftest import trajectory
+from tests.warehouse.conftest import judge_again, trajectory
 from warehouse import Warehouse
 from warehouse.superseding import superseded
 
@@ -67,6 +67,20 @@ def test_a_pinned_selection_keeps_what_it_asks_for_and_takes_in_whoever_stored_a
         again = {"trajectories": [right("known", "human")], "quarantine": [superseded("known", "known/rejudged-9")]}
         store.append("known/rejudged-9", again, run_id="first")
         assert selected(store, pin) == ["tasked", "tknown"]
+
+
+def test_a_pinned_selection_has_what_it_had_once_it_was_judged_again(tmp_path: Path) -> None:
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        store.append("runs", {"runs": [{"recipe": "r", "config_json": "{}"}]}, run_id="first")
+        add(store, "early", "first", "online")
+        pin = add(store, "drawn", "first", "reference")
+        add(store, "drawn later", "second", "reference")
+        add(store, "late", "second", "online")
+        there = selected(store, pin)
+        assert there == ["tdrawn", "tearly"]
+        for batch in ("early", "drawn", "drawn later", "late"):
+            judge_again(store, batch)
+        assert selected(store, pin) == there
 
 
 def test_what_others_bring_is_part_of_what_the_corpus_reads_and_programs_of_the_problems_are_not(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.sampling.reference_counts import drawn_first, reference_counts
+from tasks.sampling.reference_counts import CountsFilter, counted, drawn_first, reference_counts, reference_sampling
 from tasks.sampling.sampler import Judged
-from tests.warehouse.conftest import trajectory
+from tests.warehouse.conftest import judge_again, trajectory
 from warehouse import Warehouse
 from warehouse.exchange import export, import_
 
@@ -35,3 +35,29 @@ def test_responses_count_once_and_those_that_an_import_brought_alone_still_count
     import_(there, tmp_path / "out" / "trajectories.parquet", table="trajectories")
     with Warehouse.open(there) as store:
         assert drawn_first(store, "q0/b", judged, reference="policy") == judged
+
+
+def test_what_was_judged_again_counts_as_of_when_it_was_drawn(tmp_path: Path) -> None:
+    def tables(first: int) -> dict[str, list[dict[str, object]]]:
+        judged = drawn(6)[first : first + 3]
+        return {"trajectories": [one.row for one in judged], "reference_counts": counts(judged)}
+
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        prompt = {"prompt_id": "q", "problem_id": "p0", "token_ids": [1], "text": "?"}
+        problem = {"problem_id": "p0", "suite_hash": "s", "split": "train", "statement": "?", "style": "stdin"}
+        store.append("prepared", {"prompts": [prompt], "problems": [problem]}, run_id="r")
+        until = store.append("q0/a", tables(0), run_id="r")
+        store.append("q0/b", tables(3), run_id="other")
+        wanted = CountsFilter(
+            reference="policy",
+            sampling=reference_sampling(LIMIT),
+            template_id="t",
+            problems_batch="prepared",
+            prompts_batch="prepared",
+            left_out=None,
+            until=until,
+        )
+        for batch in ("q0/a", "q0/b"):
+            judge_again(store, batch)
+        assert counted(store, wanted) == {"p0": (3, 3)}
+        assert counted(store, wanted.model_copy(update={"until": None})) == {"p0": (6, 6)}

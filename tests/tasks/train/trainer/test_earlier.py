@@ -19,6 +19,7 @@ from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.state import MixState
 from tests.tasks.train.conftest import PROBLEMS, RUN, config, fill, make_job, trajectory
 from tests.tasks.train.trainer.test_runs import job_in, outcome, run
+from tests.warehouse.conftest import judge_again
 from warehouse import Warehouse
 
 LIMIT = 12
@@ -82,6 +83,16 @@ def test_a_run_sees_what_was_there_at_its_snapshot(store: Warehouse) -> None:
     until = add(store, "first", [0.0])
     add(store, "second", [0.0])
     assert chosen(store, until) == Selection(("first-000",), ())
+
+
+def test_what_was_judged_again_is_as_old_as_it_was(store: Warehouse) -> None:
+    add(store, "old", [0.0])
+    until = add(store, "young", [0.0])
+    add(store, "later", [0.0])
+    for run_id in ("old", "later"):
+        judge_again(store, f"rollout/{run_id}")
+    assert chosen(store, until).successes == ("old-000", "young-000")
+    assert chosen(store, until, runs=1).successes == ("young-000",)
 
 
 def test_newest_runs_steps_and_problems_are_limited(store: Warehouse) -> None:

@@ -20,6 +20,7 @@ from tasks.train.trainer.pairs import Selection, select
 from tasks.train.trainer.state import MixState
 from tests.tasks.train.conftest import config, fill, make_job, trajectory
 from tests.tasks.train.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
+from tests.warehouse.conftest import judge_again
 from warehouse import Warehouse
 
 LIMIT = 12
@@ -85,8 +86,14 @@ def test_only_what_pi_0_sampled_under_the_runs_conditions_is_paired(store: Wareh
     later = add(store, reference, "a", "p0", [PASS, FAIL])
     assert chosen(store, reference, until).pairs == ()
     assert len(chosen(store, reference, later).pairs) == 1
-    add(store, reference, "b/rejudged-8", "p1", [PASS, FAIL])
-    assert sides(chosen(store, reference, until)) == [("b/rejudged", "b/rejudged")]
+
+
+def test_pairs_are_those_that_were_there_whenever_they_were_judged_again(store: Warehouse, reference: Path) -> None:
+    until = add(store, reference, "a", "p0", [PASS, FAIL])
+    add(store, reference, "b", "p1", [PASS, FAIL])
+    for name in ("a", "b"):
+        judge_again(store, f"q0/{name}")
+    assert sides(chosen(store, reference, until)) == [("a", "a")]
 
 
 def drawn(store: Warehouse, job: TrainJob, state: MixState, steps: range) -> tuple[list[MixState], list[Any]]:
