@@ -19,8 +19,6 @@ SUCCESSES_ONLY = ("max_rl", "pass_at_k", "dpo")
 
 def check_methods(train: TrainConfig) -> None:
     """Raise ValueError where an objective gets data that it is not sound on, or no whole groups."""
-    if train.prompts != "uniform" and train.reward == "fractional":
-        raise ValueError(f"prompts {train.prompts!r} go by chances of success, not shares of tests: set 'uniform'")
     used = list(_used(train))
     for name, objective in used:
         _check_source(name, objective)

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from tasks.objectives.spo import LossReduction, reduce_tokens
 
+LARGEST = 80.0
+"""Log-ratio of a whole response (nats) whose exponential is finite in float32; the gradient of more is 0."""
+
 
 def truncated_policy_loss(
     logp_BT: Tensor,
@@ -48,7 +51,7 @@ def sequence_policy_loss(
     if truncation is not None:
         logp_B = torch.where(mask_BT, logp_BT, torch.zeros_like(logp_BT)).sum(dim=1)
         return -log_ratio_B.detach().exp().clamp(max=truncation) * advantage_B * logp_B
-    ratio_B = log_ratio_B.exp()
+    ratio_B = log_ratio_B.clamp(max=LARGEST).exp()
     return -torch.minimum(ratio_B * advantage_B, ratio_B.clamp(1 - clip, 1 + clip_high) * advantage_B)
 
 

@@ -96,7 +96,8 @@ def load(job: TrainJob, engine: DeepSpeedEngine, checkpoint: Checkpoint) -> None
             f"checkpoint {checkpoint.folder} was written with other settings ({', '.join(changed)}); "
             f"restore them, or start a new run"
         )
-    engine.load(checkpoint.folder, processes=int(content["processes"]))
+    if checkpoint.step:  # before the first step it is what the engine was made with, and has no optimizer's state
+        engine.load(checkpoint.folder, processes=int(content["processes"]))
     own = checkpoint.folder / f"random-{engine.rank}.pt"
     if own.is_file():  # a process that was not there before keeps the state it was started with
         torch.set_rng_state(torch.load(own, weights_only=True))

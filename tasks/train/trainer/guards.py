@@ -176,4 +176,5 @@ class CollapseWatch:
         before = statistics.mean(first) if first else 0.0
         if not before or 1 / most < now / before < most:
             return {}
-        return {"length": f"online responses have {now:.1f} tokens on average; {HISTORY} steps ago it was {before:.1f}"}
+        then = f"{len(self._past)} steps ago it was {before:.1f}"
+        return {"length": f"online responses have {now:.1f} tokens on average; {then}"}

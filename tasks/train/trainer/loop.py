@@ -42,7 +42,7 @@ def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
         if session.rank_zero is not None:
             _tell(session, session.rank_zero, session.rank_zero.mix.shortages(), report)
         first = session.step
-        if session.engine.share(session.rank_zero is not None and published_weights.latest(job.weights) is None):
+        if session.engine.share(session.rank_zero is not None and nothing_to_sample_from(session)):
             session.hand_over()
         while session.step < job.train.steps:
             try:
@@ -58,6 +58,14 @@ def train(job: TrainJob, report: ReportLine) -> dict[str, Any]:
                 _warn(session, session.rank_zero, watch, figures, report)
                 report(progress(session, figures, pace.steps_per_s()))
         return _finish(session)
+
+
+def nothing_to_sample_from(session: Session) -> bool:
+    """Whether workers find no weights, or in shared memory those of an earlier stay on this machine."""
+    job, found = session.job, published_weights.latest(session.job.weights)
+    if found is None:
+        return True
+    return job.weights != job.kept and found.step <= session.step - job.train.model_update_interval
 
 
 def advance(session: Session, *, checked: bool = False) -> Figures:

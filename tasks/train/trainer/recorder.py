@@ -72,7 +72,6 @@ class Recorder:
                     "max_snapshot": snapshot,
                 }
             ],
-            "reference_logprobs": reference_rows,
         }
         old = self._recorded.get(step)
         if old is not None and old.used == used:
@@ -80,12 +79,20 @@ class Recorder:
         else:
             batch_id = self._new_id(step)
             self._supersede(self._doomed(step), batch_id, tables)
+        self._store_scores(step, reference_rows)
         self.warehouse.stage(batch_id, {name: rows for name, rows in tables.items() if rows}, run_id=self.job.run_id)
         self._staged += 1
         if self._staged == COMMIT_EVERY or time.monotonic() - self._committed_at >= COMMIT_AFTER_S:
             self.flush()
         for writer in self._writers:
             writer.write(step, figures)
+
+    def _store_scores(self, step: int, rows: list[Row]) -> None:
+        """What was computed of pi_0 is a batch of its own: who doubts it can put it aside without the step."""
+        if rows:
+            unit = digest(trajectories=[row["trajectory_id"] for row in rows])
+            batch_id = f"scores/{self.job.run_id}/{step:08d}/{unit}"
+            self.warehouse.stage(batch_id, {"reference_logprobs": rows}, run_id=self.job.run_id)
 
     def event(self, kind: str, message: str) -> None:
         """A line in `run_events`."""
@@ -111,7 +118,7 @@ class Recorder:
         doomed = self._doomed(first)
         if doomed:
             batch_id = f"train-again/{self.job.run_id}/{digest(batches=doomed)}"
-            tables: dict[str, list[Row]] = {"reference_logprobs": []}
+            tables: dict[str, list[Row]] = {}
             self._supersede(doomed, batch_id, tables)
             self.event("drawn_anew", f"step {first} and those after it: something that they used was quarantined")
             self.warehouse.append(batch_id, tables, run_id=self.job.run_id)
@@ -123,13 +130,11 @@ class Recorder:
     def _supersede(self, doomed: list[str], batch_id: str, tables: dict[str, list[Row]]) -> None:
         """Let `tables`, to be appended as `batch_id`, leave out these batches.
 
-        What they have of pi_0 is as true as before, and moves.
+        What older versions put into them of pi_0 is as true as before, and moves.
         """
         if not doomed:
             return
-        fresh = {row["trajectory_id"] for row in tables["reference_logprobs"]}
-        moved = self.warehouse.rows(REFERENCES, (doomed,))
-        tables["reference_logprobs"] += [content(row) for row in moved if row["trajectory_id"] not in fresh]
+        tables["reference_logprobs"] = [content(row) for row in self.warehouse.rows(REFERENCES, (doomed,))]
         tables["quarantine"] = [superseded(old, batch_id) for old in doomed]
 
     def _new_id(self, step: int) -> str:

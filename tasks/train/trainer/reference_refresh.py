@@ -78,8 +78,15 @@ def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str) -
 
 
 def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str, float]:
-    """y_0 per problem under the weights in `folder`. Problems that they never solve are kept with `q0.prior`."""
-    counts = job.counts.model_copy(update={"reference": policy_id(folder), "until": None})  # younger than the run's own
+    """y_0 per problem under the weights in `folder`, of the counts with which they became the reference.
+
+    Other runs may count samples of the same weights, and this one may have stored some twice, when it trained some
+    steps anew: the first change is the one that stands. Problems that they never solve are kept with `q0.prior`.
+    """
+    nominee, changes = policy_id(folder), f"reference/{job.run_id}/"
+    own = sorted(batch for batch in warehouse.committed_under(changes) if batch.endswith(f"/{nominee}"))
+    of_change = own[0] if own else changes  # the latter by version 0.1
+    counts = job.counts.model_copy(update={"reference": nominee, "until": None, "only": of_change})
     q0 = job.config.q0.model_copy(update={"zero_successes": "keep"})
     config = job.config.model_copy(update={"q0": q0})
     return prompt_values(warehouse, job.model_copy(update={"counts": counts, "config": config}))

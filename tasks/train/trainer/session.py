@@ -155,6 +155,7 @@ class Session:
         """
         if self.references.nominee == 0:
             self.publish(self.step)
+            self.settle()  # until then nobody samples, and nobody would ask how it went
             return
         nominee = published_weights.folder_of(self.job.kept, self.references.nominee)
         self.engine.first_does(lambda: published_weights.keep(published_weights.read(nominee), self.job.weights))
@@ -183,11 +184,17 @@ class Session:
             state = "nothing was saved; resumed, the run continues from its last checkpoint"
         advice = "lower train.optimizer.learning_rate in a new run"
         if self.rank_zero is not None and error.trajectory_ids:
-            table = "reference_logprobs" if isinstance(error, ReferenceDrift) else "trajectories"
-            rows = self.rank_zero.warehouse.rows(query(__name__, "batches", table=table), (list(error.trajectory_ids),))
-            batches = " ".join(str(row["batch_id"]) for row in rows)
+            batches = " ".join(self._batches_of(self.rank_zero, error))
             advice = f"to go on without them: `spo quarantine {batches}`, then resume; or {advice}"
         return type(error).over(error.trajectory_ids, f"{error}. In step {self.step + 1}; {state}; {advice}")
+
+    @staticmethod
+    def _batches_of(rank_zero: RankZeroState, error: GuardTripped) -> list[str]:
+        """What to put aside: the trajectories' batches, or those of what is stored of them under the reference."""
+        name, asked = "batches", [list(error.trajectory_ids)]
+        if isinstance(error, ReferenceDrift):
+            name, asked = "scores", [*asked, rank_zero.store.fingerprint]
+        return [str(row["batch_id"]) for row in rank_zero.warehouse.rows(query(__name__, name), asked)]
 
     def scored(self, examples: Sequence[Example]) -> list[Tensor]:
         """log pi_theta of each example's response tokens (T, float32), by the pass of training itself. Collective."""

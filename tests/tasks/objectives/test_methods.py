@@ -287,3 +287,16 @@ def test_what_compares_log_ratios_refuses_a_group_without_them() -> None:
     for objective in (ObjectiveConfig(kind="tba"), ObjectiveConfig(kind="dpo"), ObjectiveConfig(kind="rloo", kl=0.1)):
         with pytest.raises(MissingAnnotation, match="log-ratios"):
             group_values(objective, torch.zeros(2), None, SCALES)
+
+
+@pytest.mark.parametrize("advantage", [0.0, 1.0])
+def test_a_long_response_far_from_what_sampled_it_has_a_gradient_of_nothing(advantage: float) -> None:
+    """500 tokens of 0.2 nats: the ratio of the whole is beyond float32, and clipped."""
+    behaviour, mask = torch.full((1, 500), -1.0), torch.ones(1, 500, dtype=torch.bool)
+    logp = torch.full((1, 500), -0.8, requires_grad=True)
+    given = {"clip": 0.2, "clip_high": 0.2, "truncation": None}
+    loss = policy_gradient.sequence_policy_loss(logp, behaviour, torch.tensor([advantage]), mask, **given)
+    loss.sum().backward()
+    assert loss.item() == pytest.approx(-1.2 * advantage)
+    assert logp.grad is not None
+    assert not logp.grad.any()

@@ -63,6 +63,13 @@ def test_where_values_are_not_trained_failures_above_0_are_no_symptom() -> None:
         assert set([watch.warnings(symptoms) for _ in range(10)][-1]) == kinds
 
 
+def test_the_length_is_compared_with_that_of_as_many_steps_ago_as_are_known() -> None:
+    watch = CollapseWatch(GuardConfig())
+    lengths = [20.0] * 5 + [60.0] * 5
+    told = [watch.warnings({"grad_norm": 1.0, "online/length": length}) for length in lengths][-1]
+    assert told["length"] == "online responses have 60.0 tokens on average; 10 steps ago it was 20.0"
+
+
 def test_fractional_rewards_say_something_where_nothing_passes_every_test() -> None:
     watch = CollapseWatch(GuardConfig(), binary=False)
     assert not [watch.warnings({"grad_norm": 1.0, "online/pass_fraction": 0.0}) for _ in range(9)][-1]

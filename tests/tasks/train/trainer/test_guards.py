@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,13 +20,15 @@ from tasks.train.shared import published_weights
 from tasks.train.shared.errors import ReferenceDrift
 from tasks.train.shared.job import TrainJob
 from tasks.train.trainer import checkpoint
-from tasks.train.trainer.loop import check
-from tasks.train.trainer.session import open_session
+from tasks.train.trainer.loop import check, nothing_to_sample_from
+from tasks.train.trainer.session import Session, open_session
+from tasks.train.trainer.state import MixState, ReferenceSteps
 from tests.fork_server import process_of
 from tests.tasks.train.conftest import RUN, config, fill, make_job
 from tests.tasks.train.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
 from tests.tasks.train.trainer_process import start
-from warehouse import Warehouse
+from warehouse import Warehouse, maintenance
+from warehouse.superseding import content
 
 RECORDED = "SELECT step, batch_id, trajectory_ids FROM train_batches ORDER BY step"
 FIGURES = "SELECT step, value FROM train_steps WHERE name = 'loss' ORDER BY step"
@@ -77,6 +81,84 @@ def test_a_stopped_run_names_the_trajectory_and_goes_on_without_it(reference: Pa
     result = outcome(run(job))
     used = [identity for ids in result["batches"].values() for identity in ids if identity.startswith("online")]
     assert sorted(used) == [f"online-{i:04d}" for i in range(32) if not 8 <= i < 16]
+
+
+def test_doubted_log_probabilities_are_put_aside_without_the_steps_that_stored_them(
+    reference: Path, tmp_path: Path
+) -> None:
+    fill(tmp_path / "warehouse", reference, online=32)
+    job = make_job(tmp_path, reference, config(steps=4))
+    job.write(tmp_path / "job.json")
+    outcome(run(job))
+    with Warehouse.open(job.warehouse) as warehouse:
+        before = warehouse.rows(RECORDED)
+        found = warehouse.rows("SELECT * FROM reference_logprobs WHERE contains(batch_id, '/00000001/')")
+        others = [content(row) | {"fingerprint": "of another reference"} for row in found]
+        warehouse.append("scores/another/00000001/0", {"reference_logprobs": others}, run_id="another")
+
+    def spoil(connection: Any, schema: str) -> int:
+        spoilt = "list_transform(logprobs, lambda p: p - 1)"
+        of_first = f"run_id = '{RUN}' AND contains(batch_id, '/00000001/')"
+        connection.execute(f"UPDATE {schema}.reference_logprobs SET logprobs = {spoilt} WHERE {of_first}")
+        return 0
+
+    maintenance.rewrite(job.warehouse, spoil)
+    shutil.rmtree(job.checkpoints)
+    line = stopped(job)
+    assert line["kind"] == "ReferenceDrift"
+    (batch,) = re.findall(r"`spo quarantine (\S+)`", line["error"])
+    assert batch.startswith(f"scores/{RUN}/00000001/")
+    quarantine(job, batch)
+    outcome(run(job))
+    with Warehouse.open(job.warehouse) as warehouse:
+        assert warehouse.rows(RECORDED) == before
+
+
+def test_a_checkpoint_of_no_step_asks_nothing_of_the_engine(reference: Path, tmp_path: Path) -> None:
+    """It has no optimizer's state, which another number of processes could not take over (ZeRO 3)."""
+    job = make_job(tmp_path, reference, config())
+    for step in (0, 1):
+        folder = tmp_path / f"step-{step}"
+        folder.mkdir()
+        state = {"fits": vars(checkpoint)["_fits"](job), "processes": 2}
+        (folder / checkpoint.STATE).write_text(json.dumps(state))
+    asked: list[Path] = []
+    engine: Any = SimpleNamespace(rank=0, load=lambda folder, **_: asked.append(folder))
+    for step in (0, 1):
+        found = checkpoint.Checkpoint(step, MixState(), ReferenceSteps(), tmp_path / f"step-{step}")
+        checkpoint.load(job, engine, found)
+    assert asked == [tmp_path / "step-1"]
+
+
+@pytest.mark.parametrize(
+    "step, found, folder, missing",
+    [
+        (25, None, "kept", True),
+        (25, 10, "kept", False),  # workers follow it there from the beginning
+        (25, 10, "memory", True),
+        (25, 20, "memory", False),
+        (20, 10, "memory", True),
+        (19, 10, "memory", False),
+        (19, 30, "memory", False),  # the process was killed after that
+    ],
+)
+def test_weights_of_an_earlier_stay_on_this_machine_are_no_weights(
+    step: int, found: int | None, folder: str, missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = None if found is None else SimpleNamespace(step=found)
+    monkeypatch.setattr(published_weights, "latest", lambda _: newest)
+    train = SimpleNamespace(model_update_interval=10)
+    session: Any = SimpleNamespace(job=SimpleNamespace(weights=folder, kept="kept", train=train), step=step)
+    assert nothing_to_sample_from(session) == missing
+
+
+def test_a_hand_over_that_fails_is_told_before_anybody_waits_for_it() -> None:
+    called: list[str] = []
+    session: Any = SimpleNamespace(references=ReferenceSteps(), step=5)
+    session.publish = lambda step: called.append(f"publish {step}")
+    session.settle = lambda: called.append("settle")
+    Session.hand_over(session)
+    assert called == ["publish 5", "settle"]
 
 
 def test_a_step_whose_trajectories_were_quarantined_after_it_was_recorded_is_drawn_anew(

@@ -187,6 +187,7 @@ def test_explained_variance_is_1_of_a_perfect_critic_and_0_of_a_constant_one() -
         ({"behaviour": {"temperature": [0.1, 0.8], "top_p": 0.95}}, "behaviour.temperature"),
         ({"sources": {"online": {"share": 0.5}, "offline": {"share": 0.5}}}, "'online' the share 1.0"),
         ({"ppo": {"minibatches": 3}}, "no multiple"),
+        ({"reward": "fractional", "prompts": "learnability"}, "go by chances of success, not shares of tests"),
     ],
 )
 def test_settings_that_ppo_cannot_use_are_refused(change: dict[str, Any], words: str) -> None:

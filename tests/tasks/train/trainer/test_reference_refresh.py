@@ -28,6 +28,7 @@ from tests.tasks.train.trainer.test_publisher import in_a_process, instead_of_pu
 from tests.tasks.train.trainer.test_runs import outcome, run
 from tests.tasks.train.trainer_process import start
 from warehouse import Warehouse
+from warehouse.superseding import content
 
 SETTINGS: dict[str, Any] = {
     "steps": 12,
@@ -135,7 +136,7 @@ def test_reference_logprobs_are_kept_under_the_fingerprint_of_the_reference_they
     new = fingerprint(published_weights.folder_of(finished.kept, 4), finished.train, "float32", "cpu")
     with Warehouse.open(finished.warehouse) as warehouse:
         for row in warehouse.rows("SELECT batch_id, fingerprint FROM reference_logprobs"):
-            number = int(row["batch_id"].rsplit("/", 1)[1])
+            number = int(row["batch_id"].split("/")[2])
             assert row["fingerprint"] == old if number <= step else row["fingerprint"] != old
         assert warehouse.value("SELECT count(*) FROM reference_logprobs WHERE fingerprint = ?", (new,)) > 0
 
@@ -178,6 +179,25 @@ def test_a_change_that_version_0_1_recorded_without_its_reference_is_repeated(
         assert reference_refresh._time_has_come(session, rank_zero) == recorded
         session.step = 7
         assert not reference_refresh._time_has_come(session, rank_zero)
+
+
+def test_the_values_are_those_of_the_change_whatever_others_count_or_was_stored_again(
+    reference: Path, tmp_path: Path
+) -> None:
+    fill(tmp_path / "warehouse", reference, online=8)
+    job = make_job(tmp_path, reference, config(**SETTINGS))
+    nominee = policy_id(reference)
+    with Warehouse.open(job.warehouse) as warehouse:
+        row = warehouse.rows("SELECT * FROM reference_counts WHERE problem_id = 'p0' LIMIT 1")[0]
+        counts = content(row) | {"reference": nominee, "sampling": job.counts.sampling}
+        counts |= {"template_id": job.counts.template_id, "n": 8, "k": 2}
+        first = f"reference/{RUN}/00000004/{nominee}"
+        warehouse.append(first, {"reference_counts": [counts]}, run_id=RUN)
+        found = values_under(warehouse, job, reference)
+        assert found["p0"] == soft_value(8, 2, job.train.beta, prior=job.config.q0.prior)
+        for batch in (f"reference/{RUN}/00000006/{nominee}", "q0/other"):
+            warehouse.append(batch, {"reference_counts": [counts | {"n": 80, "k": 0}]}, run_id="other")
+        assert values_under(warehouse, job, reference) == found
 
 
 @pytest.mark.parametrize(
