@@ -84,7 +84,7 @@ def body(context: Context) -> PivotalManifest:
     paid = 0
     with turn(context, f"{SEARCH}{prompts.policy_id}"):  # searches side by side would draw and count the same rollouts
         seen = PrefixCounts(_stored(context, prompts))
-        known = sum(seen.get(s.prefix(p)).n for s in searches for p in range(1, s.length))
+        known = sum(seen.get(prefix).n for prefix in {prefix for search in searches for _, prefix in search.prefixes()})
         if wavefront(searches, seen, rule):
             with open_sampler(context, prompts.reference, REFERENCE_BEHAVIOUR) as sampler:
                 paid = advance(context, prompts, planned, seen, rule, sampler)

@@ -16,7 +16,7 @@ how much is left of that (less than the bias that uniform sampling has from prom
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from tasks.config import Q0Config
@@ -29,6 +29,9 @@ PSEUDO = 2.0
 """Successes and failures added to the counts when the next samples are given out."""
 FIRST_SHARE = 0.25
 """Share of the samples that every prompt gets before the rest follows the counts."""
+SURPLUS = 2.0
+"""Times its share that a prompt can have without being counted as if it had its share alone. Without samples of other
+runs none comes to that."""
 ROUNDS = 8
 """The rest is given out in at least this many rounds."""
 
@@ -54,13 +57,45 @@ def adaptive(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> All
     first = uniform(counts, math.ceil(FIRST_SHARE * config.samples))
     if first:
         return first
-    total = config.samples * len(counts)
-    budget = total - sum(n for n, _ in counts.values())
     open_prompts = {name: c for name, c in counts.items() if width(c, beta) > config.narrow_nats}
+    budget = left(counts, open_prompts, config.samples)
     if budget <= 0 or not open_prompts:
         return {}
-    size = math.ceil((1 - FIRST_SHARE) * total / ROUNDS)
+    size = math.ceil((1 - FIRST_SHARE) * config.samples * len(counts) / ROUNDS)
     return _filled(open_prompts, min(budget, size))
+
+
+def missing(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> int:
+    """How many samples are to come, top-ups aside, if no interval turns out narrow before."""
+    if not config.adaptive:
+        return sum(uniform(counts, config.samples).values())
+    open_prompts = {name for name, c in counts.items() if width(c, beta) > config.narrow_nats}
+    first = sum(uniform(counts, math.ceil(FIRST_SHARE * config.samples)).values())
+    return max(first, left(counts, open_prompts, config.samples) if open_prompts else 0)
+
+
+def left(counts: Mapping[str, Counts], open_prompts: Collection[str], samples: int) -> int:
+    """What is left of `samples` for each prompt on average.
+
+    A prompt that has more than twice its share, from other runs or a top-up, counts as if it had its share: what it has
+    too much is not taken from the others.
+    """
+    total, first = samples * len(counts), math.ceil(FIRST_SHARE * samples)
+    weights = {name: weight(_at_most(c, samples)) for name, c in counts.items()}
+
+    def counted(names: Iterable[str], level: float) -> int:
+        shares = {name: max(first, math.ceil(level * weights[name])) for name in names}
+        return sum(n if n <= SURPLUS * shares[name] else shares[name] for name in shares for n, _ in [counts[name]])
+
+    closed = counted(counts.keys() - set(open_prompts), total / max(1e-9, sum(weights.values())))
+    level = max(0, total - closed) / max(1e-9, sum(weights[name] for name in open_prompts))
+    return total - closed - counted(open_prompts, level)
+
+
+def _at_most(counts: Counts, samples: int) -> Counts:
+    """Counts as they were after at most so many samples: an unsolved prompt's weight grows with all it ever had."""
+    n, k = counts
+    return (n, k) if n <= samples else (samples, round(k * samples / n))
 
 
 def width(counts: Counts, beta: float) -> float:

@@ -187,7 +187,7 @@ def amount(outlook: Outlook) -> Amount:
         number = config.problems.train
         return Amount(number * config.q0.samples, "samples", "all of them" + _topped_up(number * more))
     known = _counts(context, prompt_set.load(context, "train"))
-    missing = sum(max(0, config.q0.samples - n) for n, _ in known.values())
+    missing = allocation.missing(known, config.q0, config.train.beta)
     more = sum(max(0, config.q0.zero_top_up - max(n, config.q0.samples)) for n, k in known.values() if k == 0)
     return Amount(missing, "samples", f"{sum(n for n, _ in known.values())} known" + _topped_up(more))
 

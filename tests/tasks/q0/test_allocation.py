@@ -38,6 +38,35 @@ def test_adaptive_spends_exactly_the_uniform_total() -> None:
     assert min(n for n, _ in counts.values()) >= 25
 
 
+@pytest.mark.parametrize("narrow", [1e-9, 0.3, 1.0, 2.0])
+def test_without_samples_of_others_it_spends_no_more_than_the_uniform_total(narrow: float) -> None:
+    config = ADAPTIVE.model_copy(update={"narrow_nats": narrow})
+    for seed in range(20):
+        values = 10 ** np.random.default_rng([seed, 5]).uniform(-3, 0, 40)
+        counts = drawn({f"p{i:02d}": float(share) for i, share in enumerate(values)}, config, seed)
+        assert sum(n for n, _ in counts.values()) <= 100 * len(counts)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {f"known{i}": (800, 16) for i in range(40)},
+        {f"topped{i}": (3200, 0) for i in range(10)},
+        {f"topped{i}": (3200, 0) for i in range(10)} | {f"easy{i}": (100, 60) for i in range(38)},
+    ],
+)
+def test_new_prompts_get_their_share_whatever_others_have_too_much(known: dict[str, tuple[int, int]]) -> None:
+    generator = np.random.default_rng(4)
+    counts = known | {f"new{i}": (0, 0) for i in range(20)}
+    while work := plan(counts, ADAPTIVE, PAPER_BETA):
+        for name, number in work.items():
+            n, k = counts[name]
+            counts[name] = (n + number, k + int(generator.binomial(number, 0.02)))
+    new = [n for name, (n, _) in counts.items() if name.startswith("new")]
+    assert sum(new) >= 0.8 * 100 * len(new)
+    assert all(counts[name] == had for name, had in known.items())
+
+
 def test_hard_prompts_get_what_easy_ones_leave() -> None:
     counts = drawn({"easy": 0.95, "middle": 0.3, "hard": 0.01}, ADAPTIVE, seed=2)
     assert counts["easy"][0] < counts["middle"][0] < counts["hard"][0]
