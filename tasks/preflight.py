@@ -13,14 +13,14 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sandbox import InvalidSuite, Judge, SandboxError, SandboxUnavailable, Submission, Suite, TestCase, Verdict
-from tasks.config import NAMED_MODELS, InvalidConfig, OtherModelConfig, ProblemFiles, ReferenceConfig, RunConfig
+from tasks.config import NAMED_MODELS, EvaluationSet, InvalidConfig, OtherModelConfig, ReferenceConfig, RunConfig
 from tasks.corpus import files, other_models
 from tasks.engines import checkpoint, inspection, packaged_models, vllm_environment
 from tasks.engines.devices import visible_gpus
@@ -28,28 +28,21 @@ from tasks.engines.positions import longest_prompt
 from tasks.engines.protocol import EngineError
 from tasks.prepare import reference_solutions
 from tasks.prepare.stage import limited
-from tasks.problems import hub, kattis
+from tasks.problems.first_look import Clock, first_problems, look
 from tasks.problems.problem import Problem, ProblemError
 from tasks.problems.prompt import template_for
-from tasks.problems.records import Record, read_records
-from tasks.problems.sources import is_of, none_of, problem_of, split_of
+from tasks.problems.records import InvalidProblem
+from tasks.problems.sources import in_two_sets, none_released, set_names, split_of, within
 from tasks.run import placement
 from tasks.run.errors import Oversubscribed, StageError
 from warehouse import Warehouse, WarehouseMissing
 from warehouse.queries import query
 
-UNDERSTOOD = 200
-"""Records of a file that are understood field by field."""
-PATIENCE_S = 2.0
-"""Time spent on the rest of one file."""
 JUDGED = 3
 """Problems whose own solution is judged; only when all of them fail something is wrong with the set as a whole."""
 LEAST_FREE_BYTES = 1 << 30
 CHECKPOINT_BYTES = {"float32": 12, "bfloat16": 14}
 """Of one trained number: float32 value, both moments of AdamW, and the bfloat16 value where that is what computes."""
-
-Clock = Callable[[], float]
-"""Seconds from some moment on."""
 
 
 class NotReady(Exception):
@@ -110,7 +103,7 @@ def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock
     problems = _look_at_problems(config, found, clock)
     for path in config.corpus.files:
         with found.taken():
-            _look(Path(path), None, files.check_record, clock)
+            look(Path(path), None, files.check_record, clock)
     folder = _look_at_models(config, found)
     if folder is not None and not found.messages:
         _render(config, folder, problems, found)
@@ -132,22 +125,36 @@ def _look_at_problems(config: RunConfig, found: _Faults, clock: Clock) -> list[P
     """The first problems that can be judged; complains of what cannot be read, and of too few."""
     known: list[Problem] = []
     with found.taken():
-        read, whole = _understood(config.problems, clock)
+        read, whole = first_problems(config.problems, clock)
         known = [problem for problem in read if problem.unjudgeable_reason is None]
         if whole and config.problems.source != "miniature":
             _count(config, read, known, found)
-    known = [*known, *_understood_of((*config.problems.evaluation_sets, *config.evaluate.transfer), found, clock)]
+    own = _understood_of(config.problems.evaluation_sets, found, clock, beside=known)
+    known = [*known, *own, *_understood_of(config.evaluate.transfer, found, clock)]
     if config.problems.source == "miniature" and config.problems.train < 2:
         found.add(_too_few(config.problems.train))
     return known
 
 
-def _understood_of(sets: Iterable[ProblemFiles], found: _Faults, clock: Clock) -> list[Problem]:
-    """The first problems of each set that can be judged; complains of what cannot be read."""
+def _understood_of(
+    sets: Sequence[EvaluationSet], found: _Faults, clock: Clock, beside: Sequence[Problem] = ()
+) -> list[Problem]:
+    """The first problems of each set that can be judged; complains of what cannot be read, of sets of which nothing
+    would be left, and of what two of them have, or one and the problems `beside`."""
     known: list[Problem] = []
+    seen = {problem.problem_id: "the problems to train on" for problem in beside}
+    with found.taken():
+        set_names(sets)
     for one in sets:
         with found.taken():
-            known += [problem for problem in _understood(one, clock)[0] if problem.unjudgeable_reason is None]
+            read, whole = first_problems(one, clock)
+            asked = [problem for problem in read if within(problem, one)]
+            if whole and not asked:
+                raise none_released(one)
+            if twice := next((problem.problem_id for problem in asked if problem.problem_id in seen), None):
+                raise InvalidProblem(in_two_sets(twice, seen[twice], one.place))
+            seen |= {problem.problem_id: one.place for problem in asked}
+            known += [problem for problem in asked if problem.unjudgeable_reason is None]
     return known
 
 
@@ -165,36 +172,6 @@ def _too_few(number: int) -> str:
         f"{number or 'no'} training problem{'' if number == 1 else 's'}: at least two are needed, since one alone is "
         f"learnt by heart; raise problems.train, or give it more problems (problems.path, problems.hub)"
     )
-
-
-def _understood(one: ProblemFiles, clock: Clock) -> tuple[list[Problem], bool]:
-    """The first problems of a set, and whether they are all it has."""
-    if one.hub is not None:
-        hub.require_reachable(one)
-    if one.path is None:
-        return [], False
-    if one.source == "kattis":
-        folders = kattis.packages(Path(one.path))
-        return [kattis.read_package(f, "") for f in folders[:UNDERSTOOD]], len(folders) <= UNDERSTOOD
-    path, problems = Path(one.path), list[Problem]()
-    more = _look(path, one.only, lambda record: problems.append(problem_of(record, one.source, "")), clock)
-    if one.only and not problems and not more:
-        raise none_of(path, one.only)
-    return problems, not more
-
-
-def _look(path: Path, only: str | None, understand: Callable[[Record], object], clock: Clock) -> bool:
-    """Understand the first records (of the split `only`) and read on for a while; whether there are more than those."""
-    understood, more, until = 0, False, clock() + PATIENCE_S
-    for record in read_records(path):
-        if is_of(record, only) and understood < UNDERSTOOD:
-            understand(record)
-            understood += 1
-            continue
-        more = more or is_of(record, only)
-        if clock() > until:
-            return True
-    return more
 
 
 # models

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import keyword
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +42,7 @@ def read_problem(record: Record, problem_set: str) -> Problem:
         problem_set=problem_set,
         split="train",
         title=record.text("title", record.text("problem_id")),
-        statement=naming(record.text("statement"), hidden) if function else record.text("statement"),
+        statement=naming(record.text("statement"), record.texts("test_list")) if function else record.text("statement"),
         public_tests=tuple(
             TestCase(test.text("input"), test.text("output")) for test in record.records("public_tests")
         ),
@@ -58,11 +59,18 @@ def read_problem(record: Record, problem_set: str) -> Problem:
     return replace(problem, unjudgeable_reason=_reason(record, problem))
 
 
-def naming(statement: str, asserts: Sequence[TestCase]) -> str:
+_CALLED = re.compile(r"(\w+)\s*\(")
+_NAMED = re.compile(r"(\w+)\(|\bdef\s+(\w+)|`(\w+)|\b(?:named|called)\s+['\"]?(\w+)")
+"""Where a statement gives a name. A function may be called as a word of plain English is: `find`, `sequence`."""
+
+
+def naming(statement: str, asserts: Sequence[str]) -> str:
     """The statement of a function problem, with its first assert where it names none of the functions called there."""
-    first = asserts[0].input.strip() if asserts else ""
-    called = set(re.findall(r"(\w+)\(", first)) - set(dir(builtins))
-    if not first.startswith("assert ") or not called or called & set(re.findall(r"\w+", statement)):
+    first = asserts[0].strip() if asserts else ""
+    called = set(_CALLED.findall(first)) - set(keyword.kwlist)
+    called = called - set(dir(builtins)) or called  # asked for may be a function that Python has, too
+    named = {name for found in _NAMED.findall(statement) for name in found}
+    if not first.startswith("assert ") or not called or called & named:
         return statement
     return f"{statement.rstrip()}\n\nThe function must pass this test:\n\n{first}\n"
 
@@ -111,7 +119,7 @@ def _hidden_tests(record: Record) -> tuple[TestCase, ...]:
 def _checker(record: Record) -> Checker:
     kind = record.text("type", "kattis_default")
     tolerances = ("float_tolerance", "float_relative_tolerance", "float_absolute_tolerance")
-    given = [value for name in tolerances if (value := record.number(name)) is not None]
+    given = [record.number(name) or 0.0 for name in tolerances if record.data.get(name) is not None]
     if kind == "codecontests" or kind == "lines":
         return Checker(kind=kind)
     if kind != "exact" and record.flag("space_change_sensitive") and not record.flag("case_sensitive"):

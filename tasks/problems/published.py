@@ -24,7 +24,7 @@ from tasks.problems.records import Record
 
 _CODECONTESTS_PYTHON3 = 3
 _CODECONTESTS_SOURCES = ("unknown", "codechef", "codeforces", "hackerearth", "codejam", "atcoder", "aizu")
-_IMAGE = re.compile(r"<image>|<img\b|!\[[^\]]*\]\(|\\includegraphics", re.IGNORECASE)
+_IMAGE = re.compile(r"<image>|\[image\]|<img\b|!\[[^\]]*\]\(|\\includegraphics", re.IGNORECASE)
 _MODULES = (
     *("typing", "collections", "heapq", "bisect", "itertools", "functools", "string"),
     *("re", "operator", "copy", "random", "datetime", "math"),
@@ -38,7 +38,7 @@ PRELUDE = "; ".join(
 )
 """Before programs that start from a given function: the sets' own graders import about as much, and what they give to
 start from names `List` and `Optional` without importing them."""
-_MEASURE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|k|g)?")
+_MEASURE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|k|g|bytes?)?")
 _UNITS = {"ms": 1e-3, "milli": 1e-3, "k": 1 / 1024, "g": 1024.0}
 _APPS_SECONDS = 4.0
 _LIVECODEBENCH_SECONDS = 6.0
@@ -93,9 +93,14 @@ def taco(record: Record, problem_set: str) -> Problem:
 
 
 def _measured(text: str) -> float | None:
-    """A time in seconds or a size in MiB, from words like `2.0 seconds`, `500 ms`, `256 megabytes` and `65536 KB`."""
+    """A time in seconds or a size in MiB, from words like `2.0 seconds`, `500 ms`, `256 megabytes` and `65536 KB`.
+
+    None for bytes, too: what CodeChef's problems have in bytes is how long a program may be.
+    """
     found = _MEASURE.match(text.strip().lower())
-    return None if found is None else float(found[1]) * _UNITS.get(found[2], 1.0)
+    if found is None or (found[2] or "").startswith("byte"):
+        return None
+    return float(found[1]) * _UNITS.get(found[2], 1.0)
 
 
 def apps(record: Record, problem_set: str) -> Problem:
@@ -206,8 +211,13 @@ def _from_input_output(
         solutions=tuple(Solution(program) for program in _embedded_texts(record, "solutions")),
         source=record.text("url", "") or record.text("source", ""),
         licence=licence,
-        unjudgeable_reason=IMAGES if _IMAGE.search(statement) else reason,
+        unjudgeable_reason=IMAGES if _IMAGE.search(statement) or _pictures(record) else reason,
     )
+
+
+def _pictures(record: Record) -> bool:
+    """Whether TACO says that the statement has pictures, which it leaves out."""
+    return str(record.data.get("picture_num") or "0").strip() not in {"0", "0.0"}
 
 
 def _input_output_tests(record: Record) -> tuple[tuple[TestCase, ...], Style, str]:

@@ -80,20 +80,63 @@ def read(config: ProblemsConfig, objection: Objection = no_objection) -> ReadRep
     if not config.evaluation_sets:
         return _split_up(read_set(config), config, objection)
     train = _chosen(_as(_part(config, "train"), "train"), config.train, config.seed, objection)
-    return _together([train, *(_to_evaluate(one, config.seed, objection) for one in config.evaluation_sets)])
+    return _together([train, *_to_evaluate(config.evaluation_sets, config.seed, objection)])
 
 
 def evaluation_problems(sets: Sequence[EvaluationSet], seed: int) -> list[Problem]:
-    """The judgeable problems of sets to evaluate on. Raises InvalidProblem."""
-    return list(_together([_to_evaluate(one, seed, no_objection) for one in sets]).problems)
+    """The judgeable problems of sets to evaluate on. Raises InvalidProblem, also for a set without any."""
+    found = _to_evaluate(sets, seed, no_objection)
+    for one, part in zip(sets, found, strict=True):
+        if not part.problems:
+            why = "; ".join(sorted(part.left_out))
+            raise InvalidProblem(f"{one.place}: no program for any of its problems can be judged: {why}")
+    return list(_together(found).problems)
 
 
-def _to_evaluate(one: EvaluationSet, seed: int, objection: Objection) -> ReadReport:
-    problems = [problem for problem in _as(_part(one, "evaluation"), "evaluation") if _within(problem, one)]
-    return _chosen(problems, one.most or len(problems), seed, objection)
+def _to_evaluate(sets: Sequence[EvaluationSet], seed: int, objection: Objection) -> list[ReadReport]:
+    found: list[ReadReport] = []
+    for one, name in zip(sets, set_names(sets), strict=True):
+        problems = [problem for problem in _as(_part(one, "evaluation"), "evaluation") if within(problem, one)]
+        if not problems:
+            raise none_released(one)
+        named = [replace(problem, problem_set=name or problem.problem_set) for problem in problems]
+        found.append(_chosen(named, one.most or len(named), seed, objection))
+    return found
 
 
-def _within(problem: Problem, one: EvaluationSet) -> bool:
+def set_names(sets: Sequence[EvaluationSet]) -> list[str]:
+    """What sets of the same name are called instead, for pass@k is the mean over sets: empty where it is their own.
+
+    The folder above, the split and the window are added. Raises InvalidProblem where that does not tell them apart.
+    """
+    names = [_set_name(one) for one in sets]
+    longer = [_longer(one) if names.count(name) > 1 else "" for one, name in zip(sets, names, strict=True)]
+    if alike := [name for name in longer if name and longer.count(name) > 1]:
+        places = ", ".join(one.place for one, name in zip(sets, longer, strict=True) if name == alike[0])
+        raise InvalidProblem(f"several sets to evaluate on are called {alike[0]!r} ({places}): rename a file or folder")
+    return longer
+
+
+def _set_name(one: ProblemFiles) -> str:
+    """How the problems of a set are called together."""
+    if one.source == "basics":
+        return one.source
+    path = Path(one.place)
+    return path.name if one.hub or one.source == "kattis" else _file_name(path)
+
+
+def _file_name(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".parquet")
+
+
+def _longer(one: EvaluationSet) -> str:
+    above = Path(one.place).parent.name
+    window = f"{one.since or ''}..{one.until or ''}" if one.since or one.until else ""
+    on_hub = (one.hub_config, one.hub_split) if one.hub else ()
+    return " ".join(part for part in (f"{above}/{_set_name(one)}".lstrip("/"), *on_hub, one.only, window) if part)
+
+
+def within(problem: Problem, one: EvaluationSet) -> bool:
     """Whether the problem was released in the window that the set asks for. Raises InvalidProblem without a day."""
     if not one.since and not one.until:
         return True
@@ -108,11 +151,13 @@ def read_set(files: ProblemFiles) -> list[Problem]:
     if files.source == "basics":
         return basics.problems()
     if files.hub:
-        name = files.place.rstrip("/").rsplit("/", 1)[-1]
-        return _problems(_only(read_hub(files), files.only), files.source, name)
+        problems = _problems(_only(read_hub(files), files.only), files.source, _set_name(files))
+        if files.only and not problems:
+            raise none_of(Path(files.place), files.only)
+        return problems
     path = Path(files.place)
     if files.source == "kattis":
-        return read_packages(path, path.name)
+        return read_packages(path, _set_name(files))
     return read_file(path, files.source, files.only)
 
 
@@ -121,8 +166,7 @@ def read_file(path: Path, layout: str = "jsonl", only: str | None = None) -> lis
 
     `only`: those whose field `split` says this.
     """
-    name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".parquet")
-    problems = _problems(_only(read_records(path), only), layout, name)
+    problems = _problems(_only(read_records(path), only), layout, _file_name(path))
     if only and not problems:
         raise none_of(path, only)
     return problems
@@ -131,6 +175,13 @@ def read_file(path: Path, layout: str = "jsonl", only: str | None = None) -> lis
 def none_of(path: Path, only: str) -> InvalidProblem:
     """The error for a set without a record of the split asked for, to be raised."""
     return InvalidProblem(f"{path}: no record whose field 'split' is {only!r}; set `only` to one that it holds")
+
+
+def none_released(one: EvaluationSet) -> InvalidProblem:
+    """The error for a set without a problem, or without one of the window asked for, to be raised."""
+    window = [f"{word} {day}" for word, day in (("since", one.since), ("before", one.until)) if day]
+    released = f"no problem was released {' and '.join(window)}" if window else "there is no problem"
+    return InvalidProblem(f"{one.place}: {released}")
 
 
 def layout_of(path: Path) -> str:
@@ -228,16 +279,21 @@ def _together(parts: Sequence[ReadReport]) -> ReadReport:
         left_out.update(part.left_out)
         for problem in (*part.problems, *part.unjudgeable):
             if problem.problem_id in seen:
-                raise InvalidProblem(
-                    f"problem {problem.problem_id!r} is in {seen[problem.problem_id]} and in {problem.problem_set}: "
-                    f"a set cannot be trained and evaluated on"
-                )
+                raise InvalidProblem(in_two_sets(problem.problem_id, seen[problem.problem_id], problem.problem_set))
             seen[problem.problem_id] = problem.problem_set
     return ReadReport(
         tuple(problem for part in parts for problem in part.problems),
         tuple(problem for part in parts for problem in part.unjudgeable),
         dict(left_out),
         tuple(problem for part in parts for problem in part.spare),
+    )
+
+
+def in_two_sets(problem_id: str, one: str, other: str) -> str:
+    """What is wrong with two sets of a run that share a problem, or the name of one."""
+    return (
+        f"problem {problem_id!r} is in {one} and in {other}: sets of one run must have other problems, for a set "
+        f"cannot be trained and evaluated on, and a problem counts once; `spo eval` takes a further set by itself"
     )
 
 

@@ -306,6 +306,18 @@ def test_malformed_field_is_named(tmp_path: Path, layout: str, record: dict[str,
         only(tmp_path, layout, record)
 
 
+@pytest.mark.parametrize("change", [{"question": "See [Image]."}, {"picture_num": "2"}, {"picture_num": 1}])
+def test_a_taco_problem_with_pictures_is_left_out(change: dict[str, Any], tmp_path: Path) -> None:
+    assert only(tmp_path, "taco", TACO | change).unjudgeable_reason == "statement has images"
+    assert only(tmp_path, "taco", TACO | {"picture_num": "0"}).unjudgeable_reason is None
+    assert only(tmp_path, "taco", TACO | {"picture_num": None}).unjudgeable_reason is None
+
+
+def test_a_limit_in_bytes_is_that_of_the_programs_text(tmp_path: Path) -> None:
+    limits = only(tmp_path, "taco", TACO | {"memory_limit": "50000 bytes"}).limits
+    assert limits.memory_bytes == only(tmp_path, "taco", TACO | {"memory_limit": None}).limits.memory_bytes
+
+
 @pytest.mark.parametrize(
     ("time", "memory", "seconds", "mib"),
     [

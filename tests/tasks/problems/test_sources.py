@@ -227,7 +227,27 @@ def test_the_first_assert_is_shown_where_the_statement_names_no_function(tmp_pat
     assert shown.statement == (
         "Double every number.\n\nThe function must pass this test:\n\nassert set(twice([1])) == {2}\n"
     )
-    assert one(tmp_path, statement="Write twice(xs).", **function).statement == "Write twice(xs)."
+    for named in ("Write twice(xs).", "Write `twice`.", "Write a function named twice.", "```\ndef twice (xs):\n```"):
+        assert one(tmp_path, statement=named, **function).statement == named
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"test_list": ["assert twice([1]) == [2]"]},  # a word of the statement, too
+        {"test_list": ["assert (twice ([1]) == [2])"]},
+        {"test_list": ["assert sum(10, 15) == 6"]},  # the name of a function of Python's
+        {"test_list": ["assert twice([1]) == [2]"], "test_setup_code": "import math"},
+    ],
+)
+def test_a_word_that_is_the_functions_name_by_chance_names_no_function(given: dict[str, Any], tmp_path: Path) -> None:
+    shown = one(tmp_path, statement="Give the sum of all, twice.", style="function", public_tests=[], **given)
+    assert shown.statement.endswith(f"must pass this test:\n\n{given['test_list'][0]}\n")
+
+
+def test_a_tolerance_of_nothing_is_one(tmp_path: Path) -> None:
+    assert one(tmp_path, checker={"type": "tokens", "float_tolerance": 0}).checker.float_tolerance == 0.0
+    assert one(tmp_path, checker={"type": "tokens"}).checker.float_tolerance is None
 
 
 def test_problems_of_basics_are_evaluated_on_beside_another_set(tmp_path: Path) -> None:
