@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from prefect import flow
 from prefect.context import get_run_context
@@ -23,7 +23,7 @@ from flows.server.liveness import kept_running
 from flows.settings import home, warehouse_location
 from flows.study_config import Study, load, origin
 from tasks import config as configuration
-from tasks.run.stage_names import STAGE_NAMES, StageName
+from tasks.run.stage_names import STAGE_NAMES
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
@@ -65,6 +65,7 @@ def study(
     board = ProgressTable([*lines, "compare"], Publisher(this.id, f"study {study}"), Log())
     found: dict[str, dict[int, str]] = {arm: {} for arm in chosen}
     stopped: dict[str, list[int]] = {arm: [] for arm in chosen}
+    begun: dict[tuple[str, int], Mapping[str, Any]] = {}
     failed: list[str] = []
     with kept_running(this.id):
         for line, (arm, seed) in zip(lines, work, strict=True):
@@ -75,8 +76,7 @@ def study(
                 continue
             config = definition.drawing_on(earlier, arm, configs[arm, seed])
             run_id = _run(study, arm, configuration.absolute(config, Path(folder or ".")))
-            check = partial(_check_problems, definition, known, arm, run_id) if known.ended else None
-            error = _one(board, line, run_id, check)
+            error = _one(board, line, run_id, partial(_check_problems, definition, known, begun, (arm, seed), run_id))
             ended = {seed: run_id} if error is None else {}
             guarded = [seed] if isinstance(error, StoppedByGuards) else []
             if error is not None and not guarded:
@@ -102,7 +102,7 @@ def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
         return runs.create(store, config, origin=origin(name, arm, config))
 
 
-def _one(board: ProgressTable, line: str, run_id: str, check: Callable[[], None] | None) -> Exception | None:
+def _one(board: ProgressTable, line: str, run_id: str, check: Callable[[], None]) -> Exception | None:
     """What ended the run before its end, if anything, of what is about this run alone and leaves others their turn.
 
     `check` is called when the run has its problems, and raises BadResults.
@@ -113,12 +113,9 @@ def _one(board: ProgressTable, line: str, run_id: str, check: Callable[[], None]
     board.start(line)
     try:
         nested = NestedProgress(board, line, run_id)
-        stages: list[StageName] = [name for name in STAGE_NAMES if name != "report"]
-        if check:
-            execute_stages(["prepare"], run_id, nested, tidy=False)
-            check()
-            stages.remove("prepare")
-        execute_stages(stages, run_id, nested)
+        execute_stages(["prepare"], run_id, nested, tidy=False)
+        check()
+        execute_stages([name for name in STAGE_NAMES if name not in ("prepare", "report")], run_id, nested)
     except (BadResults, TrainerError, *permanent()) as error:
         board.end(line, "failed", f"{run_id}: {_why(error)}")
         return error
@@ -126,14 +123,27 @@ def _one(board: ProgressTable, line: str, run_id: str, check: Callable[[], None]
     return None
 
 
-def _check_problems(definition: Study, known: Results, arm: str, run_id: str) -> None:
-    """Refuse what cannot be compared with the file of results, before hours are spent on it. Raises BadResults."""
+def _check_problems(
+    definition: Study,
+    known: Results,
+    begun: dict[tuple[str, int], Mapping[str, Any]],
+    run: tuple[str, int],
+    run_id: str,
+) -> None:
+    """Refuse what cannot be compared with the file of results or the runs `begun` here, before hours are spent on it.
+
+    `run`, its arm and seed, joins those. Raises BadResults.
+    """
     from tasks.report import study as study_report
+    from tasks.report.study_results import Results
     from warehouse import Warehouse
 
+    arm, _ = run
     beside = {name for group in definition.groups if arm in group.arms for name in group.arms}
     with closing(Warehouse.open(warehouse_location(), read_only=True)) as store:
-        known.check_problems(arm, study_report.problem_digests(store, run_id), beside)
+        problems = study_report.problem_digests(store, run_id)
+    Results(known.ended, begun).check_problems(arm, problems, beside)
+    begun[run] = {"problems": problems}
 
 
 def _why(error: Exception) -> str:

@@ -221,14 +221,19 @@ def bootstrap_interval(*groups: Floats, seed: int, level: float = 0.95) -> tuple
     """Percentile bootstrap interval of the mean of the groups' means, widened as Student's t widens a normal interval.
 
     (nan, nan) when a group has a single value, whose spread nobody knows. Source of the widening: Hesterberg 2015,
-    "expanded percentile interval"; several groups pool their degrees of freedom.
+    "expanded percentile interval"; of several groups, degrees of freedom as of Welch's test (Satterthwaite 1946): each
+    weighs the same, so that a small one decides how far the mean of all is off.
     """
     _check_groups(groups, level)
     if any(len(group) == 1 for group in groups):
         return math.nan, math.nan
-    count = sum(len(group) for group in groups)
-    freedom = count - len(groups)
-    reach = student_quantile((1 + level) / 2, freedom) * math.sqrt(count / freedom)
+    squares = [float(np.var(group, ddof=1)) / len(group) for group in groups]  # of the standard errors of the means
+    if (total := sum(squares)) == 0:
+        mean = float(np.mean([group.mean() for group in groups]))
+        return mean, mean
+    freedom = total**2 / sum(square**2 / (len(group) - 1) for square, group in zip(squares, groups, strict=True))
+    resampled = sum(float(np.var(group)) / len(group) for group in groups)
+    reach = student_quantile((1 + level) / 2, freedom) * math.sqrt(total / resampled)
     tail = NormalDist().cdf(-reach)
     generator = np.random.default_rng(seed)
     means = np.mean([_resampled_means(group, generator) for group in groups], axis=0)
@@ -236,7 +241,7 @@ def bootstrap_interval(*groups: Floats, seed: int, level: float = 0.95) -> tuple
     return float(low), float(high)
 
 
-def student_quantile(probability: float, freedom: int) -> float:
+def student_quantile(probability: float, freedom: float) -> float:
     """Quantile of Student's t distribution with `freedom` degrees of freedom."""
     from scipy.special import stdtrit
 

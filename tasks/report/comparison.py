@@ -52,6 +52,8 @@ class PairedScores:
     """Of them those that other tests judged, or that were worded otherwise: in none of the scores."""
     shown_otherwise: int
     """Of the others those whose prompts differ."""
+    sampled_otherwise: bool = False
+    """Whether the samples were drawn in another way."""
 
     @property
     def notes(self) -> list[str]:
@@ -62,6 +64,8 @@ class PairedScores:
                 f"warning: {self.judged_otherwise} of {self.common} problems were judged by other tests (or worded "
                 f"otherwise) and are left out"
             )
+        if self.sampled_otherwise:
+            found.append("warning: the two were sampled differently, so the difference is not the policies' alone")
         if self.shown_otherwise:
             found.append(f"{self.shown_otherwise} problems were shown by other prompts (another template or tokenizer)")
         if not same_numbers(self.first, self.second):
@@ -96,6 +100,7 @@ def paired(first: tuple[RunHistory, Point], second: tuple[RunHistory, Point]) ->
         len(common),
         len(common) - len(same),
         sum(_prompt(one, p) != _prompt(other, p) for _, p in same),
+        one.sampling != other.sampling,
     )
 
 
@@ -168,6 +173,4 @@ def _notes(histories: Sequence[RunHistory], points: Sequence[Point], pairs: Pair
         left_out = sum(map(len, point.scores.values())) - pairs.common
         skipped = f", {left_out} problems only there" if left_out else ""
         notes.append(f"{history.run_id}: step {point.step}, {samples_text(point.scores)}{skipped}, {history.sampling}")
-    if histories[0].sampling != histories[1].sampling:
-        notes.append("warning: the two were sampled differently, so the difference is not the policies' alone")
     return [*notes, *pairs.notes]

@@ -15,7 +15,7 @@ from tasks.report.report_page import ReportSection, ReportTable
 from tasks.run import prompt_set
 from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.sampling import counts
+from tasks.run.sampling import counts_for_training
 from tasks.run.stage import Context
 from warehouse.queries import query
 
@@ -36,7 +36,7 @@ def sections(context: Context) -> list[ReportSection]:
 
 def training_prompts(context: Context, prompts: PromptSet) -> ReportSection:
     """Every training prompt's counts with the intervals of S and of the soft value, hardest first."""
-    known, beta = counts(context, prompts), context.config.train.beta
+    known, beta = counts_for_training(context, prompts), context.config.train.beta
     shares = context.manifest(CorpusManifest).known_shares
     rows = [_prompt_row(context, name, counts, shares.get(name), beta) for name, counts in known.items() if counts[0]]
     rows.sort(key=lambda row: (row["share"], row["problem"]))

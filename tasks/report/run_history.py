@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tasks.evaluate.model_evaluation import evaluated_scores
 from tasks.run import prompt_set, runs
 from tasks.run.manifests import KeptPolicy, ModelEvaluation, PrepareManifest, TrainManifest
 from tasks.run.prompt_set import PromptedProblem, read_prompts
-from tasks.run.sampling import counts
+from tasks.run.sampling import counts_for_training
 from tasks.run.stage import Context, finished
 from warehouse import Warehouse
 from warehouse.queries import query
@@ -134,7 +134,7 @@ def read(store: Warehouse, home: Path, run_id: str) -> RunHistory:
         believed=store.rows(BELIEVED, [trainer]),
         temperatures=store.rows(REWARD_BY_TEMPERATURE, [trainer]),
         stages=store.rows(STAGE_COST, {"run": run_id}),
-        q0=counts(context, prompt_set.load(context, "train")),
+        q0=counts_for_training(context, prompt_set.load(context, "train")),
         discovered=store.rows(DISCOVERED, [trainer]),
         sampling=eval_samples.label_of(context),
         fingerprints={
@@ -153,11 +153,14 @@ def _evaluation(context: Context) -> RunHistory:
     if found is None:
         return RunHistory(context.run_id, context.config)
     prompts = read_prompts(context.warehouse, found.problems_batch, found.prompts_batch, "evaluation")
+    scores = evaluated_scores(context, found)
+    if not _complete(context, (one for own in scores.values() for one in own.values())):
+        return RunHistory(context.run_id, context.config)  # some of its samples were put aside
     row = _diversity(context, prompts.values(), [found.policy_id], found.sampling)[found.policy_id]
     point = Point(
         step=0,
         policy_id=found.policy_id,
-        scores=evaluated_scores(context, found),
+        scores=scores,
         trajectories=0,
         seconds=0.0,
         distinct_correct=float(row["distinct_correct"]),
@@ -201,8 +204,7 @@ def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPoli
     prompts = prompt_set.load(context, "evaluation")
     steps = {prepared.policy_id: 0} | {found.policy_id: found.step for found in kept}
     scores = {policy_id: eval_samples.counts(context, prompts, policy_id) for policy_id in steps}
-    most = max(context.config.evaluate.ks)
-    complete = [p for p, found in scores.items() if found and all(n >= most for n, _ in found.values())]
+    complete = [p for p, found in scores.items() if _complete(context, found.values())]
     progress = {int(row["step"]): row for row in context.warehouse.rows(PROGRESS, {"run": trainer})}
     diversity = _diversity(context, prompts.prompts.values(), complete, eval_samples.label_of(context))
     nothing = {"trajectories": 0, "seconds": 0.0}
@@ -219,6 +221,12 @@ def _points(context: Context, prepared: PrepareManifest, kept: Sequence[KeptPoli
         )
         for policy_id in sorted(complete, key=lambda p: steps[p])
     ]
+
+
+def _complete(context: Context, found: Iterable[Counts]) -> bool:
+    """Whether there are problems, and as many samples of each as pass@k needs."""
+    numbers = [n for n, _ in found]
+    return bool(numbers) and min(numbers) >= max(context.config.evaluate.ks)
 
 
 def _diversity(

@@ -136,18 +136,24 @@ Groups = Sequence[tuple[str, str, Sequence[str]]]
 
 def write(title: str, arms: Mapping[str, ArmResult], groups: Groups, folder: Path) -> Path:
     """Write `report.html`, the pictures, `study.md` and `study.json` into `folder`; returns the page."""
-    shown = [(heading, text, [arms[name] for name in names]) for heading, text, names in groups if names]
-    tables = [group_tables(members) for _, _, members in shown]
+    shown = [
+        (number, heading, text, [arms[name] for name in names])
+        for number, (heading, text, names) in enumerate(groups)
+        if names
+    ]
+    tables = [group_tables(members) for *_, members in shown]
     sections = [
-        ReportSection(heading, text, charts=_charts(number, members), tables=tables[number])
-        for number, (heading, text, members) in enumerate(shown)
+        ReportSection(heading, text, charts=_charts(number, members), tables=found)
+        for (number, heading, text, members), found in zip(shown, tables, strict=True)
     ]
     seeds = max((len(arm.seeds) + len(arm.stopped) for arm in arms.values()), default=0)
     report = ReportPage(
         title, f"{len(arms)} arms, {seeds} seed(s); 95% Student intervals over seeds.", sections=sections
     )
-    page, *_ = write_report(report, folder)
-    texts = [(heading, text, found) for (heading, text, _), found in zip(shown, tables, strict=True)]
+    page, *pictures = write_report(report, folder)
+    for old in {*folder.glob("*.png")}.difference(pictures):  # of groups that this comparison has not
+        old.unlink()
+    texts = [(heading, text, found) for (_, heading, text, _), found in zip(shown, tables, strict=True)]
     (folder / "study.md").write_text(markdown(title, texts), encoding="utf-8")
     raw = {
         "title": title,

@@ -27,6 +27,8 @@ class Results:
     """What a file says of a study's arms, by arm and seed."""
 
     ended: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict[tuple[str, int], Mapping[str, Any]])
+    here: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict[tuple[str, int], Mapping[str, Any]])
+    """The `problems` alone of runs that are in no file yet."""
 
     @property
     def arms(self) -> set[str]:
@@ -34,19 +36,22 @@ class Results:
         return {arm for arm, _ in self.ended}
 
     def check_problems(self, arm: str, problems: Mapping[str, str], beside: Collection[str] = ()) -> None:
-        """Refuse what cannot be compared with the runs in the file. Raises BadResults.
+        """Refuse what cannot be compared with the runs in the file, and with those here. Raises BadResults.
 
         `problems`: digests by split, which must be those of the arm's other runs; `beside`: the arms that it is
         compared with, whose digest for evaluation must be the same.
         """
-        for (name, seed), line in self.ended.items():
+        for (name, seed), line in {**self.here, **self.ended}.items():
             theirs = line.get("problems", problems)
             compared = problems if name == arm else {"evaluation"} & set(problems) if name in beside else ()
             if other := [split for split in compared if theirs.get(split) != problems[split]]:
+                of_file = (name, seed) in self.ended
+                has = "has in the file of results" if of_file else "began with here"
+                way = "name another file of results, or delete the old lines to run those again"
                 raise BadResults(
-                    f"arm {arm!r} has other problems ({', '.join(other)}) than arm {name!r}, seed {seed}, has in the "
-                    f"file of results: the built-in set or the file that they come from has changed; name another file "
-                    f"of results, or delete the old lines to run those again"
+                    f"arm {arm!r} has other problems ({', '.join(other)}) than arm {name!r}, seed {seed}, {has}: the "
+                    f"built-in set or the file that they come from has changed; "
+                    f"{way if of_file else 'put it back, or copy the study to a file of another name, to begin anew'}"
                 )
 
     def missing(self, work: Sequence[tuple[str, int]], after: Mapping[str, Sequence[str]]) -> list[tuple[str, int]]:

@@ -70,6 +70,11 @@ def side_by_side(histories: Histories) -> ReportSection | None:
         text += " They were evaluated on different problems, so only the paired table below compares the policies."
     elif any(found.judged_otherwise for found in pairs):
         text += " They were not all judged by the same tests, so only the paired table below compares the policies."
+    if any(found.sampled_otherwise for found in pairs):
+        text += " They were not all sampled in the same way: " + "; ".join(
+            f"{history.run_id} {history.sampling}" for history in evaluated
+        )
+        text += "."
     return ReportSection("Side by side", text, [charts.comparison("side_by_side", "Last policies", measures)], tables)
 
 
@@ -139,9 +144,12 @@ def cost(histories: Histories) -> ReportSection | None:
     ]
     order = ["run", "stage", "time", *(title for title in columns.values() if title not in ("run", "stage", ""))]
     timed = [row for row in rows if row["seconds"] is not None]
+    text = "Time of this run alone; what earlier runs had sampled or judged already was reused and is not counted."
+    if any(history.config.evaluate.during_training for history in histories):
+        text += " What `evaluate` made was made beside training for the most part, in the time of `train`."
     return ReportSection(
         "Time and cost",
-        "Time of this run alone; what earlier runs had sampled or judged already was reused and is not counted.",
+        text,
         charts=[charts.stage_time(timed)] if timed else [],
         tables=[ReportTable("What each stage made", order if len(histories) > 1 else order[1:], shown)],
     )

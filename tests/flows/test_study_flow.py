@@ -82,7 +82,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[configuration.
 def test_an_arm_that_cannot_work_leaves_the_others_their_turn_and_is_told_with_its_reason(
     error: Exception, made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stages(_: Any, run_id: str, __: Any) -> None:
+    def stages(_: Any, run_id: str, __: Any, **_settings: Any) -> None:
         if run_id == "mine-1":
             raise error
 
@@ -98,7 +98,7 @@ def test_an_arm_that_cannot_work_leaves_the_others_their_turn_and_is_told_with_i
 def test_what_is_not_about_one_arm_ends_the_study(
     error: type[BaseException], made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stages(*_: Any) -> None:
+    def stages(*_: Any, **_settings: Any) -> None:
         raise error
 
     monkeypatch.setattr(study, "execute_stages", stages)
@@ -110,7 +110,7 @@ def test_what_is_not_about_one_arm_ends_the_study(
 def test_a_recipe_that_is_edited_while_a_study_runs_does_not_change_it(
     made: list[configuration.RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stages(*_: Any) -> None:
+    def stages(*_: Any, **_settings: Any) -> None:
         Path("mine.toml").write_text('base = "tiny"\n[train]\nsteps = 9\n', encoding="utf-8")
 
     monkeypatch.setattr(study, "execute_stages", stages)
@@ -161,6 +161,32 @@ def test_a_run_of_other_problems_than_the_file_has_ends_after_its_first_stage(
         study.study.fn("two.toml", folder=str(Path.cwd()), results="results.jsonl")
     assert len(made) == 3
     assert ran == [("mine-1", ["prepare"]), ("mine-2", ["prepare"]), ("mine-3", ["prepare"])]
+
+
+@pytest.mark.usefixtures("made")
+def test_a_run_of_other_problems_than_the_runs_before_it_began_with_ends_after_its_first_stage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a file of results, too: the set has grown between the second arm's first run and its second."""
+    digests = {f"mine-{number}": {"train": "t0", "evaluation": "e0"} for number in (1, 2, 3)}
+    digests["mine-4"] = {"train": "t0", "evaluation": "e1"}
+    ran: list[tuple[str, int]] = []
+    monkeypatch.setattr(study, "_check_problems", CHECKED)
+    monkeypatch.setattr(Warehouse, "open", lambda *_, **__: io.StringIO())
+    monkeypatch.setattr(study_report, "problem_digests", lambda _, run_id: digests[run_id])
+    monkeypatch.setattr(study, "execute_stages", lambda stages, run_id, _, **__: ran.append((run_id, len(stages))))
+    told = r"1 of 4 .* second 1 .* other problems \(evaluation\) than arm 'first', seed 0, began with here"
+    with pytest.raises(study.StudyIncomplete, match=told):
+        study.study.fn("two.toml")
+    assert ran == [
+        ("mine-1", 1),
+        ("mine-1", 5),
+        ("mine-2", 1),
+        ("mine-2", 5),
+        ("mine-3", 1),
+        ("mine-3", 5),
+        ("mine-4", 1),
+    ]
 
 
 def test_results_that_are_all_in_the_file_are_compared_without_a_warehouse(

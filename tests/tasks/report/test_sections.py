@@ -191,6 +191,14 @@ def test_another_tokenizers_prompts_are_compared_and_said() -> None:
     assert pairs.notes == ["4 problems were shown by other prompts (another template or tokenizer)"]
 
 
+def test_policies_that_were_sampled_otherwise_are_compared_and_said() -> None:
+    cold, warm = (replace(run, problems=asked("old")) for run in (A, B))
+    section = table_sections.side_by_side([replace(cold, sampling="T=0.4"), replace(warm, sampling="T=1")])
+    assert section is not None
+    assert "They were not all sampled in the same way: a-1 T=0.4; b-1 T=1." in section.text
+    assert "b-1: warning: the two were sampled differently" in section.tables[0].note
+
+
 def test_one_problem_gives_no_interval() -> None:
     (fact, _) = chart_sections.facts(history("a-1", point(0, scores(1)), point(20, scores(3))))
     assert fact.note == "+10.0 points, 95% interval unknown"

@@ -16,14 +16,17 @@ from typer.testing import CliRunner
 from flows.cli import summary
 from flows.cli.main import app
 from tasks.estimators import average_paired_difference
-from tasks.report import run_history, table_sections
+from tasks.report import corpus_sections, run_history, table_sections
 from tasks.report import run_report as report
 from tasks.report.comparison import NothingToCompare, compare, paired
 from tasks.report.run_history import Point
+from tasks.run import prompt_set, runs
 from tasks.run.runs import UnknownRun
+from tasks.run.stage import Context
 from tests.browser import needs_browser, opened
 from tests.tasks.conftest import Lab
 from warehouse.schema import EVAL_SAMPLES, TRAJECTORIES
+from warehouse.superseding import content
 
 CHARTS = {
     *("learning_curve", "learning_by_cost", "diversity", "training", "source_mix", "reward_by_temperature"),
@@ -85,6 +88,18 @@ def test_a_sample_counts_once_and_no_more_of_them_than_the_run_asks_for(copied: 
 
 def _diversity(point: Point) -> tuple[float, ...]:
     return point.distinct_correct, point.duplicates, round(point.entropy or 0.0, 9)
+
+
+def test_a_report_written_later_shows_the_counts_that_training_began_with(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    with lab.store() as store:
+        before = run_history.read(store, lab.home, "micro-1").q0
+        (row,) = store.rows("SELECT * FROM reference_counts LIMIT 1")
+        store.append("later", {"reference_counts": [content(row) | {"n": 500, "k": 400}]}, run_id="other-1")
+        assert run_history.read(store, lab.home, "micro-1").q0 == before
+        context = Context("micro-1", runs.load_config(store, "micro-1"), store, lab.home)
+        section = corpus_sections.training_prompts(context, prompt_set.load(context, "train"))
+    assert {row["n"] for row in section.tables[0].rows} == {n for n, _ in before.values() if n}
 
 
 def test_what_training_drew_from_pi_0_is_not_new(copied: Callable[[], Lab]) -> None:
