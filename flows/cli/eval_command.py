@@ -90,8 +90,10 @@ def _place(name: str, layout: SetLayout | None) -> dict[str, Any]:
             raise typer.BadParameter("a data set of the hub needs --layout: the fields of its problems")
         return {"source": str(layout), "hub": name.removeprefix(HUB), "hub_split": "test"}
     path = str(Path(name).expanduser().absolute())
-    if not Path(path).exists():
-        raise typer.BadParameter(f"there is no file or folder {path}; for a data set of the hub write {HUB}{name}")
+    if not Path(path).exists() and not any(Path(path).parent.glob(Path(path).name)):
+        raise typer.BadParameter(
+            f"there is no file or folder {path}, nor one of this pattern; for a data set of the hub write {HUB}{name}"
+        )
     if layout is None:
         from tasks.problems.sources import layout_of
 

@@ -117,7 +117,8 @@ def _find(problem_id: str, path: Path | None) -> tuple[Problem, SandboxConfig]:
         with Warehouse.open(warehouse_location(), read_only=True) as store:
             newest = "SELECT * FROM problems WHERE problem_id = ? ORDER BY arrival DESC LIMIT 1"
             rows = store.rows(newest, [problem_id])
-            tests = store.rows("SELECT * FROM tests WHERE problem_id = ?", [problem_id])
+            of_one_batch = "SELECT * FROM tests WHERE problem_id = ? AND batch_id = ? ORDER BY position"
+            tests = store.rows(of_one_batch, [problem_id, rows[0]["batch_id"]]) if rows else []
             found = problems_from_rows(rows, tests)
             settings = settings_for(store, [one.packages for one in found])
     if not found:

@@ -48,6 +48,10 @@ def run(
         raise typer.BadParameter(
             f"--stage {stage}: a new run has nothing for it to read; for a run that has: spo resume RUN --only {stage}"
         )
+    if stage is not None and (others := [name for name in force if name != stage]):
+        raise typer.BadParameter(
+            f"--force {others[0]} with --stage {stage}, which runs that stage alone; leave one out"
+        )
     config, tree = submitted(recipe or DEFAULT_RECIPE, set_, like)
     check(config)
     _tell_faster(config)

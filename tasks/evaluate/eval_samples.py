@@ -7,13 +7,14 @@ draw the same shards with the same seeds, so that it does not matter who did.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from tasks.config import RunConfig
 from tasks.estimators import Counts, Estimate, average_pass_at_k
+from tasks.run.errors import StageError
 from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptSet
 from tasks.run.sampling import in_shards, retry_batch_id, rows_of_counts, scored
@@ -29,6 +30,10 @@ Scores: TypeAlias = dict[str, dict[str, Counts]]
 
 COUNTS = query(__name__, "counts")
 DRAWN = query(__name__, "drawn")
+
+
+class TooFewSamples(StageError):
+    """There are fewer samples of a problem than pass@k needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,18 @@ def by_set(prompts: PromptSet, found: Mapping[str, Counts]) -> Scores:
 def policy_pass_at_k(scores: Scores, k: int) -> Estimate:
     """pass@k of a policy with its interval, averaged over the problem sets."""
     return average_pass_at_k({name: list(found.values()) for name, found in scores.items()}, k)
+
+
+def require_enough(scores: Scores, prompts: Iterable[str], k: int) -> None:
+    """Raises TooFewSamples where the sandbox failed on so many samples of a problem that pass@k cannot be told."""
+    judged = {problem_id: n for own in scores.values() for problem_id, (n, _) in own.items()}
+    few = {problem_id: n for problem_id in sorted(prompts) if (n := judged.get(problem_id, 0)) < k}
+    if few:
+        told = ", ".join(f"{problem_id!r} ({n})" for problem_id, n in list(few.items())[:5])
+        raise TooFewSamples(
+            f"pass@{k} needs {k} samples of each problem, and the sandbox could not judge all of {len(few)} problems: "
+            f"{told}; the others are kept: look at `spo doctor`, then run the same again, or ask for a smaller k"
+        )
 
 
 def missing(context: Context, prompts: PromptSet, policy_id: str) -> dict[str, int]:

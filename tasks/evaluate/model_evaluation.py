@@ -16,7 +16,7 @@ from tasks.config import OtherModelConfig, SubjectConfig
 from tasks.engines import checkpoint, inspection
 from tasks.engines.positions import longest_prompt
 from tasks.evaluate import eval_samples, outside_samples, sample_files, transfer
-from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores
+from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, TooFewSamples
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.evaluate.stage import curve_points
 from tasks.prepare.response_ends import require_end_of_turn
@@ -24,7 +24,6 @@ from tasks.problems.decontamination import Overlap, overlaps
 from tasks.problems.problem import Problem, problems_from_rows
 from tasks.problems.prompt import template_for
 from tasks.problems.records import InvalidProblem
-from tasks.run.errors import StageError
 from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again_by
 from tasks.run.manifests import CurvePoint, ModelEvaluation, PrepareManifest
@@ -34,10 +33,6 @@ from tasks.run.put_aside import put_aside
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from warehouse.queries import query
-
-
-class TooFewSamples(StageError):
-    """There are fewer samples of a problem than pass@k needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +71,10 @@ def _file(context: Context, asked: SubjectConfig, problems: Sequence[Problem]) -
     few = {name: len(found) for name, found in stored.samples.items() if len(found) < max(context.config.evaluate.ks)}
     if few:
         name, number = min(few.items())
+        strange = f" (it has some of {stored.unknown!r}, which is no problem of the set)" if stored.unknown else ""
+        k = max(context.config.evaluate.ks)
         raise TooFewSamples(
-            f"{path.name} has {number} samples of {name!r}, too few for pass@{max(context.config.evaluate.ks)}; "
+            f"{path.name} has {number} samples of {name!r}{strange}, too few for pass@{k}; "
             f"{len(few)} of {len(problems)} problems lack some: lower --k, or take a set of those that have them"
         )
     label = f"as stored {stored.drawn}".strip()
@@ -106,10 +103,11 @@ def inputs(context: Context) -> dict[str, Any]:
     }
 
 
-def _prompting(context: Context, folder: Path) -> dict[str, str]:
-    """What makes prompts of the problems: the template, a chat template with its text, and the tokenizer."""
+def _prompting(context: Context, folder: Path) -> dict[str, Any]:
+    """What makes prompts of the problems: the template, a chat template with its text, the tokenizer, the room."""
     template = template_for(context.config.reference, checkpoint.load_tokenizer(folder))
-    return {"template": template.template_id, "tokenizer": checkpoint.tokenizer_hash(folder)}
+    made = {"template": template.template_id, "tokenizer": checkpoint.tokenizer_hash(folder)}
+    return made | {"room": longest_prompt(context.config, folder)[0]}
 
 
 def body(context: Context) -> ModelEvaluation:
@@ -125,22 +123,10 @@ def body(context: Context) -> ModelEvaluation:
     subject = subject_of(context, problems)
     prompts, new = _sampled(context, subject, problems)
     scores = outside_samples.scores(context, prompts.prompts, subject.policy_id, subject.label)
-    _require_enough(scores, prompts.prompts, max(context.config.evaluate.ks))
+    eval_samples.require_enough(scores, prompts.prompts, max(context.config.evaluate.ks))
     found = overlaps(training_problems(context), problems)
     left_out = {"transfer_unfit": unfit, "transfer_too_long": transfer.too_long(problems, prompts.prompts)}
     return _manifest(context, subject, prompts, new, scores, found).model_copy(update=left_out)
-
-
-def _require_enough(scores: Scores, prompts: Mapping[str, Any], k: int) -> None:
-    """Raises TooFewSamples where the sandbox failed on so many samples of a problem that pass@k cannot be told."""
-    judged = {problem_id: n for own in scores.values() for problem_id, (n, _) in own.items()}
-    few = {problem_id: n for problem_id in sorted(prompts) if (n := judged.get(problem_id, 0)) < k}
-    if few:
-        told = ", ".join(f"{problem_id!r} ({n})" for problem_id, n in list(few.items())[:5])
-        raise TooFewSamples(
-            f"pass@{k} needs {k} samples of each problem, and the sandbox could not judge all of {len(few)} problems: "
-            f"{told}; the others are kept: look at `spo doctor`, then run the same again, or lower --k"
-        )
 
 
 def _sampled(context: Context, subject: Subject, problems: Sequence[Problem]) -> tuple[_Prompts, int]:

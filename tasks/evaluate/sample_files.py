@@ -8,7 +8,7 @@ is an answer with a program in it; `samples` is a list of such objects, `code_li
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from tasks.problems.records import Record, read_records
 NAMES = ("problem_id", "task_id", "question_id")
 WHOLE = ("solution", "program", "code")
 ANSWERS = ("text", "response", "output")
+PREFIXES = ("livecodebench/", "mbpp/", "codecontests/", "taco/")
+"""Put before the names that these sets give their problems (tasks/problems/published.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,15 @@ class StoredSamples:
     """Samples that are not judged, by reason."""
     drawn: str
     """How the file says that they were drawn; empty where it does not, or says several things."""
+    unknown: str = ""
+    """A name in the file that no problem has; empty where there is none."""
 
 
 def read(path: Path, problems: Mapping[str, Problem]) -> StoredSamples:
     """The file's programs for these problems. Raises InvalidProblem (names file, line and field)."""
-    by_name = {name.lower(): name for name in problems}
+    by_name = _by_name(problems)
     found: dict[str, list[StoredSample]] = {name: [] for name in problems}
-    left_out, drawn = Counter[str](), set[str]()
+    left_out, drawn, unknown = Counter[str](), set[str](), ""
     for record in read_records(path):
         name = next((record.data[name] for name in NAMES if record.data.get(name) is not None), None)
         if name is None:
@@ -58,10 +62,17 @@ def read(path: Path, problems: Mapping[str, Problem]) -> StoredSamples:
         samples = list(_samples(record, statement))
         if known is None:
             left_out["of no problem of the set"] += len(samples)
+            unknown = unknown or str(name)
             continue
         found[known] += samples
         drawn.add(_drawn(record))
-    return StoredSamples(found, dict(left_out), drawn.pop() if len(drawn) == 1 else "")
+    return StoredSamples(found, dict(left_out), drawn.pop() if len(drawn) == 1 else "", unknown)
+
+
+def _by_name(problems: Iterable[str]) -> dict[str, str]:
+    """Problem by its id in lower case, and as its set calls it where reading the set puts a name before that."""
+    whole = {name.lower(): name for name in problems}
+    return {low.partition("/")[2]: name for low, name in whole.items() if low.startswith(PREFIXES)} | whole
 
 
 def _samples(record: Record, statement: str) -> Iterator[StoredSample]:

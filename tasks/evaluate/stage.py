@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sandbox import VERSION
+from tasks.config import RunConfig
 from tasks.estimators import average_paired_difference
 from tasks.evaluate import eval_samples, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, policy_pass_at_k
@@ -24,6 +25,9 @@ from tasks.run.prompt_set import PromptSet
 from tasks.run.put_aside import put_aside
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Amount, Context, Outlook, Stage
+
+ROUNDS = 2
+"""How often what is missing is drawn: samples that the sandbox failed on are drawn once more."""
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -69,14 +73,23 @@ def body(context: Context) -> EvaluateManifest:
     others = transfer.load(context, fit)
     asked = [(prompts, policy) for policy in policies]
     asked += [(others, policy) for policy in (policies[0], policies[-1])] if others is not None else []
-    lacking = [sum(eval_samples.missing(context, found, policy.policy_id).values()) for found, policy in asked]
-    todo = [work for work, lacks in zip(asked, lacking, strict=True) if lacks]
-    if todo:
-        _sample(context, todo, sum(lacking))
+    lacking = left = _lacking(context, asked)
+    for _ in range(ROUNDS):
+        if todo := [work for work, lacks in zip(asked, left, strict=True) if lacks]:
+            _sample(context, todo, sum(left))
+            left = _lacking(context, asked)
+    for found, policy in asked:
+        known = eval_samples.by_set(found, eval_samples.counts(context, found, policy.policy_id))
+        eval_samples.require_enough(known, found.prompts, max(context.config.evaluate.ks))
     manifest = _manifest(context, prompts, policies, sum(lacking[: len(policies)]), sum(lacking))
     transferred = {} if others is None else _transferred(context, others, policies)
     long = transfer.too_long(fit, others.prompts if others is not None else ())
     return manifest.model_copy(update={**transferred, "transfer_unfit": unfit, "transfer_too_long": long})
+
+
+def _lacking(context: Context, asked: list[tuple[PromptSet, EvaluatedPolicy]]) -> list[int]:
+    """Samples that each of the policies lacks on its problems."""
+    return [sum(eval_samples.missing(context, found, policy.policy_id).values()) for found, policy in asked]
 
 
 def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], total: int) -> None:
@@ -166,23 +179,40 @@ def _manifest(
 
 
 def amount(outlook: Outlook) -> Amount:
-    """The samples that the reference policy and the policies to be kept lack."""
+    """The samples that the policies lack, of those that are left to this stage: beside training all but the last are
+    evaluated."""
     config, context = outlook.config, outlook.context
-    steps, every = config.train.steps, config.train.snapshot_interval
-    policies = 1 + steps // every + (steps % every > 0)
     number, at_least = config.problems.evaluation_problems()
     try:
         others = 2 * len(transfer.problems(config)) * config.evaluate.samples
     except ProblemError:  # a set that cannot be read, which is told before the run begins
         others, at_least = 0, True
     if context is None:
+        policies = _left_to_the_stage(config)
         total = policies * number * config.evaluate.samples
-        return Amount(total + others, "samples", f"{policies} policies" + (", at least" if at_least else ""))
-    prompts = prompt_set.load(context, "evaluation")
+        return Amount(total + others, "samples", _told(config, policies) + (", at least" if at_least else ""))
+    prompts, every = prompt_set.load(context, "evaluation"), config.evaluate.samples
+    if "train" in context.manifests:
+        asked = candidates(context)
+        lacking = sum(_lacking(context, [(prompts, policy) for policy in asked]))
+        return Amount(lacking + others, "samples", f"{len(asked) * len(prompts.prompts) * every - lacking} known")
+    policies = _left_to_the_stage(config)
+    if config.evaluate.during_training:
+        return Amount(policies * len(prompts.prompts) * every + others, "samples", _told(config, policies))
     known = eval_samples.counts(context, prompts, prompts.policy_id)
-    there = sum(min(n, config.evaluate.samples) for n, _ in known.values())
-    total = policies * len(prompts.prompts) * config.evaluate.samples
-    return Amount(total + others - there, "samples", f"{policies} policies, {there} samples of the reference known")
+    there = sum(min(n, every) for n, _ in known.values())
+    said = f"{_told(config, policies)}, {there} samples of the reference known"
+    return Amount(policies * len(prompts.prompts) * every + others - there, "samples", said)
+
+
+def _left_to_the_stage(config: RunConfig) -> int:
+    """The policies that a new run leaves to this stage."""
+    steps, interval = config.train.steps, config.train.snapshot_interval
+    return 1 if config.evaluate.during_training else 1 + steps // interval + (steps % interval > 0)
+
+
+def _told(config: RunConfig, policies: int) -> str:
+    return "the last policy; the others beside training" if config.evaluate.during_training else f"{policies} policies"
 
 
 def curve_points(scores: Scores, ks: Sequence[int]) -> tuple[PassAtK, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tasks.config import BehaviourConfig
 from tasks.run.errors import OtherWeights, StageError
 from tasks.run.manifests import PrepareManifest, Q0Manifest
 from tasks.run.prompt_set import PromptSet
+from tasks.run.provenance import reads_until, training_began_with
 from tasks.run.stage import Context, finished
 from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import CountsFilter, counted, not_counted, reference_counts, reference_sampling
@@ -60,6 +62,13 @@ def counts(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
     """
     found = counted(context.warehouse, counts_filter(context, prompts))
     return {problem_id: found.get(problem_id, (0, 0)) for problem_id in prompts.prompts}
+
+
+def counts_for_training(context: Context, prompts: PromptSet) -> dict[str, tuple[int, int]]:
+    """The same, as the run's training began with them: what was drawn since changes nothing about it."""
+    if training_began_with(context.warehouse, context.run_id):
+        context = replace(context, pin=reads_until(context.warehouse, context.run_id, "train"))
+    return counts(context, prompts)
 
 
 def rows_of_counts(context: Context, prompts: PromptSet, judged: Iterable[Judged]) -> list[dict[str, Any]]:

@@ -176,32 +176,44 @@ def key_of(stage: Stage[Any], context: Context) -> str:
 
 def run_stage(stage: Stage[M], context: Context, *, force: bool = False) -> StageResult[M]:
     """Run `stage` unless its key has completed before; record the outcome in the warehouse either way."""
+    attempt = _Attempt()
     try:
-        return _run(stage, context, force=force)
+        return _run(stage, context, attempt, force=force)
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
         kind = "failed" if isinstance(error, Exception) else "cancelled"  # a signal from outside is no fault
-        runs.note(context.warehouse, context.run_id, stage=stage.name, kind=kind, message=message)
+        payload = {} if attempt.begun else {"begun": False}
+        runs.note(context.warehouse, context.run_id, stage=stage.name, kind=kind, message=message, payload=payload)
         raise
 
 
-def _run(stage: Stage[M], context: Context, *, force: bool) -> StageResult[M]:
-    started = time.monotonic()
+@dataclass(slots=True)
+class _Attempt:
+    """Whether an execution got as far as its body: what ends before is no sign of an earlier one, which was killed."""
+
+    begun: bool = False
+
+
+def _run(stage: Stage[M], context: Context, attempt: _Attempt, *, force: bool) -> StageResult[M]:
+    began = time.monotonic()
     store = context.warehouse
     pin = reads_until(store, context.run_id, stage.name) if context.pin is None else context.pin
     context = replace(context, pin=pin)
     if force:
         refuse_to_redo(store, context.run_id, stage.name)
     key = current_key(stage, context)
+    waiting = time.monotonic()
     with turn(context, f"stage/{key}"):
+        began += time.monotonic() - waiting
         known = None if force else finished(store, stage.manifest, key=key)
         skipped = known is not None and stage.usable(known)
         if stage.name == "train" and not training_began_with(store, context.run_id):
             begin_training(store, context.run_id, key, pin)
         if not skipped:
             runs.note(store, context.run_id, stage=stage.name, kind="started", message=f"key {key}")
+            attempt.begun = True
         manifest = known if known is not None and skipped else stage.body(context)
-        return _record(stage, context, key, manifest, skipped=skipped, seconds=time.monotonic() - started)
+        return _record(stage, context, key, manifest, skipped=skipped, seconds=time.monotonic() - began)
 
 
 @contextmanager

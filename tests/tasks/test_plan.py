@@ -98,6 +98,11 @@ def test_a_plan_counts_steps_rollouts_and_evaluations(finished: Lab) -> None:
     assert work["evaluate"].amount.note == "4 policies, 40 samples of the reference known"
 
 
+def test_a_plan_leaves_to_evaluation_what_is_not_evaluated_beside_training(finished: Lab) -> None:
+    work = plan(finished, {"train.steps": 5, "evaluate.during_training": True})
+    assert work["evaluate"].amount == planning.Amount(4 * 10, "samples", "the last policy; the others beside training")
+
+
 def test_without_a_warehouse_a_plan_says_what_the_recipe_asks_for(tmp_path: Path) -> None:
     configuration = config.load(MICRO, None, folder=Path())
     work = {item.stage: item for item in planning.plan(None, configuration, tmp_path)}

@@ -272,6 +272,8 @@ def test_a_pretrained_model_in_float32_is_told_of_a_faster_type(
         (["audit"], ["there is no warehouse at"]),
         (["audit", "--accept", "x"], ["there is no warehouse at"]),
         (["eval", "./flows/nothing", "--set", "basics"], ["there is no folder", "flows/nothing"]),
+        (["eval", ".", "--set", "flows/nothing-*.jsonl"], ["there is no file or folder", "nor one of this pattern"]),
+        (["run", "--stage", "q0", "--force", "prepare"], ["--force prepare with --stage q0", "that stage alone"]),
         (["eval", "flows/cli/nothing", "--set", "basics"], ["there is no folder", "flows/cli/nothing"]),
         (["eval", "out/tiny", "--set", "nothing.jsonl"], ["there is no file or folder", "nothing.jsonl"]),
     ],

@@ -40,6 +40,38 @@ def test_a_row_without_a_program_or_a_problem_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "problem, layout, row",
+    [
+        (
+            {"question_id": "abc1_a", "question_content": "?", "platform": "atcoder", "contest_date": "2024-07-01"}
+            | {"public_test_cases": '[{"input": "1", "output": "1", "testtype": "stdin"}]', "private_test_cases": "[]"},
+            "livecodebench",
+            {"question_id": "abc1_a", "code_list": ["a = 1"]},
+        ),
+        (
+            {"task_id": 11, "text": "?", "code": "", "test_list": ["assert f(1) == 1"]},
+            "mbpp",
+            {"task_id": 11, "code": "a = 1"},
+        ),
+    ],
+)
+def test_problems_are_found_by_the_names_that_their_own_set_gives_them(
+    problem: dict[str, Any], layout: str, row: dict[str, Any], tmp_path: Path
+) -> None:
+    problems = {one.problem_id: one for one in read_file(write(tmp_path / "set.jsonl", [problem]), layout)}
+    rows = [row, {"task_id": "elsewhere", "code": "a = 2"}]
+    found = sample_files.read(write(tmp_path / "s.jsonl", rows), problems)
+    assert [[one.program for one in own] for own in found.samples.values()] == [["a = 1"]]
+    assert (found.left_out, found.unknown) == ({"of no problem of the set": 1}, "elsewhere")
+
+
+def test_a_number_names_no_problem_of_a_set_whose_names_are_whole(tmp_path: Path) -> None:
+    problems = {one.problem_id: one for one in read_file(write(tmp_path / "set.jsonl", [DOUBLE]), "humaneval")}
+    found = sample_files.read(write(tmp_path / "s.jsonl", [{"task_id": 0, "code": "a = 1"}]), problems)
+    assert (found.samples, found.unknown) == ({"Human/0": []}, "0")
+
+
+@pytest.mark.parametrize(
     "row, layout",
     [
         (DOUBLE, "humaneval"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,8 +12,14 @@ from typing import Any
 import pytest
 
 from sandbox import Judge, Judgement, Submission, Verdict
-from tasks.evaluate.model_evaluation import TooFewSamples
+from tasks.config import validate
+from tasks.evaluate.eval_samples import TooFewSamples
+from tasks.evaluate.model_evaluation import STAGE
+from tasks.report import run_history
+from tasks.report.comparison import NothingToCompare, compare
+from tasks.run import runs
 from tasks.run.sampling import SandboxFailing
+from tasks.run.stage import Context, key_of
 from tests.tasks.conftest import Lab
 from tests.tasks.evaluate.test_model_evaluation import (
     DOUBLE,
@@ -24,6 +31,7 @@ from tests.tasks.evaluate.test_model_evaluation import (
     settings,
     write,
 )
+from tests.tasks.small_model import small_model
 from warehouse.superseding import content
 
 FAILED = "a compiler was killed"
@@ -103,3 +111,27 @@ def test_a_server_is_asked_again_for_what_the_sandbox_failed_on(
         first = len(asked)
         evaluated(lab, "b", tree)
     assert (first, len(asked), kept(lab)) == (4, 6, 4)
+
+
+def test_an_evaluation_whose_samples_were_put_aside_has_no_point(lab: Lab, tmp_path: Path) -> None:
+    evaluated(lab, "a", file_settings(tmp_path))
+    with lab.store() as store:
+        rows = store.rows("SELECT DISTINCT batch_id AS bad_batch_id, 'test' AS reason FROM eval_samples")
+        store.append("bad", {"quarantine": rows}, run_id="t")
+        assert run_history.read(store, lab.home, "eval-1").points == ()
+        with pytest.raises(NothingToCompare, match="no policy of run 'eval-1' has been evaluated"):
+            compare(store, lab.home, "eval-1", "eval-1")
+
+
+def test_the_room_that_the_engine_leaves_for_prompts_is_part_of_what_is_evaluated(lab: Lab, tmp_path: Path) -> None:
+    problems, model = write(tmp_path / "human.jsonl", [DOUBLE, SQUARE]), small_model(tmp_path / "model")
+    described = json.loads((model / "config.json").read_text()) | {"max_position_embeddings": 16384}
+    (model / "config.json").write_text(json.dumps(described))
+    keys: set[str] = set()
+    for name, given in (("as it is", {}), ("more", {"max_model_len": 8192})):
+        engine = {"kind": "vllm", "max_response_tokens": 24, "vllm": given}
+        own = {"subject": {"kind": "checkpoint"}, "reference": {"model": str(model)}, "engine": engine}
+        with lab.store() as store:
+            run_id = runs.create(store, validate(settings(problems, **own)), origin=name)
+            keys.add(key_of(STAGE, Context(run_id, runs.load_config(store, run_id), store, lab.home)))
+    assert len(keys) == 2

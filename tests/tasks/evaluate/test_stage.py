@@ -1,0 +1,60 @@
+"""Stage `evaluate` where the sandbox fails on a sample: it is drawn once more, or the stage says what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from tasks import plan as planning
+from tasks.evaluate import eval_samples
+from tasks.evaluate.eval_samples import TooFewSamples
+from tasks.run import runs
+from tasks.run.stage_names import STAGE_NAMES
+from tasks.sampling.sampler import Judged
+from tests.tasks.conftest import Lab
+
+
+@contextmanager
+def failing(batches: int) -> Iterator[None]:
+    """The sandbox fails on the first sample of as many batches."""
+    scored, left = eval_samples.scored, batches
+
+    def one_less(judged: Sequence[Judged]) -> list[Judged]:
+        nonlocal left
+        found = scored(judged)
+        if left:
+            left -= 1
+            found[0] = replace(found[0], row=found[0].row | {"reward": None, "verdict": "infra"})
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eval_samples, "scored", one_less)
+        yield
+
+
+def test_a_sample_that_the_sandbox_failed_on_is_drawn_once_more(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    run_id = lab.start("more", {"evaluate": {"samples": 12, "ks": [1, 12]}})
+    lab.run(run_id, *STAGE_NAMES[: STAGE_NAMES.index("evaluate")])
+    with lab.store() as store:
+        config = runs.load_config(store, run_id)
+        work = {one.stage: one for one in planning.plan(store, config, lab.home, run_id=run_id)}
+    assert work["evaluate"].amount == planning.Amount(3 * 4 * 2, "samples", f"{3 * 4 * 10} known")
+    with failing(1):
+        found = lab.run(run_id)["evaluate"].manifest
+    assert {point.k for point in found.curve} == {1, 12}
+    assert lab.value("SELECT count(*) FROM eval_samples WHERE reward IS NULL") == 1
+    assert lab.value("SELECT count(*) FROM eval_samples WHERE sample >= 10") == 3 * 4 * 2 + 1
+
+
+def test_where_it_fails_again_and_again_the_problem_is_named_and_the_rest_is_kept(copied: Callable[[], Lab]) -> None:
+    lab = copied()
+    run_id = lab.start("fewer", {"evaluate": {"samples": 12, "ks": [1, 12]}})
+    with failing(99), pytest.raises(TooFewSamples, match=r"pass@12 needs 12 samples .* all of 1 problems: '.*' \(11\)"):
+        lab.run(run_id)
+    kept = lab.value("SELECT count(*) FROM eval_samples WHERE reward IS NOT NULL AND sample >= 10")
+    assert kept >= 3 * 4 * 2 - 3
+    assert lab.run(run_id, "evaluate")["evaluate"].manifest.rows == 3
