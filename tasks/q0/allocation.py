@@ -16,7 +16,7 @@ how much is left of that (less than the bias that uniform sampling has from prom
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from tasks.config import Q0Config
@@ -31,7 +31,7 @@ FIRST_SHARE = 0.25
 """Share of the samples that every prompt gets before the rest follows the counts."""
 SURPLUS = 2.0
 """Times its share that a prompt can have without being counted as if it had its share alone. Without samples of other
-runs none comes to that."""
+runs or a top-up none comes to that."""
 ROUNDS = 8
 """The rest is given out in at least this many rounds."""
 
@@ -41,7 +41,7 @@ def plan(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> Allocat
 
     Ask again after drawing them. Uniform: what is missing to `config.samples`. Adaptive: the same total over all
     prompts, in rounds, among prompts whose 95% interval of y is wider than `config.narrow_nats`. Then, if the recipe
-    says so, prompts without a success get up to `config.zero_top_up` samples.
+    says so, prompts without a success get up to `config.zero_top_up` samples; those count as samples of others do.
     """
     wanted = adaptive(counts, config, beta) if config.adaptive else uniform(counts, config.samples)
     return wanted or _zero_top_up(counts, config)
@@ -57,39 +57,43 @@ def adaptive(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> All
     first = uniform(counts, math.ceil(FIRST_SHARE * config.samples))
     if first:
         return first
-    open_prompts = {name: c for name, c in counts.items() if width(c, beta) > config.narrow_nats}
-    budget = left(counts, open_prompts, config.samples)
-    if budget <= 0 or not open_prompts:
+    budget, needy = remaining(counts, config, beta)
+    if budget <= 0 or not needy:
         return {}
     size = math.ceil((1 - FIRST_SHARE) * config.samples * len(counts) / ROUNDS)
-    return _filled(open_prompts, min(budget, size))
+    return _filled({name: counts[name] for name in needy}, min(budget, size))
 
 
 def missing(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> int:
     """How many samples are to come, top-ups aside, if no interval turns out narrow before."""
     if not config.adaptive:
         return sum(uniform(counts, config.samples).values())
-    open_prompts = {name for name, c in counts.items() if width(c, beta) > config.narrow_nats}
     first = sum(uniform(counts, math.ceil(FIRST_SHARE * config.samples)).values())
-    return max(first, left(counts, open_prompts, config.samples) if open_prompts else 0)
+    budget, needy = remaining(counts, config, beta)
+    return max(first, budget if needy else 0)
 
 
-def left(counts: Mapping[str, Counts], open_prompts: Collection[str], samples: int) -> int:
-    """What is left of `samples` for each prompt on average.
+def remaining(counts: Mapping[str, Counts], config: Q0Config, beta: float) -> tuple[int, list[str]]:
+    """What is left of `config.samples` for each prompt on average, and the prompts that it goes to.
 
-    A prompt that has more than twice its share, from other runs or a top-up, counts as if it had its share: what it has
-    too much is not taken from the others.
+    A prompt that has more than twice its share, from other runs or a top-up, counts as if it had its share, and gets
+    nothing: what it has too much is not taken from the others.
     """
-    total, first = samples * len(counts), math.ceil(FIRST_SHARE * samples)
-    weights = {name: weight(_at_most(c, samples)) for name, c in counts.items()}
+    total, first = config.samples * len(counts), math.ceil(FIRST_SHARE * config.samples)
+    weights = {name: weight(_at_most(c, config.samples)) for name, c in counts.items()}
+    uncertain = [name for name, c in counts.items() if width(c, beta) > config.narrow_nats]
 
-    def counted(names: Iterable[str], level: float) -> int:
-        shares = {name: max(first, math.ceil(level * weights[name])) for name in names}
-        return sum(n if n <= SURPLUS * shares[name] else shares[name] for name in shares for n, _ in [counts[name]])
+    def shares(names: Iterable[str], samples: int) -> dict[str, int]:
+        """What each has or, where that is more than twice its share of so many samples, its share."""
+        names = list(names)
+        level = max(0, samples) / max(1e-9, sum(weights[name] for name in names))
+        most = {name: max(first, math.ceil(level * weights[name])) for name in names}
+        return {name: n if n <= SURPLUS * most[name] else most[name] for name in names for n, _ in [counts[name]]}
 
-    closed = counted(counts.keys() - set(open_prompts), total / max(1e-9, sum(weights.values())))
-    level = max(0, total - closed) / max(1e-9, sum(weights[name] for name in open_prompts))
-    return total - closed - counted(open_prompts, level)
+    everybody = shares(counts, total)
+    left = total - sum(everybody[name] for name in counts.keys() - set(uncertain))
+    theirs = shares(uncertain, left)
+    return left - sum(theirs.values()), [name for name in uncertain if theirs[name] == counts[name][0]]
 
 
 def _at_most(counts: Counts, samples: int) -> Counts:

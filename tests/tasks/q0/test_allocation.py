@@ -67,6 +67,30 @@ def test_new_prompts_get_their_share_whatever_others_have_too_much(known: dict[s
     assert all(counts[name] == had for name, had in known.items())
 
 
+@pytest.mark.parametrize("share", [0.3, 0.8, 0.95])
+def test_what_a_prompt_has_too_much_brings_it_no_more(share: float) -> None:
+    """Its own interval stays wide however much it gets, so it would take round after round."""
+    generator = np.random.default_rng(6)
+    known = {f"hopeless{i}": (3200, 0) for i in range(5)}
+    counts, rounds = known | {f"new{i}": (0, 0) for i in range(95)}, 0
+    while work := plan(counts, ADAPTIVE, PAPER_BETA):
+        rounds += 1
+        for name, number in work.items():
+            n, k = counts[name]
+            counts[name] = (n + number, k + int(generator.binomial(number, share)))
+    assert all(counts[name] == had for name, had in known.items())
+    assert sum(n for n, _ in counts.values()) - 5 * 3200 <= 100 * len(counts)
+    assert rounds <= 40
+
+
+@pytest.mark.parametrize("share", [0.3, 0.8, 0.95])
+def test_a_top_up_is_not_followed_by_rounds_without_end(share: float) -> None:
+    shares = {f"p{i}": share for i in range(95)} | {f"hopeless{i}": 0.0 for i in range(5)}
+    counts = drawn(shares, ADAPTIVE.model_copy(update={"zero_top_up": 3200}), seed=2)
+    assert all(counts[f"hopeless{i}"] == (3200, 0) for i in range(5))
+    assert sum(n for name, (n, _) in counts.items() if name.startswith("p")) <= 1.1 * 100 * len(counts)
+
+
 def test_hard_prompts_get_what_easy_ones_leave() -> None:
     counts = drawn({"easy": 0.95, "middle": 0.3, "hard": 0.01}, ADAPTIVE, seed=2)
     assert counts["easy"][0] < counts["middle"][0] < counts["hard"][0]
