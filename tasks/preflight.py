@@ -124,12 +124,14 @@ def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock
 def _look_at_problems(config: RunConfig, found: _Faults, clock: Clock) -> list[Problem]:
     """The first problems that can be judged; complains of what cannot be read, and of too few."""
     known: list[Problem] = []
+    taken: list[Problem] = []
     with found.taken():
         read, whole = first_problems(config.problems, clock)
         known = [problem for problem in read if problem.unjudgeable_reason is None]
         if whole and config.problems.source != "miniature":
             _count(config, read, known, found)
-    own = _understood_of(config.problems.evaluation_sets, found, clock, beside=known)
+        taken = known if whole and len(known) <= config.problems.train else []  # else some are chosen
+    own = _understood_of(config.problems.evaluation_sets, found, clock, beside=taken)
     known = [*known, *own, *_understood_of(config.evaluate.transfer, found, clock)]
     if config.problems.source == "miniature" and config.problems.train < 2:
         found.add(_too_few(config.problems.train))
@@ -151,9 +153,10 @@ def _understood_of(
             asked = [problem for problem in read if within(problem, one)]
             if whole and not asked:
                 raise none_released(one)
-            if twice := next((problem.problem_id for problem in asked if problem.problem_id in seen), None):
+            twice = next((problem.problem_id for problem in asked if problem.problem_id in seen), None)
+            if twice and one.most is None:
                 raise InvalidProblem(in_two_sets(twice, seen[twice], one.place))
-            seen |= {problem.problem_id: one.place for problem in asked}
+            seen |= {problem.problem_id: one.place for problem in asked if one.most is None}
             known += [problem for problem in asked if problem.unjudgeable_reason is None]
     return known
 

@@ -109,6 +109,7 @@ def _find(problem_id: str, path: Path | None) -> tuple[Problem, SandboxConfig]:
     from tasks.problems.sources import read_file
     from tasks.run.stored_suites import settings_for
     from warehouse import Warehouse
+    from warehouse.queries import query
 
     settings: dict[tuple[str, ...], SandboxConfig] = {(): SandboxConfig()}
     if path is not None:  # no file says which packages its problems need
@@ -117,8 +118,7 @@ def _find(problem_id: str, path: Path | None) -> tuple[Problem, SandboxConfig]:
         with Warehouse.open(warehouse_location(), read_only=True) as store:
             newest = "SELECT * FROM problems WHERE problem_id = ? ORDER BY arrival DESC LIMIT 1"
             rows = store.rows(newest, [problem_id])
-            of_one_batch = "SELECT * FROM tests WHERE problem_id = ? AND batch_id = ? ORDER BY position"
-            tests = store.rows(of_one_batch, [problem_id, rows[0]["batch_id"]]) if rows else []
+            tests = store.rows(query(__name__, "tests"), [problem_id, rows[0]["suite_hash"]]) if rows else []
             found = problems_from_rows(rows, tests)
             settings = settings_for(store, [one.packages for one in found])
     if not found:

@@ -19,6 +19,10 @@ SUCCESSES_ONLY = ("max_rl", "pass_at_k", "dpo")
 
 def check_methods(train: TrainConfig) -> None:
     """Raise ValueError where an objective gets data that it is not sound on, or no whole groups."""
+    if train.prompts != "uniform" and train.reward == "fractional":
+        raise ValueError(f"prompts {train.prompts!r} go by chances of success, not shares of tests: set 'uniform'")
+    if train.algorithm == "ppo":  # which has none of these objectives
+        return
     used = list(_used(train))
     for name, objective in used:
         _check_source(name, objective)

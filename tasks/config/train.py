@@ -216,10 +216,7 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _methods_get_what_they_need(self) -> TrainConfig:
-        if self.prompts != "uniform" and self.reward == "fractional":
-            raise ValueError(f"prompts {self.prompts!r} go by chances of success, not shares of tests: set 'uniform'")
-        if self.algorithm == "spo":
-            check_methods(self)
+        check_methods(self)
         if "pairs" not in self.learnt_from:
             self.refuse_ignored("pairs", reason="no source 'pairs' with a share")
         return self

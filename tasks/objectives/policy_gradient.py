@@ -11,8 +11,9 @@ from torch import Tensor
 
 from tasks.objectives.spo import LossReduction, reduce_tokens
 
-LARGEST = 80.0
-"""Log-ratio of a whole response (nats) whose exponential is finite in float32; the gradient of more is 0."""
+LARGEST = 20.0
+"""Log-ratio of a whole response (nats) up to which its gradient is taken; of more it is 0, also where A is negative and
+nothing clips: 500 tokens come to what float32 cannot hold."""
 
 
 def truncated_policy_loss(

@@ -70,7 +70,7 @@ def naming(statement: str, asserts: Sequence[str]) -> str:
     called = set(_CALLED.findall(first)) - set(keyword.kwlist)
     called = called - set(dir(builtins)) or called  # asked for may be a function that Python has, too
     named = {name for found in _NAMED.findall(statement) for name in found}
-    if not first.startswith("assert ") or not called or called & named:
+    if not first.startswith("assert ") or not called or called & named or first in statement:
         return statement
     return f"{statement.rstrip()}\n\nThe function must pass this test:\n\n{first}\n"
 

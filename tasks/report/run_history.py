@@ -154,7 +154,8 @@ def _evaluation(context: Context) -> RunHistory:
         return RunHistory(context.run_id, context.config)
     prompts = read_prompts(context.warehouse, found.problems_batch, found.prompts_batch, "evaluation")
     scores = evaluated_scores(context, found)
-    if not _complete(context, (one for own in scores.values() for one in own.values())):
+    numbers = [one for own in scores.values() for one in own.values()]
+    if len(numbers) < len(prompts) or not _complete(context, numbers):
         return RunHistory(context.run_id, context.config)  # some of its samples were put aside
     row = _diversity(context, prompts.values(), [found.policy_id], found.sampling)[found.policy_id]
     point = Point(

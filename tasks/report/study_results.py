@@ -49,8 +49,8 @@ class Results:
                 has = "has in the file of results" if of_file else "began with here"
                 way = "name another file of results, or delete the old lines to run those again"
                 raise BadResults(
-                    f"arm {arm!r} has other problems ({', '.join(other)}) than arm {name!r}, seed {seed}, {has}: the "
-                    f"built-in set or the file that they come from has changed; "
+                    f"arm {arm!r} has other problems ({', '.join(other)}) than arm {name!r}, seed {seed}, {has}: "
+                    f"their settings choose others, or the built-in set or the file that they come from has changed; "
                     f"{way if of_file else 'put it back, or copy the study to a file of another name, to begin anew'}"
                 )
 

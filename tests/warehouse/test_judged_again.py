@@ -22,6 +22,26 @@ def test_what_was_judged_again_arrived_when_its_first_batch_did(folder: str) -> 
         assert store.rows(asked, snapshot=first) == []
 
 
+def test_counts_of_an_evaluation_that_was_judged_again_stand_where_they_stood(folder: str) -> None:
+    """A policy that is pi_0 is evaluated with counts and without trajectories."""
+    counts = {
+        "problem_id": "p0",
+        "reference": "p",
+        "sampling": "s",
+        "template_id": "t",
+        "suite_hash": "h",
+        "n": 1,
+        "k": 1,
+    }
+    sample = {"policy_id": "p", "problem_id": "p0", "sample": 0, "token_ids": [1], "reward": 0.0}
+    with Warehouse.open(folder) as store:
+        tables = {"eval_samples": [sample], "reference_counts": [counts]}
+        first = store.append("eval/p/1", tables, run_id="run")
+        new = "eval/p/1/rejudged-9"
+        store.append(new, tables | {"quarantine": [superseded("eval/p/1", new)]}, run_id="run")
+        assert store.rows("FROM judged_again") == [{"batch_id": new, "snapshot_id": first, "arrival": None}]
+
+
 def test_what_a_step_made_anew_replaces_is_not_judged_again(folder: str) -> None:
     with Warehouse.open(folder) as store:
         store.append("train/1", {"trajectories": [trajectory(0)]}, run_id="run")

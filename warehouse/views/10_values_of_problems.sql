@@ -1,12 +1,20 @@
 -- Which batches hold other batches' responses with newer verdicts, and when did those responses arrive first (snapshot, and
 -- place of their first row in `trajectories`)?
 CREATE OR REPLACE VIEW judged_again AS
-SELECT replacing.batch_id, min(t.snapshot_id) AS snapshot_id, min(t.rowid) AS arrival
-FROM (
-    SELECT DISTINCT batch_id, split_part(batch_id, '/rejudged-', 1) AS original FROM quarantine
-    WHERE contains(batch_id, '/rejudged-')
-) AS replacing
-JOIN stored.trajectories AS t ON t.batch_id = original
+WITH RECURSIVE replacing AS (
+    SELECT batch_id, bad_batch_id AS earlier FROM quarantine
+    WHERE contains(batch_id, '/rejudged-') AND starts_with(reason, 'superseded')
+    UNION
+    SELECT replacing.batch_id, bad_batch_id
+    FROM replacing JOIN quarantine ON quarantine.batch_id = earlier AND contains(earlier, '/rejudged-')
+),
+there AS (
+    SELECT batch_id, snapshot_id, rowid AS arrival FROM stored.trajectories
+    UNION ALL
+    SELECT batch_id, snapshot_id, NULL FROM stored.eval_samples
+)
+SELECT replacing.batch_id, min(there.snapshot_id) AS snapshot_id, min(there.arrival) AS arrival
+FROM replacing JOIN there ON there.batch_id = earlier
 GROUP BY replacing.batch_id;
 
 -- Which rows of `trajectories` say again what an earlier, or a scored, one says: the same response (of runs

@@ -52,7 +52,7 @@ class Recorder:
             for row in warehouse.rows(STEPS, (job.run_id, after))
         }
         self._taken = warehouse.committed_under(f"train/{job.run_id}/")
-        """Batches of the run's steps, also of those that were superseded."""
+        """Batches of the run's steps and of what they stored, also those that were superseded or put aside."""
         self._staged = 0
         """Steps recorded since the last commit here."""
         self._committed_at = time.monotonic()
@@ -90,8 +90,9 @@ class Recorder:
     def _store_scores(self, step: int, rows: list[Row]) -> None:
         """What was computed of pi_0 is a batch of its own: who doubts it can put it aside without the step."""
         if rows:
-            unit = digest(trajectories=[row["trajectory_id"] for row in rows])
-            batch_id = f"scores/{self.job.run_id}/{step:08d}/{unit}"
+            unit = digest(scored=[[row["trajectory_id"], row["fingerprint"]] for row in rows])
+            first = f"train/{self.job.run_id}/{step:08d}/scores/{unit}"
+            batch_id = self._free(first)  # it is taken where those that were stored have been put aside
             self.warehouse.stage(batch_id, {"reference_logprobs": rows}, run_id=self.job.run_id)
 
     def event(self, kind: str, message: str) -> None:
@@ -139,6 +140,9 @@ class Recorder:
 
     def _new_id(self, step: int) -> str:
         """A batch id for a step that this run has not taken in this way."""
-        first = f"train/{self.job.run_id}/{step:08d}"
+        return self._free(f"train/{self.job.run_id}/{step:08d}")
+
+    def _free(self, first: str) -> str:
+        """This batch id or, where it is taken, the next of its kind that is not."""
         names = (first if number == 1 else f"{first}/{number}" for number in count(1))
         return next(name for name in names if name not in self._taken)

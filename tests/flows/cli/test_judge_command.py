@@ -93,8 +93,10 @@ def test_a_stored_problem_is_judged_with_the_packages_that_its_run_gave(
     (problem,) = read_file(tmp_path / "problems.jsonl")
     monkeypatch.setenv("SPO_WAREHOUSE", str(tmp_path / "warehouse"))
     with Warehouse.open(str(tmp_path / "warehouse")) as store:
+        tables = rows([replace(problem, packages=("adding.py",))])
         for batch in ("problems/sum", "problems/more"):  # a list of each of two runs
-            store.append(batch, rows([replace(problem, packages=("adding.py",))]), run_id="micro-1")
+            store.append(batch, tables, run_id="micro-1")
+        store.append("import", {"problems": tables["problems"]}, run_id="import")  # and its tests in another file
         runs.create(store, config.load(MICRO, {"sandbox.packages": [str(folder)]}, folder=Path()), origin="a")
     program = "from adding import add\na, b = input().replace('[b]', '').split(); print(add(int(a), int(b)))"
     done = judge(tmp_path, program, "--problem", "sum")

@@ -87,6 +87,22 @@ def test_two_sets_with_one_problem_are_refused_before_the_run(tmp_path: Path) ->
     assert "problem 'HumanEval/0' is in the problems to train on and in" in fault
 
 
+def test_what_may_not_be_chosen_is_no_fault(tmp_path: Path) -> None:
+    names = [f"p{number}" for number in range(9)]
+    train = {"source": "jsonl", "path": written(tmp_path / "train.jsonl", *names), "train": 4}
+    (of_evaluation,) = [name for name in names if name not in chosen(ProblemsConfig(**train))][:1]
+    sets = [{"source": "jsonl", "path": written(tmp_path / "test.jsonl", of_evaluation, "other")}]
+    assert faults(config.validate({"problems": train | {"evaluation_sets": sets}}), tmp_path) == []
+
+
+def chosen(settings: ProblemsConfig) -> set[str]:
+    """The problems that are trained on beside a set to evaluate on."""
+    assert settings.path is not None
+    one = EvaluationSet(source="jsonl", path=written(Path(settings.path).parent / "any.jsonl", "any"))
+    found = read(settings.model_copy(update={"evaluation_sets": (one,)})).problems
+    return {problem.problem_id for problem in found if problem.split == "train"}
+
+
 def test_a_window_in_which_nothing_was_released_is_named_before_the_run(tmp_path: Path) -> None:
     path = released(tmp_path / "lcb.jsonl", "2024-07-01")
     late = EvaluationSet(source="livecodebench", path=path, since="2030-01-01")

@@ -231,6 +231,12 @@ def test_the_first_assert_is_shown_where_the_statement_names_no_function(tmp_pat
         assert one(tmp_path, statement=named, **function).statement == named
 
 
+def test_an_assert_that_the_statement_shows_is_shown_once(tmp_path: Path) -> None:
+    shown = "Double every number.\n\nassert twice ([1]) == [2]"
+    function = {"style": "function", "public_tests": [], "test_list": ["assert twice ([1]) == [2]"]}
+    assert one(tmp_path, statement=shown, **function).statement == shown
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -94,7 +94,7 @@ def test_doubted_log_probabilities_are_put_aside_without_the_steps_that_stored_t
         before = warehouse.rows(RECORDED)
         found = warehouse.rows("SELECT * FROM reference_logprobs WHERE contains(batch_id, '/00000001/')")
         others = [content(row) | {"fingerprint": "of another reference"} for row in found]
-        warehouse.append("scores/another/00000001/0", {"reference_logprobs": others}, run_id="another")
+        warehouse.append("train/another/00000001/scores/0", {"reference_logprobs": others}, run_id="another")
 
     def spoil(connection: Any, schema: str) -> int:
         spoilt = "list_transform(logprobs, lambda p: p - 1)"
@@ -107,11 +107,14 @@ def test_doubted_log_probabilities_are_put_aside_without_the_steps_that_stored_t
     line = stopped(job)
     assert line["kind"] == "ReferenceDrift"
     (batch,) = re.findall(r"`spo quarantine (\S+)`", line["error"])
-    assert batch.startswith(f"scores/{RUN}/00000001/")
+    assert batch.startswith(f"train/{RUN}/00000001/scores/")
     quarantine(job, batch)
     outcome(run(job))
     with Warehouse.open(job.warehouse) as warehouse:
         assert warehouse.rows(RECORDED) == before
+        again = warehouse.rows("SELECT * FROM reference_logprobs WHERE contains(batch_id, '/00000001/')")
+        own = {row["trajectory_id"]: row["logprobs"] for row in again if row["run_id"] == RUN}
+    assert own == {row["trajectory_id"]: row["logprobs"] for row in found}, "computed anew and stored"
 
 
 def test_a_checkpoint_of_no_step_asks_nothing_of_the_engine(reference: Path, tmp_path: Path) -> None:
