@@ -29,7 +29,7 @@ for rank in "${!training[@]}"; do
 done
 SPO_TRAIN_NODES=$(IFS=,; echo "${training[*]}")
 export SPO_TRAIN_NODES
-settings+=(--set "train.hosts=$(list "${hosts[@]}")" --set train.zero_stage=3)
+settings+=(--set "train.hosts=$(list "${hosts[@]}")" --set "train.processes=$slots" --set train.zero_stage=3)
 step=(srun --nodes=1 --ntasks=1 --overlap)
 settings+=(--set "train.remote_shell=$(list "${step[@]}" '--nodelist={host}' bash -c)")
 engine=(srun --nodes=1 --ntasks=1 --exact --gpus=1 --kill-on-bad-exit=1)    # stages before and after training: all nodes

@@ -153,7 +153,8 @@ class Ingestion:
         ended = {} if self.end is None else {"end": self.end}
         unit = digest(limit=self._limit, prompts=places, responses=[_identity_of(item) for item in items], **ended)
         batch = f"import/{kind}/{unit}"
-        if self._again and not successors(self._context.warehouse, [batch]):
+        again = self._again or kind.startswith("other_model/")  # those of another model are asked for again
+        if again and not successors(self._context.warehouse, [batch]):
             batch = retry_batch_id(self._context, batch)
         self.batches.add(batch)
         if self._context.warehouse.committed([batch]):

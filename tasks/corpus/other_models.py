@@ -71,9 +71,10 @@ def unanswered(
     context: Context, prompts: PromptSet, config: OtherModelConfig, end: int | None = None
 ) -> list[tuple[str, int]]:
     """Problem and number of each answer that is wanted and not there; one that ends with another token than `end`,
-    where that is given, is not there.
+    where that is given, is not there, nor is one that was too long for a smaller limit.
     """
-    rows = context.warehouse.rows(ANSWERED, [origin(config), prompts.prompt_ids, prompts.suites, end, end])
+    limit = context.config.engine.max_response_tokens
+    rows = context.warehouse.rows(ANSWERED, [origin(config), prompts.prompt_ids, prompts.suites, end, end, limit])
     known = {(row["problem_id"], row["seed"]) for row in rows}
     wanted = ((p, number) for p in sorted(prompts.prompts) for number in range(config.samples))
     return [(p, number) for p, number in wanted if (p, seed_of(config, p, number)) not in known]

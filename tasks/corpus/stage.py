@@ -21,6 +21,7 @@ from tasks.corpus.ingestion import TOO_LONG, ExternalResponse, Ingested, Ingesti
 from tasks.corpus.other_models import Answer, Question
 from tasks.corpus.selection import CorpusCandidate, choose
 from tasks.engines import checkpoint as checkpoints
+from tasks.problems import fences
 from tasks.problems.programs import extract_program
 from tasks.run import prompt_set, runs
 from tasks.run.identity import digest
@@ -68,6 +69,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "scored": reference_logprobs.identity(context, prompts),
         **judged_again(context, "train"),
         **put_aside(context, _prefix(context, prompts)),
+        **({} if context.config.corpus.correct_only else {"cut_off": "at this limit"}),  # at any, in earlier versions
     }
 
 
@@ -139,13 +141,13 @@ def collect(context: Context, prompts: PromptSet) -> Collected:
             read = files.read(Path(path), prompts.prompts, checkpoints.tokenizer_hash(prompts.reference))
             left_out.update(read.left_out)
             _say_retokenized(context, read.retokenized, f"of {name}")
-            added[name] = _ingest(context, ingestion, f"file/{name}", read.items).added
+            added[name] = added.get(name, 0) + _ingest(context, ingestion, f"file/{name}", read.items).added
         if "other_model" in wanted:
             for model in config.corpus.other_models:
-                added[model.name] = ask(context, prompts, ingestion, model)
+                added[model.name] = added.get(model.name, 0) + ask(context, prompts, ingestion, model)
         items = _retokenized(context, prompts)
         _say_retokenized(context, len(items), "of runs with another tokenizer or template")
-        added["retokenized"] = _ingest(context, ingestion, "retokenized", items).added
+        added["retokenized"] = added.get("retokenized", 0) + _ingest(context, ingestion, "retokenized", items).added
     return Collected(added, dict(left_out), sorted({*drawn, *ingestion.batches}), ingestion.found, ingestion.end)
 
 
@@ -289,6 +291,9 @@ def _answer(
 ) -> ExternalResponse:
     finished, program = answer.finish_reason == "stop", model.keep == "program"
     content = extract_program(answer.text) if program else answer.text
+    if program and not finished:  # it may have been cut off behind its program, in the prose
+        finished = any(one.closed and one.body.strip("\n").rstrip() == content for one in fences.blocks(answer.text))
+        program, content = (True, content) if finished else (False, answer.text)
     return ExternalResponse(
         problem_id, "other_model", origin, content, is_program=program, finished=finished, number=number,
         seed=question.seed,

@@ -149,12 +149,12 @@ def test_another_models_answers_are_topped_up_and_survive_its_failure(
     assert asked == -100 + len(known)
     with lab.store() as store:
         (first, *_) = store.rows("SELECT batch_id, count(*) AS n FROM trajectories GROUP BY 1 ORDER BY min(arrival)")
-        bad = {"bad_batch_id": first["batch_id"], "reason": "by hand"}
-        store.append("bad", {"quarantine": [bad]}, run_id="hand")
-    for steps, expected in ((5, first["n"]), (6, 0)):
+        store.append("bad", {"quarantine": [{"bad_batch_id": first["batch_id"], "reason": "test"}]}, run_id="hand")
+    for most, expected in ((5, first["n"]), (6, 0)):
         asked = -100
-        lab.run(prepared(lab, ONLY_FILES | {"corpus.other_models": [model], "train.steps": steps}), "corpus")
+        lab.run(prepared(lab, ONLY_FILES | {"corpus.other_models": [model], "corpus.per_problem": most}), "corpus")
         assert asked == -100 + expected
+        assert lab.value("SELECT count(*) FROM trajectories") == 3 * len(known)
 
 
 def test_another_model_is_sampled_here_when_it_has_no_address(with_models: Lab) -> None:
