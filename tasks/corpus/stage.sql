@@ -55,7 +55,7 @@ WITH responses AS (
       AND NOT (t.source IN ('online', 'pivotal_rollout') AND t.run_id = $run_id)
       AND (t.verdict IS DISTINCT FROM $too_long OR t.max_response_tokens = $limit)
       -- What a policy was cut off in says something at the same limit alone.
-      AND (t.finish_reason = 'stop' OR t.max_response_tokens = $limit
+      AND (t.finish_reason IS DISTINCT FROM 'length' OR t.max_response_tokens = $limit
            OR t.source NOT IN ('reference', 'online', 'pivotal_rollout'))
       -- What was taken in before the chat template's end of an answer was known ends with the tokenizer's end.
       AND ($end::INTEGER IS NULL OR t.finish_reason = 'length' OR t.logprob_kind = 'raw' OR t.token_ids[-1] = $end

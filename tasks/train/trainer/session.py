@@ -191,10 +191,12 @@ class Session:
     @staticmethod
     def _batches_of(rank_zero: RankZeroState, error: GuardTripped) -> list[str]:
         """What to put aside: the trajectories' batches, or those of what is stored of them under the reference."""
-        name, asked = "batches", [list(error.trajectory_ids)]
+        warehouse, ids = rank_zero.warehouse, list(error.trajectory_ids)
         if isinstance(error, ReferenceDrift):
-            name, asked = "scores", [*asked, rank_zero.store.fingerprint]
-        return [str(row["batch_id"]) for row in rank_zero.warehouse.rows(query(__name__, name), asked)]
+            rows = warehouse.rows(query(__name__, "scores"), (ids, rank_zero.store.fingerprint))
+        else:
+            rows = warehouse.rows(query(__name__, "batches"), (ids,))
+        return [str(row["batch_id"]) for row in rows]
 
     def scored(self, examples: Sequence[Example]) -> list[Tensor]:
         """log pi_theta of each example's response tokens (T, float32), by the pass of training itself. Collective."""
