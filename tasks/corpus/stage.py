@@ -126,7 +126,7 @@ class Collected:
 
 def collect(context: Context, prompts: PromptSet) -> Collected:
     """Sample and take in what the recipe asks for and the warehouse lacks."""
-    config, added, left_out = context.config, {"reference": 0}, Counter[str]()
+    config, added, left_out = context.config, Counter({"reference": 0}), Counter[str]()
     drawn: list[str] = []
     wanted = config.corpus.sources
     if "reference" in wanted:
@@ -141,14 +141,14 @@ def collect(context: Context, prompts: PromptSet) -> Collected:
             read = files.read(Path(path), prompts.prompts, checkpoints.tokenizer_hash(prompts.reference))
             left_out.update(read.left_out)
             _say_retokenized(context, read.retokenized, f"of {name}")
-            added[name] = added.get(name, 0) + _ingest(context, ingestion, f"file/{name}", read.items).added
+            added[name] += _ingest(context, ingestion, f"file/{name}", read.items).added
         if "other_model" in wanted:
             for model in config.corpus.other_models:
-                added[model.name] = added.get(model.name, 0) + ask(context, prompts, ingestion, model)
+                added[model.name] += ask(context, prompts, ingestion, model)
         items = _retokenized(context, prompts)
         _say_retokenized(context, len(items), "of runs with another tokenizer or template")
-        added["retokenized"] = added.get("retokenized", 0) + _ingest(context, ingestion, "retokenized", items).added
-    return Collected(added, dict(left_out), sorted({*drawn, *ingestion.batches}), ingestion.found, ingestion.end)
+        added["retokenized"] += _ingest(context, ingestion, "retokenized", items).added
+    return Collected(dict(added), dict(left_out), sorted({*drawn, *ingestion.batches}), ingestion.found, ingestion.end)
 
 
 def drawn_for_corpus(context: Context, prompts: PromptSet) -> Counter[str]:
@@ -292,8 +292,8 @@ def _answer(
     finished, program = answer.finish_reason == "stop", model.keep == "program"
     content = extract_program(answer.text) if program else answer.text
     if program and not finished:  # it may have been cut off behind its program, in the prose
-        finished = any(one.closed and one.body.strip("\n").rstrip() == content for one in fences.blocks(answer.text))
-        program, content = (True, content) if finished else (False, answer.text)
+        program = any(one.closed and one.body.strip("\n").rstrip() == content for one in fences.blocks(answer.text))
+        finished, content = program, content if program else answer.text
     return ExternalResponse(
         problem_id, "other_model", origin, content, is_program=program, finished=finished, number=number,
         seed=question.seed,

@@ -78,9 +78,6 @@ def body(context: Context) -> EvaluateManifest:
         if todo := [work for work, lacks in zip(asked, left, strict=True) if lacks]:
             _sample(context, todo, sum(left))
             left = _lacking(context, asked)
-    for found, policy in asked:
-        known = eval_samples.by_set(found, eval_samples.counts(context, found, policy.policy_id))
-        eval_samples.require_enough(known, found.prompts, max(context.config.evaluate.ks))
     manifest = _manifest(context, prompts, policies, sum(lacking[: len(policies)]), sum(lacking))
     transferred = {} if others is None else _transferred(context, others, policies)
     long = transfer.too_long(fit, others.prompts if others is not None else ())
@@ -104,12 +101,16 @@ def _sample(context: Context, todo: list[tuple[PromptSet, EvaluatedPolicy]], tot
             done += eval_samples.sample_missing(context, prompts, candidate, sampler, progress=progress)
 
 
+def _scores(context: Context, prompts: PromptSet, policy: EvaluatedPolicy) -> Scores:
+    """What is known of the policy on these problems. Raises TooFewSamples."""
+    found = eval_samples.by_set(prompts, eval_samples.counts(context, prompts, policy.policy_id))
+    eval_samples.require_enough(found, prompts.prompts, max(context.config.evaluate.ks))
+    return found
+
+
 def _transferred(context: Context, others: PromptSet, policies: list[EvaluatedPolicy]) -> dict[str, Any]:
     """The last policy against the first on each set of `evaluate.transfer`, whole and without what was trained on."""
-    first, last = (
-        eval_samples.by_set(others, eval_samples.counts(context, others, policy.policy_id))
-        for policy in (policies[0], policies[-1])
-    )
+    first, last = (_scores(context, others, policy) for policy in (policies[0], policies[-1]))
     trained_on = prompt_set.load(context, "train").problems
     alike = {pair.evaluation_id for pair in overlaps(trained_on, others.problems)}
     number = {name: n for name, own in first.items() if (n := len(alike.intersection(own)))}
@@ -155,7 +156,7 @@ def _manifest(
             described=said,
             summary=f"{said}, {sampled} new samples",
         )
-    scores = [eval_samples.by_set(prompts, eval_samples.counts(context, prompts, c.policy_id)) for c in policies]
+    scores = [_scores(context, prompts, policy) for policy in policies]
     curve = tuple(
         CurvePoint(step=candidate.step, policy_id=candidate.policy_id, **point.model_dump())
         for candidate, found in zip(policies, scores, strict=True)

@@ -119,8 +119,6 @@ def set_names(sets: Sequence[EvaluationSet]) -> list[str]:
 
 def _set_name(one: ProblemFiles) -> str:
     """How the problems of a set are called together."""
-    if one.source == "basics":
-        return one.source
     path = Path(one.place)
     return path.name if one.hub or one.source == "kattis" else _file_name(path)
 
@@ -151,10 +149,7 @@ def read_set(files: ProblemFiles) -> list[Problem]:
     if files.source == "basics":
         return basics.problems()
     if files.hub:
-        problems = _problems(_only(read_hub(files), files.only), files.source, _set_name(files))
-        if files.only and not problems:
-            raise none_of(Path(files.place), files.only)
-        return problems
+        return _problems(read_hub(files), files.source, _set_name(files), Path(files.place), files.only)
     path = Path(files.place)
     if files.source == "kattis":
         return read_packages(path, _set_name(files))
@@ -166,10 +161,7 @@ def read_file(path: Path, layout: str = "jsonl", only: str | None = None) -> lis
 
     `only`: those whose field `split` says this.
     """
-    problems = _problems(_only(read_records(path), only), layout, _file_name(path))
-    if only and not problems:
-        raise none_of(path, only)
-    return problems
+    return _problems(read_records(path), layout, _file_name(path), path, only)
 
 
 def none_of(path: Path, only: str) -> InvalidProblem:
@@ -209,24 +201,25 @@ def is_of(record: Record, only: str | None) -> bool:
     return only is None or record.text("split", "") == only
 
 
-def _only(records: Iterable[Record], split: str | None) -> Iterable[Record]:
-    return (one for one in records if is_of(one, split))
-
-
 def _part(files: ProblemFiles, split: Split) -> list[Problem]:
     """What a set gives to a split: all of it, or that split of `basics`."""
     return [problem for problem in read_set(files) if files.source != "basics" or problem.split == split]
 
 
-def _problems(records: Iterable[Record], layout: str, problem_set: str) -> list[Problem]:
+def _problems(records: Iterable[Record], layout: str, problem_set: str, place: Path, only: str | None) -> list[Problem]:
+    """The problems of the split `only`. Raises InvalidProblem, also where there is none of it at `place`."""
     problems: list[Problem] = []
     lines: dict[str, str] = {}
     for record in records:
+        if not is_of(record, only):
+            continue
         problem = problem_of(record, layout, problem_set)
         if problem.problem_id in lines:
             raise record.error("problem_id", f"{problem.problem_id!r} occurs before, at {lines[problem.problem_id]}")
         lines[problem.problem_id] = record.where
         problems.append(problem)
+    if only and not problems:
+        raise none_of(place, only)
     return problems
 
 
