@@ -24,6 +24,8 @@ from tasks.sampling.sampler import Judged, Sampler, eval_sample_row, sampling_la
 from warehouse.queries import query
 
 PROBLEMS_PER_BATCH = 32
+ROUNDS = 2
+"""How often what is missing is drawn: samples that the sandbox failed on are drawn once more."""
 
 Scores: TypeAlias = dict[str, dict[str, Counts]]
 """Samples and successes per problem, per problem set."""
@@ -130,15 +132,38 @@ def sample_missing(
     progress: Callable[[int], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Draw what `candidate` lacks, shard by shard, until done or told to stop; samples drawn.
+    """Draw what `candidate` lacks, shard by shard, until done or told to stop; samples drawn that were judged.
 
     A shard is one batch. `progress` is told how many samples are done so far. Loads the candidate's weights when
-    `sampler` has others.
+    `sampler` has others. What the sandbox failed on is drawn once more, and may be missing still.
     """
-    work = missing(context, prompts, candidate.policy_id)
-    if work and sampler.engine.policy_id != candidate.policy_id:
-        sampler.engine.refresh(candidate.folder)
-    done, label, first = 0, label_of(context), drawn(context, prompts, candidate.policy_id)
+    kept = 0
+    for _ in range(ROUNDS):
+        work = missing(context, prompts, candidate.policy_id)
+        if work and sampler.engine.policy_id != candidate.policy_id:
+            sampler.engine.refresh(candidate.folder)
+
+        def told(n: int, start: int = kept) -> None:
+            progress(start + n)
+
+        new = sum(_drawn(context, prompts, candidate, sampler, work, told, stop))
+        kept += new
+        if new == sum(work.values()) or stop():
+            break
+    return kept
+
+
+def _drawn(
+    context: Context,
+    prompts: PromptSet,
+    candidate: EvaluatedPolicy,
+    sampler: Sampler,
+    work: Mapping[str, int],
+    progress: Callable[[int], None],
+    stop: Callable[[], bool],
+) -> Iterator[int]:
+    """Draw and store as many samples of each problem as `work` says; of each shard how many were judged."""
+    label, first = label_of(context), drawn(context, prompts, candidate.policy_id)
     begun: deque[list[Assignment]] = deque()
 
     def shards() -> Iterator[list[Assignment]]:
@@ -151,9 +176,9 @@ def sample_missing(
             yield asked
 
     for judged in sampler.roll(shards(), source="online", step=lambda: candidate.step, progress=progress):
-        _append(context, prompts, candidate, begun.popleft(), first, scored(judged))
-        done += len(judged)
-    return done
+        found = scored(judged)
+        _append(context, prompts, candidate, begun.popleft(), first, found)
+        yield sum(item.row["reward"] is not None for item in found)
 
 
 def _append(

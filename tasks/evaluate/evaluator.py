@@ -64,10 +64,15 @@ def published(job: TrainJob, prompts: PromptSet) -> list[EvaluatedPolicy]:
 
 
 def announce(context: Context, prompts: PromptSet, candidate: EvaluatedPolicy) -> dict[str, Any]:
-    """Write the policy's pass@k into the run's history; the same as a line for whoever reads this process."""
-    sets = eval_samples.by_set(prompts, eval_samples.counts(context, prompts, candidate.policy_id))
-    shares = {f"pass@{k}": eval_samples.policy_pass_at_k(sets, k).value for k in context.config.evaluate.ks}
-    message = f"step {candidate.step}: " + ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    """Write the policy's pass@k into the run's history; the same as a line for whoever reads this process.
+
+    Where the sandbox failed on samples, the ks that the others suffice for.
+    """
+    counts = eval_samples.counts(context, prompts, candidate.policy_id)
+    sets, fewest = eval_samples.by_set(prompts, counts), min(n for n, _ in counts.values())
+    ks = [k for k in context.config.evaluate.ks if k <= fewest]
+    shares = [f"pass@{k} {eval_samples.policy_pass_at_k(sets, k).value:.1%}" for k in ks]
+    message = f"step {candidate.step}: " + (", ".join(shares) or f"only {fewest} samples of a problem could be judged")
     runs.note(context.warehouse, context.run_id, stage="evaluate", kind="evaluated", message=message)
     return {"evaluated": candidate.step, "message": message}
 

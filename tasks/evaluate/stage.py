@@ -26,9 +26,6 @@ from tasks.run.put_aside import put_aside
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Amount, Context, Outlook, Stage
 
-ROUNDS = 2
-"""How often what is missing is drawn: samples that the sandbox failed on are drawn once more."""
-
 
 def inputs(context: Context) -> dict[str, Any]:
     """The evaluated policies and how they are sampled."""
@@ -73,11 +70,9 @@ def body(context: Context) -> EvaluateManifest:
     others = transfer.load(context, fit)
     asked = [(prompts, policy) for policy in policies]
     asked += [(others, policy) for policy in (policies[0], policies[-1])] if others is not None else []
-    lacking = left = _lacking(context, asked)
-    for _ in range(ROUNDS):
-        if todo := [work for work, lacks in zip(asked, left, strict=True) if lacks]:
-            _sample(context, todo, sum(left))
-            left = _lacking(context, asked)
+    lacking = _lacking(context, asked)
+    if todo := [work for work, lacks in zip(asked, lacking, strict=True) if lacks]:
+        _sample(context, todo, sum(lacking))
     manifest = _manifest(context, prompts, policies, sum(lacking[: len(policies)]), sum(lacking))
     transferred = {} if others is None else _transferred(context, others, policies)
     long = transfer.too_long(fit, others.prompts if others is not None else ())
