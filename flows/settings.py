@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 import os
+import re
+from itertools import takewhile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -100,3 +102,11 @@ def without_proxy() -> dict[str, str]:
 def recipe_names() -> list[str]:
     """Names of the recipes that ship with the project."""
     return sorted(str(path.relative_to(RECIPES).with_suffix("")) for path in RECIPES.rglob("*.toml"))
+
+
+def recipe_meaning(name: str) -> str:
+    """What a recipe that ships is for: the first sentence of the comment that its file begins with."""
+    lines = (RECIPES / f"{name}.toml").read_text(encoding="utf-8").splitlines()
+    prose = takewhile(re.compile(r"# ?\S").match, lines)  # an indented line is a command
+    comment = " ".join(line.removeprefix("#").strip() for line in prose)
+    return re.split(r"(?<=\.) (?=[A-Z])", comment, maxsplit=1)[0]

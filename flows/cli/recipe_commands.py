@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from flows.cli.run_commands import Settings, overrides
-from flows.settings import RECIPES, recipe_names
+from flows.settings import RECIPES, recipe_meaning, recipe_names
 
 console = Console()
 
@@ -32,7 +33,14 @@ def recipes(
     elif name:
         _show_recipe(name, set_, as_json)
     else:
-        print("\n".join(recipe_names()))
+        _list_recipes()
+
+
+def _list_recipes() -> None:
+    table = Table.grid(padding=(0, 2))
+    for name in recipe_names():
+        table.add_row(Text(name, "bold", no_wrap=True), Text(recipe_meaning(name)))
+    console.print(table)
 
 
 def _show_fields(prefix: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flows.cli.main import app
-from flows.settings import RECIPES, recipe_names
+from flows.settings import RECIPES, recipe_meaning, recipe_names
 from tasks import config
 from tasks.config import InvalidConfig
 
@@ -19,8 +19,12 @@ def recipes(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["recipes", *arguments], env={"COLUMNS": "100"})
 
 
-def test_without_a_name_it_lists_what_ships() -> None:
-    assert recipes().stdout.split() == recipe_names()
+def test_without_a_name_it_lists_what_ships_and_what_for() -> None:
+    shown = recipes().stdout
+    assert [line.split()[0] for line in shown.splitlines() if not line.startswith(" ")] == recipe_names()
+    assert "The whole pipeline on the built-in miniature task" in shown
+    assert "The settings of Cohen et al. (2025), SPO half online" in " ".join(shown.split())
+    assert all(len(recipe_meaning(name).split()) >= 8 for name in recipe_names())
 
 
 def test_a_recipe_is_printed_with_every_value_and_can_be_run_from_a_file(tmp_path: Path) -> None:
