@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from tasks.config.base import InvalidConfig, Section, UnknownRecipe
 from tasks.config.fields import sections_in
+from tasks.config.reuse import forget_learnt
 from tasks.config.sampling import NAMED_MODELS
 from tasks.config.tree import RunConfig
 
@@ -104,8 +105,12 @@ def absolute(config: RunConfig, folder: Path) -> RunConfig:
 
 
 def changed(config: RunConfig, overrides: Mapping[str, Any]) -> RunConfig:
-    """The configuration with `overrides` over it, written as for `load`. Raises InvalidConfig."""
+    """The configuration with `overrides` over it, written as for `load`. Raises InvalidConfig.
+
+    Where `replay` learns as `online` does, it still does when `online`'s objectives are changed.
+    """
     tree = config.model_dump(mode="json")
+    forget_learnt(tree)
     merge(tree, overrides)
     return validate(_without_nulls(tree))
 

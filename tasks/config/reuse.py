@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -88,6 +88,15 @@ def learn_as_online(sources: dict[SourceName, SourceConfig]) -> dict[SourceName,
         return sources
     learnt: dict[SourceName, SourceConfig] = {"replay": replay.model_copy(update={"objectives": online.objectives})}
     return sources | learnt
+
+
+def forget_learnt(tree: dict[str, Any]) -> None:
+    """Take `replay`'s objectives out of a dumped configuration where they are `online`'s: `learn_as_online` gives them
+    again, also when `online`'s have been changed."""
+    sources = tree["train"]["sources"]
+    online, replay = sources.get("online"), sources.get("replay")
+    if online and replay and replay["objectives"] == online["objectives"]:
+        del replay["objectives"]
 
 
 def check_replay(train: TrainConfig) -> None:

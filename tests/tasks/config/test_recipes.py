@@ -99,3 +99,14 @@ def test_settings_that_differ_are_found_at_any_depth_and_of_objectives_what_diff
         ),
     ]
     assert config.differing([first, first]) == []
+
+
+@pytest.mark.parametrize("own", [[], [{"kind": "terminal", "loss": "squared"}]])
+def test_replay_follows_other_objectives_of_online_unless_it_has_its_own(own: list[dict[str, str]]) -> None:
+    replay = {"share": 0.75, "objectives": own} if own else {"share": 0.75}
+    overrides = {"train": {"sources": {"online": {"share": 0.25}, "replay": replay}}}
+    first = config.load("spo-online", overrides, folder=RECIPES)
+    found = config.changed(first, {"train.sources.online.objectives": [{"kind": "advantage", "loss": "sigmoid"}]})
+    followed = found.train.sources["online" if not own else "replay"].objectives
+    assert found.train.sources["replay"].objectives == followed
+    assert (found.train.sources["replay"] == first.train.sources["replay"]) == bool(own)
