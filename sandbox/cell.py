@@ -212,13 +212,20 @@ def run_program(loaded: tuple[CodeType, bool]) -> NoReturn:
         leave_now(status)
 
 
-def execute(code: CodeType, namespace: dict[str, Any]) -> int:
-    """Run code in a namespace; the exit status it asks for, 1 after an uncaught exception."""
+def execute(code: CodeType, namespace: dict[str, Any], *, whole: bool = False) -> int:
+    """Run code in a namespace; the exit status it asks for, 1 after an uncaught exception.
+
+    `whole`: it is a module, which must not exit at all; 1 if it does.
+    """
     sys.setrecursionlimit(RECURSION_LIMIT + depth())
     try:
         exec(code, namespace)
     except SystemExit as request:
-        return exit_status(request.code)
+        status = exit_status(request.code)
+        if status or not whole:
+            return status
+        show_error()
+        return 1
     except BaseException:  # noqa: BLE001  whatever foreign code raises
         show_error()
         return 1
@@ -270,7 +277,7 @@ def run_calls(loaded: tuple[CodeType, bool], results: int) -> NoReturn:
         calls = values.read_calls(os.pread(0, os.fstat(0).st_size, 0))
         os.lseek(0, 0, os.SEEK_END)
         namespace = new_module("solution")
-        status = execute(loaded[0], namespace)
+        status = execute(loaded[0], namespace, whole=True)
         if status == 0:
             answers = memoryview(values.answer_calls(namespace, calls))
             while answers:

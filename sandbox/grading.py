@@ -94,7 +94,9 @@ class Grader:
                 self._run_chunk(worker, suite, todo[:size], results)
                 size = min(2 * size, LARGEST_CHUNK)
             if stop and not last_is_good(results):
-                self._note_failure(suite, next(reversed(results)))
+                last = next(reversed(results))
+                if results[last].verdict is not Verdict.infra:  # else it would come first, and keep wrong from wrong
+                    self._note_failure(suite, last)
                 break
             todo = [index for index in todo if index not in results]
         return results

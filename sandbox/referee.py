@@ -21,7 +21,7 @@ import json
 import marshal
 import sys
 import types
-from typing import Any
+from typing import Any, TypeGuard
 
 from sandbox.values import CHANGEABLE, Carrier, NotCarried
 
@@ -185,13 +185,14 @@ class CallRecord:
         if answer is None:
             self.withheld |= key in self.known
             raise Unanswered
-        if "raised" in answer:
-            raise self.exception_like(answer)
         values = [*args, *named.values()]
-        changed = [(mine, form[0]) for mine, form in zip(values, answer["args"], strict=True) if form is not None]
+        left = answer.get("args", [None] * len(values))
+        changed = [(mine, form[0]) for mine, form in zip(values, left, strict=True) if form is not None]
         decoded = self.side.decode_all(*(form for _, form in changed))
         for (mine, _), theirs in zip(changed, decoded, strict=True):
             copy_into(mine, theirs)
+        if "raised" in answer:
+            raise self.exception_like(answer)
         return values[answer["same"]] if "same" in answer else self.side.decode_all(answer["result"])[0]
 
     def skipped(self) -> tuple[type[BaseException], ...]:
@@ -211,8 +212,9 @@ class CallRecord:
         bases = tuple(kinds) or (Exception,)
         values = answer.get("values")
         given = [answer["text"]] if values is None else self.side.decode_all(*values)
+        own = {"__str__": lambda _: answer["text"]} if answer.get("own") else {}
         try:
-            return type(bases[0].__name__, bases, {})(*given)
+            return type(bases[0].__name__, bases, own)(*given)
         except TypeError:
             return Exception(answer["text"])
 
@@ -270,12 +272,19 @@ def prepare(test: str, names: list[str], namespace: dict[str, Any], record: Call
     """Test code ready to run, and the names it calls that are under test."""
     tree = ast.parse(test)
     defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-    calls_check = any(isinstance(n, ast.Expr) and "check(" in ast.unparse(n) for n in tree.body)
-    if defines_check and not calls_check:
+    called = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    if defines_check and "check" not in called:
         tree.body += ast.parse("check(candidate)").body
+    uncalled = [n.name for n in tree.body if is_test(n) and n.name not in called]
+    tree.body += ast.parse("\n".join(f"{name}()" for name in uncalled)).body
     wanted = under_test(tree, names, namespace, record)
     tree = ast.fix_missing_locations(SkipUnanswered().visit(tree))
     return compile(tree, "test.py", "exec"), wanted
+
+
+def is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    """Whether it is a function that pytest would call: `test_...` without parameters."""
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test") and not ast.unparse(node.args)
 
 
 def under_test(tree: ast.Module, names: list[str], namespace: dict[str, Any], record: CallRecord) -> list[str]:

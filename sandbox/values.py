@@ -221,6 +221,7 @@ SIMPLE_FORMS: tuple[tuple[Any, Any], ...] = (
     (datetime.timedelta, lambda v: ["td", v.days, v.seconds, v.microseconds]),
     (array.array, lambda v: ["a", v.typecode, bytes(v).hex()]),
 )
+BUILTIN_NAMES = frozenset(name for name in dir(builtins) if not name.startswith("_"))
 BUILTIN_TYPES = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)}
 TYPE_NAMES = {id(kind): name for name, kind in BUILTIN_TYPES.items()}
 Keys, Values, Items = type({}.keys()), type({}.values()), type({}.items())
@@ -274,7 +275,7 @@ class ProgramSide(Carrier):
         if tag == "@":
             return self.kept[rest[0]]
         if tag == "U":
-            return self.namespace[rest[0]]
+            return self.named(rest[0])
         if tag == "M":
             return importlib.import_module(rest[0])
         code, name, defaults, named_defaults, cells, names = rest
@@ -285,13 +286,24 @@ class ProgramSide(Carrier):
         made.__kwdefaults__ = by_name
         return made
 
+    def named(self, name: str) -> Any:
+        """What the program gives this name. Raises NameError where it gives it nothing.
+
+        Asserts of a function with a built-in name may call other built-in functions beside it.
+        """
+        if name in self.namespace:
+            return self.namespace[name]
+        if name in BUILTIN_NAMES and BUILTIN_NAMES & self.namespace.keys():
+            return getattr(builtins, name)
+        raise NameError(f"name {name!r} is not defined")
+
     def call(self, target: list[Any], args: list[Any], named: dict[str, Any]) -> Any:
         """What comes of a call of ["name", f] or ["object", number]; with a name behind these, their attribute.
 
         ["set", name or number, attribute] sets that; ["isinstance", name] and ["issubclass", name] say what these do.
         """
         kind, which, *attribute = target
-        thing = self.namespace[which] if isinstance(which, str) else self.kept[which]
+        thing = self.named(which) if isinstance(which, str) else self.kept[which]
         if kind == "set":
             return setattr(thing, attribute[0], args[0])
         if kind in ("isinstance", "issubclass"):
@@ -315,17 +327,35 @@ def answer_calls(namespace: dict[str, Any], calls: list[Any], dumps: Any = json.
     for target, given, named, *_ in calls:
         try:
             args, keywords = side.decode_all(given, named)
-            result = side.call(target, args, keywords)
+            try:
+                result = side.call(target, args, keywords)
+            except Exception as error:  # noqa: BLE001  the program's own, an outcome like any other
+                answers.append(raised(error, side) | left_by(side, (given, named), (args, keywords)))
+                continue
             same = [i for i, arg in enumerate([*args, *keywords.values()]) if arg is result]
             left = changes((given, named), side.encode_all(args, keywords), tied=side.tied)
             if same and isinstance(result, CHANGEABLE):
                 answers.append({"same": same[0], "args": left})
             else:
                 answers.append({"result": side.encode_all(result)[0], "args": left})
-        except Exception as error:  # noqa: BLE001  the program's own, an outcome like any other
-            names = [kind.__name__[:100] for kind in type(error).__mro__[:20]]
-            answers.append({"raised": names, "text": str(error)[:200], "values": values_of(error, side)})
+        except Exception as error:  # noqa: BLE001  of values that have no form
+            answers.append(raised(error, side))
     return dumps(answers).encode()
+
+
+def raised(error: Exception, side: ProgramSide) -> dict[str, Any]:
+    """An exception as an outcome; `own`: its class says itself what it reads as."""
+    names = [kind.__name__[:100] for kind in type(error).__mro__[:20]]
+    own = not isinstance(type(error).__str__, types.WrapperDescriptorType)
+    return {"raised": names, "text": str(error)[:2000], "values": values_of(error, side), "own": own}
+
+
+def left_by(side: ProgramSide, before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:
+    """The arguments that a call changed before it raised its exception; nothing where they have no form."""
+    try:
+        return {"args": changes(before, side.encode_all(*after), tied=side.tied)}
+    except Exception:  # noqa: BLE001  whatever the program's objects do
+        return {}
 
 
 def changes(before: Sequence[Any], after: Sequence[Any], *, tied: bool) -> list[Any]:

@@ -8,6 +8,7 @@ Killed at any moment, it goes on where it was: what has been judged is known, wh
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -39,16 +40,21 @@ AS_TODAY = ("3", "4")
 """Versions that judge programs which read and print as today's does, but for those with last words."""
 BUT_PACKAGES = ("5",)
 """Versions that judge as today's does all but programs that may import packages, and what BUT_MODULES says."""
-BUT_MODULES = ("6", "7")
+BUT_MODULES = ("6", "7", "8")
 """Versions that judge as today's does all but programs that may import packages, functions that look up their module
-(6), comments about an encoding (6), functions that print much or are asked in many rounds, and imports from
-`__future__` below a prelude."""
+(6), comments about an encoding (6), functions that print much or are asked in many rounds (7), imports from
+`__future__` below a prelude (7), and functions of built-in names or whose tests expect exceptions."""
 OWN_MODULE = r"dataclass|\bmodules\b|pickle|type_hints|pydantic|attrs?\b|\binspect\b|import_module|__import__"
 """What a response mentions whose function versions before 7 may have failed, because its module was nowhere."""
 FUTURE = r"__future__|\A[^\w]*\ufeff"
 """What a response mentions whose program versions before 8 may have cut with a prelude."""
 LIMITS = (Verdict.time_limit, Verdict.output_limit)
-"""Verdicts that versions before 8 gave to right functions."""
+"""Verdicts that versions before 8 gave to right functions; versions before 9 gave `accepted` to wrong ones, too."""
+CATCHES = r"\bexcept\b|raises|suppress"
+"""What tests mention of which versions before 9 failed right functions, since what these had changed before they raised
+an exception, or what that says, was lost."""
+OF_BUILT_IN_NAME = rf"(\A|\n)(def|class) ({'|'.join(name for name in dir(builtins) if name.isalpha())})\b"
+"""What a response has that versions before 9 failed where its asserts call other built-in functions, too."""
 LAST_WORDS = (
     r"__del__|__stdout__|del sys\.stdout|\b(detach|weakref|exec|FileIO|TextIOWrapper|\w*IOBase|Buffered\w+)\b"
     r"|\b(fd)?open\(.*['\"][rbt]*[wax+]|\b(with|try)\b[^\0]*\b(yield|await)\b"
@@ -64,6 +70,7 @@ FENCES = (
     r"|```[^\0]*\n# Task:[^\0]*```"
     r"|\A[^`]*[(=][^`]*\n```[ \t\r]*$"  # of a block that the text begins within
     r"|^[ \t]{4,}```|['\"]{3}[^\0]*^[ \t]*```"  # further in than its block, or in a string
+    r"|^[ \t]*```[ \t]*\w*[ \t\r]*\n\s*```"  # of a block without anything in it
 )
 """What a response mentions in which older rules may have found another program than today's (tasks/problems/fences.py).
 
@@ -188,15 +195,19 @@ def _without_sound(
 
     sound = {judged(row) for row in rows}
     to_the_end = {judged(row) for row in rows if row["to_the_end"]}
+    functions = {suite for suite, problem in problems.items() if problem.style == "function"}
+    catching = {suite for suite in functions if any(re.search(CATCHES, one.input) for one in problems[suite].tests)}
 
     def is_sound(one: Suspect) -> bool:
         if one.verdict == Verdict.compile_error and parse(one.program):
             return False  # a comment about an encoding may have failed it, also another program's that has its hash
         if problems[one.suite_hash].prelude and re.search(FUTURE, one.text):
             return False
-        if problems[one.suite_hash].style == "function" and one.verdict in LIMITS:
-            return False
-        if problems[one.suite_hash].style == "function" and re.search(OWN_MODULE, one.text):
+        if one.suite_hash in functions and (
+            one.suite_hash in catching
+            or one.verdict in (*LIMITS, Verdict.accepted)
+            or re.search(f"{OWN_MODULE}|{OF_BUILT_IN_NAME}", one.text)
+        ):
             return False
         return (*one.key, one.verdict, one.passed) in (to_the_end if re.search(LAST_WORDS, one.text) else sound)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sandbox import Judge, Judgement, Submission, Suite, Verdict
@@ -19,6 +20,7 @@ UNFIT = "its own solution is judged"
 NO_PROGRAM = "pass"
 """Judged where tests are code and there is no own solution: `infra` says that they fail whatever a program answers."""
 UNTESTABLE = "its test code fails for every program"
+TOO_WEAK = "its tests accept a program that does nothing"
 TRIED = 3
 """Solutions of a problem that are judged before it counts as one that cannot be judged."""
 JUDGED_AT_ONCE = 256
@@ -42,6 +44,11 @@ def programs(problem: Problem) -> list[str]:
 def tried(problem: Problem) -> list[str]:
     """What shows whether a problem's tests can be trusted: its own solutions, or a program that does nothing."""
     return programs(problem) or ([NO_PROGRAM] if problem.style == "function" else [])
+
+
+def suite_of(problem: Problem) -> Suite:
+    """What its programs are judged by: without a solution every test, since a broken one may come after others."""
+    return (problem if programs(problem) else replace(problem, every_test=True)).suite()
 
 
 def refused_of(context: Context, problems: Sequence[Problem]) -> dict[str, str]:
@@ -69,23 +76,24 @@ def refused_of(context: Context, problems: Sequence[Problem]) -> dict[str, str]:
 def refused(
     problems: Sequence[Problem], judge: Judging, known: KnownVerdicts | None = None, rows: list[Row] | None = None
 ) -> dict[str, str]:
-    """Problem id -> why its tests cannot be trusted: they accept none of its own solutions, or fail for any program.
+    """Problem id -> why its tests cannot be trusted: they accept none of its own solutions, or fail for any program,
+    or accept one that does nothing.
 
     A solution that is accepted ends the search for its problem. Verdicts in `known` are used; rows of `verdicts` for
     new ones are added to `rows`.
     """
     known, rows = known or KnownVerdicts(), [] if rows is None else rows
     open_problems = [problem for problem in problems if tried(problem)]
-    known.read(problem.suite_hash for problem in open_problems)
+    known.read(suite_of(problem).suite_id for problem in open_problems)
     first: dict[str, Judgement] = {}
     for attempt in range(TRIED):
-        asked = [(p, p.suite(), tried(p)[attempt]) for p in open_problems if len(tried(p)) > attempt]
+        asked = [(p, suite_of(p), tried(p)[attempt]) for p in open_problems if len(tried(p)) > attempt]
         if not asked:
             break
         found = _judgements(asked, judge, known, rows)
         passed: set[str] = set()
         for (problem, _, _), judgement in zip(asked, found, strict=True):
-            if judgement.verdict == Verdict.accepted:
+            if judgement.verdict == Verdict.accepted and programs(problem):
                 passed.add(problem.problem_id)
             first.setdefault(problem.problem_id, judgement)
         open_problems = [problem for problem in open_problems if problem.problem_id not in passed]
@@ -95,12 +103,16 @@ def refused(
 def _blames(problem: Problem, judgement: Judgement) -> bool:
     """Whether the problem is to blame: where only outputs are compared, `infra` is the sandbox's own failure."""
     infra = judgement.verdict == Verdict.infra
-    return (not infra or problem.style == "function") if programs(problem) else infra
+    if not programs(problem):
+        return infra or judgement.verdict == Verdict.accepted
+    return not infra or problem.style == "function"
 
 
 def _reason(problem: Problem, judgement: Judgement) -> str:
     detail = f" ({judgement.detail})" if judgement.detail else ""
-    return f"{UNFIT} {judgement.verdict}{detail}" if programs(problem) else f"{UNTESTABLE}{detail}"
+    if programs(problem):
+        return f"{UNFIT} {judgement.verdict}{detail}"
+    return f"{UNTESTABLE}{detail}" if judgement.verdict == Verdict.infra else TOO_WEAK
 
 
 def _judgements(

@@ -33,7 +33,7 @@ def extract_program(text: str) -> str:
     blocks = _without_prose(fences.blocks(text))
     python = [block.body for block in blocks if block.language in fences.PYTHON]
     plain = [block.body for block in blocks if not block.language]
-    chosen = python or plain
+    chosen = [body for body in python or plain if body.strip()] or python or plain
     program = chosen[-1] if chosen else text
     return program.strip("\n").rstrip()
 

@@ -263,10 +263,19 @@ def _assert(name: str, arguments: Sequence[Any], expected: tuple[Any, ...], *, m
 def _spelled(value: Any) -> str:
     """An expression for a value that came from JSON. A large one is one constant: syntax trees of such take seconds."""
     text = repr(value)
+    text = _with_infinities(value) if "inf" in text or "nan" in text else text  # numbers that have no literal
     if len(text) <= _LONGEST_LITERAL:
         return text
     packed = json.dumps(value)
     return f"__import__('json').loads({packed!r})" if json.loads(packed) == value else text
+
+
+def _with_infinities(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_with_infinities, cast('list[Any]', value)))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {_with_infinities(v)}' for k, v in cast('dict[Any, Any]', value).items())}}}"
+    return f"float({text!r})" if (text := repr(value)) in ("inf", "-inf", "nan") else text
 
 
 _LONGEST_LITERAL = 20_000

@@ -33,6 +33,36 @@ CASES = {
         "def f(n):\n  if n < 0: raise ValueError('neg')\n  return n",
         "def f(n): return n",
     ),
+    "argument changed before an exception": (
+        "account = {'balance': 5}\ntry:\n  f(account, 10)\n  assert False\nexcept ValueError:\n  pass\nassert account == {'balance': 5}",
+        "def f(a, n):\n  if a['balance'] < n: raise ValueError\n  a['balance'] -= n",
+        "def f(a, n):\n  a['balance'] -= n\n  if a['balance'] < 0: raise ValueError",
+    ),
+    "argument that has to change before an exception": (
+        "a = [1]\ntry:\n  f(a)\nexcept ValueError:\n  pass\nassert a == [1, 2]",
+        "def f(a):\n  a.append(2)\n  raise ValueError",
+        "def f(a): raise ValueError",
+    ),
+    "exception that says what it reads as": (
+        "try:\n  f(3)\n  assert False\nexcept Exception as e:\n  assert str(e) == 'need 3'",
+        "class Missing(Exception):\n  def __init__(s, n): s.n = n\n  def __str__(s): return f'need {s.n}'\ndef f(n): raise Missing(n)",
+        "class Missing(Exception): pass\ndef f(n): raise Missing(n)",
+    ),
+    "key that is missing": (
+        "try:\n  f('a')\n  assert False\nexcept KeyError as e:\n  assert str(e) == repr('a') and e.args == ('a',)",
+        "def f(k): return {}[k]",
+        "def f(k): raise KeyError",
+    ),
+    "function that is not there": (
+        "try:\n  f({}, 'a')\n  assert False\nexcept KeyError:\n  pass",
+        "def f(d, k): return d[k]",
+        "def g(d, k): return d[k]",
+    ),
+    "built-in functions beside one of the program": (
+        "assert set([sum(10, 15)]) == {25}",
+        "def sum(a, b): return a + b",
+        "def sum(a, b): return a - b",
+    ),
     "bare except": (
         "ok = False\ntry:\n  f(-1)\nexcept:\n  ok = True\nassert ok\nassert f(1) == 1",
         "def f(n):\n  if n < 0: raise ValueError('neg')\n  return n",

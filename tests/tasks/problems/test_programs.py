@@ -26,6 +26,7 @@ IN_A_DOCSTRING = f'def f(x):\n    """Twice x.\n\n    >>> f(1)  {FENCE}2{FENCE}\n
         (f"print(1)\n{FENCE}\n# Task: Print 2.\nprint(2)\n{FENCE}\n", "print(1)"),
         (f"print(1)\n{FENCE}\nprint(2)\n{FENCE}", "print(2)"),
         (f"Solution\n{FENCE}\nprint 2\n{FENCE}", "print 2"),
+        (f"{FENCE}python\nprint(1)\n{FENCE}\nOr:\n{FENCE}python\n{FENCE}\n", "print(1)"),
         (f"Print(1) does it.\n{FENCE}\nprint(1)\n{FENCE}", "print(1)"),
         (f"{FENCE}py\r\nprint(1)\r\n{FENCE}", "print(1)"),
         (f"{FENCE}python\nprint(1)\n{FENCE}\nBetter:\n{FENCE}python\nprint(2)\n{FENCE}", "print(2)"),

@@ -3,6 +3,7 @@
 import ast
 import base64
 import json
+import math
 import pickle
 import zlib
 from dataclasses import replace
@@ -144,6 +145,15 @@ def test_numbers_of_thousands_of_digits_are_read_judged_and_passed(tmp_path: Pat
     with Judge() as judge:
         program = "class Solution:\n    def twice(self, n):\n        return {} * n"
         found = judge.judge([Submission(program.format(n), problem.suite()) for n in (2, 3)])
+    assert [one.verdict for one in found] == [Verdict.accepted, Verdict.wrong_answer]
+
+
+def test_numbers_without_a_literal_are_judged(tmp_path: Path) -> None:
+    tests = {"fn_name": "twice", "inputs": [[1], [3], [5]], "outputs": [2, math.inf, [[-math.inf, "nan"]]]}
+    problem = only(tmp_path, "apps", TACO | FUNCTION | {"problem_id": 7, "input_output": json.dumps(tests)})
+    program = "class Solution:\n    def twice(self, n):\n        return {1: 2, 3: 1e999, 5: [-1e999, 'nan']}[n]"
+    with Judge() as judge:
+        found = judge.judge([Submission(text, problem.suite()) for text in (program, program.replace("-", "+"))])
     assert [one.verdict for one in found] == [Verdict.accepted, Verdict.wrong_answer]
 
 
