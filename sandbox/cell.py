@@ -23,7 +23,7 @@ import warnings
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from sandbox import traits, values
+from sandbox import program_side, traits
 
 HIGHEST_FD = 4096
 COMPILE_MEMORY = 1 << 30
@@ -274,12 +274,12 @@ def run_calls(loaded: tuple[CodeType, bool], results: int) -> NoReturn:
     leave_now, write = os._exit, os.write
     status = 70
     try:
-        calls = values.read_calls(os.pread(0, os.fstat(0).st_size, 0))
+        calls = program_side.read_calls(os.pread(0, os.fstat(0).st_size, 0))
         os.lseek(0, 0, os.SEEK_END)
         namespace = new_module("solution")
         status = execute(loaded[0], namespace, whole=True)
         if status == 0:
-            answers = memoryview(values.answer_calls(namespace, calls))
+            answers = memoryview(program_side.answer_calls(namespace, calls))
             while answers:
                 answers = answers[write(results, answers) :]
     except BaseException:  # noqa: BLE001  whatever foreign code raises

@@ -21,6 +21,7 @@ import json
 import marshal
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any, TypeGuard
 
 from sandbox.values import CHANGEABLE, Carrier, NotCarried
@@ -96,10 +97,17 @@ class TestSide(Carrier):
         self._open: set[int] = set()
 
     def decode_other(self, tag: str, rest: list[Any]) -> Any:
+        if tag == "G":
+            return self.stream([self.decode(item) for item in rest[0]], int(rest[1]))
         if tag != "@":
             raise ValueError(f"a program's answer holds {tag!r}")
         number, kind = int(rest[0]), str(rest[1])
         return self._stand_ins.setdefault(number, StandIn(self._record, number, kind))
+
+    def stream(self, items: list[Any], number: int) -> Iterator[Any]:
+        """The items of an iterator of the program, then those that it is asked for."""
+        yield from items
+        yield from self._record.call(["next", number], (), {})
 
     def encode_other(self, value: Any) -> Any:
         if isinstance(value, StandIn):

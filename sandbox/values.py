@@ -1,4 +1,4 @@
-"""Python values as JSON, and calls of a program's functions: what crosses between a program and its asserts.
+"""Python values as JSON: what crosses between a program and its asserts.
 
 Part of what runs inside. Numbers, text, built-in containers, values of the standard library's small types and built-in
 functions cross as themselves; subclasses as their base, iterators as their items. A function of the test code crosses
@@ -15,11 +15,8 @@ import datetime
 import decimal
 import fractions
 import importlib
-import json
-import marshal
-import sys
+import itertools
 import types
-from collections.abc import Sequence
 from typing import Any
 
 MOST_ITEMS = 100_000
@@ -118,8 +115,12 @@ class Carrier:
         if isinstance(value, range) and len(value) <= LONGEST_RANGE:
             return ["r", [self.encode(bound) for bound in (value.start, value.stop, value.step)]]
         if hasattr(type(value), "__next__"):
-            return ["g", [self.encode(item) for item, _ in zip(value, range(MOST_ITEMS + 1), strict=False)]]
+            return self.encode_iterator(value)
         return self.encode_other(value)
+
+    def encode_iterator(self, value: Any) -> Any:
+        """Form of an iterator: its items."""
+        return ["g", [self.encode(item) for item in itertools.islice(value, MOST_ITEMS)]]
 
     def encode_mapping(self, value: dict[Any, Any]) -> Any:
         """JSON form of a dictionary or one of the standard library's kinds of it."""
@@ -221,7 +222,6 @@ SIMPLE_FORMS: tuple[tuple[Any, Any], ...] = (
     (datetime.timedelta, lambda v: ["td", v.days, v.seconds, v.microseconds]),
     (array.array, lambda v: ["a", v.typecode, bytes(v).hex()]),
 )
-BUILTIN_NAMES = frozenset(name for name in dir(builtins) if not name.startswith("_"))
 BUILTIN_TYPES = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)}
 TYPE_NAMES = {id(kind): name for name, kind in BUILTIN_TYPES.items()}
 Keys, Values, Items = type({}.keys()), type({}.values()), type({}.items())
@@ -248,130 +248,3 @@ SIMPLE_MAKERS: dict[str, Any] = {
     "T": BUILTIN_TYPES.__getitem__,
     "N": find_function,
 }
-
-
-# in the program's process ----------------------------------------------------------------------------------------
-
-
-class ProgramSide(Carrier):
-    """Keeps the objects that do not cross, and makes functions of the test code from their form."""
-
-    def __init__(self, namespace: dict[str, Any]) -> None:
-        super().__init__()
-        self.namespace = namespace
-        self.kept: list[Any] = []
-        self.numbers: dict[int, int] = {}
-
-    def encode_other(self, value: Any) -> Any:
-        numpy = sys.modules.get("numpy")  # its numbers cross by value, as whoever asserts compares them
-        if numpy is not None and isinstance(value, numpy.generic) and isinstance(plain := value.item(), PLAIN):
-            return self.encode(plain)
-        number = self.numbers.setdefault(id(value), len(self.kept))
-        if number == len(self.kept):
-            self.kept.append(value)
-        return ["@", number, type(value).__name__[:100]]
-
-    def decode_other(self, tag: str, rest: list[Any]) -> Any:
-        if tag == "@":
-            return self.kept[rest[0]]
-        if tag == "U":
-            return self.named(rest[0])
-        if tag == "M":
-            return importlib.import_module(rest[0])
-        code, name, defaults, named_defaults, cells, names = rest
-        positional, by_name = self.decode(defaults), self.decode(named_defaults)  # in the order of their encoding
-        closure = tuple(types.CellType(self.decode(form)) for form in cells)
-        space = {"__builtins__": builtins} | {key: self.decode(form) for key, form in names}
-        made = types.FunctionType(marshal.loads(bytes.fromhex(code)), space, name, positional, closure or None)
-        made.__kwdefaults__ = by_name
-        return made
-
-    def named(self, name: str) -> Any:
-        """What the program gives this name. Raises NameError where it gives it nothing.
-
-        Asserts of a function with a built-in name may call other built-in functions beside it.
-        """
-        if name in self.namespace:
-            return self.namespace[name]
-        if name in BUILTIN_NAMES and BUILTIN_NAMES & self.namespace.keys():
-            return getattr(builtins, name)
-        raise NameError(f"name {name!r} is not defined")
-
-    def call(self, target: list[Any], args: list[Any], named: dict[str, Any]) -> Any:
-        """What comes of a call of ["name", f] or ["object", number]; with a name behind these, their attribute.
-
-        ["set", name or number, attribute] sets that; ["isinstance", name] and ["issubclass", name] say what these do.
-        """
-        kind, which, *attribute = target
-        thing = self.named(which) if isinstance(which, str) else self.kept[which]
-        if kind == "set":
-            return setattr(thing, attribute[0], args[0])
-        if kind in ("isinstance", "issubclass"):
-            return isinstance(args[0], thing) if kind == "isinstance" else issubclass(args[0], thing)
-        return getattr(thing, attribute[0]) if attribute else thing(*args, **named)
-
-
-def read_calls(data: bytes) -> list[Any]:
-    """The calls that the asserts want: [target, arguments, named arguments, how many equal ones came before]."""
-    return json.loads(data or b"[]")
-
-
-def answer_calls(namespace: dict[str, Any], calls: list[Any], dumps: Any = json.dumps) -> bytes:
-    """Each call's outcome in order: its result and the arguments it changed, or the exception's types.
-
-    Arguments are counted through: those by position, then those by keyword. Where they share containers, either all of
-    them come back or none.
-    """
-    side = ProgramSide(namespace)
-    answers: list[dict[str, Any]] = []
-    for target, given, named, *_ in calls:
-        try:
-            args, keywords = side.decode_all(given, named)
-            try:
-                result = side.call(target, args, keywords)
-            except Exception as error:  # noqa: BLE001  the program's own, an outcome like any other
-                answers.append(raised(error, side) | left_by(side, (given, named), (args, keywords)))
-                continue
-            same = [i for i, arg in enumerate([*args, *keywords.values()]) if arg is result]
-            left = changes((given, named), side.encode_all(args, keywords), tied=side.tied)
-            if same and isinstance(result, CHANGEABLE):
-                answers.append({"same": same[0], "args": left})
-            else:
-                answers.append({"result": side.encode_all(result)[0], "args": left})
-        except Exception as error:  # noqa: BLE001  of values that have no form
-            answers.append(raised(error, side))
-    return dumps(answers).encode()
-
-
-def raised(error: Exception, side: ProgramSide) -> dict[str, Any]:
-    """An exception as an outcome; `own`: its class says itself what it reads as."""
-    names = [kind.__name__[:100] for kind in type(error).__mro__[:20]]
-    own = not isinstance(type(error).__str__, types.WrapperDescriptorType)
-    return {"raised": names, "text": str(error)[:2000], "values": values_of(error, side), "own": own}
-
-
-def left_by(side: ProgramSide, before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:
-    """The arguments that a call changed before it raised its exception; nothing where they have no form."""
-    try:
-        return {"args": changes(before, side.encode_all(*after), tied=side.tied)}
-    except Exception:  # noqa: BLE001  whatever the program's objects do
-        return {}
-
-
-def changes(before: Sequence[Any], after: Sequence[Any], *, tied: bool) -> list[Any]:
-    """[form] of each argument that a call has changed, None of the others; `tied`: of all if it has changed any.
-
-    `before` and `after`: forms of the list of arguments by position and of the dictionary of those by keyword.
-    """
-    old, new = ([*args[1], *(form for _, form in named[1])] for args, named in (before, after))
-    changed = [one != two for one, two in zip(old, new, strict=True)]
-    return [[form] if here or (tied and any(changed)) else None for here, form in zip(changed, new, strict=True)]
-
-
-def values_of(error: Exception, side: ProgramSide) -> Any:
-    """Form of an exception's arguments; None where they are long or cannot be had."""
-    try:
-        form = side.encode_all(*error.args[:10])
-        return form if len(json.dumps(form)) < 2000 else None
-    except Exception:  # noqa: BLE001  whatever the program's objects do
-        return None

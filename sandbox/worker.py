@@ -31,7 +31,7 @@ from sandbox.runner import (
 )
 from sandbox.traits import PLAIN
 
-MODULES = ("values", "traits", "confine", "cell", "children", "runner")
+MODULES = ("values", "program_side", "traits", "confine", "cell", "children", "runner")
 REFEREE_PROGRAM = "from sandbox.referee import main\nmain()\n"
 """Program of a runner that no foreign program enters, and which has the referee imported already."""
 BOOTSTRAP = """

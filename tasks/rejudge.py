@@ -43,13 +43,15 @@ BUT_PACKAGES = ("5",)
 BUT_MODULES = ("6", "7", "8")
 """Versions that judge as today's does all but programs that may import packages, functions that look up their module
 (6), comments about an encoding (6), functions that print much or are asked in many rounds (7), imports from
-`__future__` below a prelude (7), and functions of built-in names or whose tests expect exceptions."""
+`__future__` below a prelude (7), and functions of built-in names, with iterators, or whose tests expect exceptions."""
 OWN_MODULE = r"dataclass|\bmodules\b|pickle|type_hints|pydantic|attrs?\b|\binspect\b|import_module|__import__"
 """What a response mentions whose function versions before 7 may have failed, because its module was nowhere."""
 FUTURE = r"__future__|\A[^\w]*\ufeff"
 """What a response mentions whose program versions before 8 may have cut with a prelude."""
-LIMITS = (Verdict.time_limit, Verdict.output_limit)
-"""Verdicts that versions before 8 gave to right functions; versions before 9 gave `accepted` to wrong ones, too."""
+LIMITS = (Verdict.time_limit, Verdict.output_limit, Verdict.memory_limit)
+"""Verdicts that versions before 8 gave to right functions, the last before 9. They gave wrong ones `accepted`, too."""
+LAZY = r"\byield\b|__next__|return (\(|map|filter|zip|iter)"
+"""What a response has whose function versions before 9 may have failed, since they asked iterators for too much."""
 CATCHES = r"\bexcept\b|raises|suppress"
 """What tests mention of which versions before 9 failed right functions, since what these had changed before they raised
 an exception, or what that says, was lost."""
@@ -206,7 +208,7 @@ def _without_sound(
         if one.suite_hash in functions and (
             one.suite_hash in catching
             or one.verdict in (*LIMITS, Verdict.accepted)
-            or re.search(f"{OWN_MODULE}|{OF_BUILT_IN_NAME}", one.text)
+            or re.search(f"{OWN_MODULE}|{LAZY}|{OF_BUILT_IN_NAME}", one.text)
         ):
             return False
         return (*one.key, one.verdict, one.passed) in (to_the_end if re.search(LAST_WORDS, one.text) else sound)

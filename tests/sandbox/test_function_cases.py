@@ -28,6 +28,36 @@ CASES = {
         "def f():\n  n=0\n  while True: yield n; n+=1",
         "def f():\n  n=1\n  while True: yield n; n+=1",
     ),
+    "generator of growing numbers": (
+        "g = f()\nassert [next(g) for _ in range(5)] == [0, 1, 1, 2, 3]\nassert next(g) == 5",
+        "def f():\n  a, b = 0, 1\n  while True: yield a; a, b = b, a + b",
+        "def f():\n  a, b = 1, 1\n  while True: yield a; a, b = b, a + b",
+    ),
+    "generator that takes its time": (
+        "g = f()\nassert next(g) == 2\nassert next(g) == 3",
+        "def f():\n  n = 1\n  while True:\n    n += 1\n    for i in range(200_000): pass\n    yield n",
+        "def f():\n  n = 0\n  while True:\n    n += 1\n    for i in range(200_000): pass\n    yield n",
+    ),
+    "generator that fails later": (
+        "g = f([1, 2, 0])\nassert next(g) == 1.0\nassert next(g) == 0.5",
+        "def f(xs): return (1 / x for x in xs)",
+        "def f(xs): return (2 / x for x in xs)",
+    ),
+    "generator that has to fail": (
+        "g = f([1, 0])\nassert next(g) == 1.0\ntry:\n  next(g)\n  assert False\nexcept ZeroDivisionError:\n  pass",
+        "def f(xs): return (1 / x for x in xs)",
+        "def f(xs): return (1 / x for x in xs if x)",
+    ),
+    "generator of many": (
+        "assert sum(f(1000)) == 499500\nassert list(f(9)) == list(range(9))\nfor i, x in enumerate(f(40)):\n  assert i == x",
+        "def f(n): yield from range(n)",
+        "def f(n): yield from (x if x < 900 else 0 for x in range(n))",
+    ),
+    "iterator class": (
+        "import itertools\nassert list(itertools.islice(Count(3), 20)) == list(range(3, 23))",
+        "class Count:\n  def __init__(s, n): s.n = n - 1\n  def __iter__(s): return s\n  def __next__(s): s.n += 1; return s.n",
+        "class Count:\n  def __init__(s, n): s.n = n - 1\n  def __iter__(s): return s\n  def __next__(s): s.n += 1; return min(s.n, 20)",
+    ),
     "expected exception": (
         "try:\n  f(-1)\n  assert False, 'no error'\nexcept ValueError as e:\n  assert 'neg' in str(e)\nassert f(1) == 1",
         "def f(n):\n  if n < 0: raise ValueError('neg')\n  return n",

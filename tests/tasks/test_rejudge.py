@@ -270,6 +270,8 @@ def test_samples_that_had_no_verdict_count_once_they_have_one(copied: Callable[[
         ("function", "wrong_answer", "6", "pass", False),
         ("function", "wrong_answer", "8", "def sum(a): return a", True),
         ("function", "wrong_answer", sandbox.VERSION, "def sum(a): return a", False),
+        ("function", "wrong_answer", "8", "def f(n): yield n", True),
+        ("function", "memory_limit", "8", "pass", True),
         ("stdin", "wrong_answer", "2", "```python\npass\n```\nOr:\n```python\n```", True),
         ("function", "runtime_error", "6", "@dataclass\nclass P: pass", True),
         ("function", "runtime_error", sandbox.VERSION, "@dataclass\nclass P: pass", False),
