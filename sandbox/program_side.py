@@ -12,7 +12,7 @@ import json
 import marshal
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sandbox.values import CHANGEABLE, MOST_ITEMS, PLAIN, Carrier
@@ -65,6 +65,8 @@ class ProgramSide(Carrier):
             return self.kept[rest[0]]
         if tag == "U":
             return self.named(rest[0])
+        if tag == "G":
+            return chained([self.decode(item) for item in rest[0]], self.kept[rest[1]])
         if tag == "M":
             return importlib.import_module(rest[0])
         code, name, defaults, named_defaults, cells, names = rest
@@ -105,6 +107,14 @@ class ProgramSide(Carrier):
         return getattr(thing, attribute[0]) if attribute else thing(*args, **named)
 
 
+def chained(items: list[Any], rest: Any) -> Iterator[Any]:
+    """Items that the asserts had got of an iterator of the program, and those that they had not."""
+    yield from items
+    if isinstance(rest, Exception):
+        raise rest
+    yield from rest
+
+
 def read_calls(data: bytes) -> list[Any]:
     """The calls that the asserts want: [target, arguments, named arguments, how many equal ones came before]."""
     return json.loads(data or b"[]")
@@ -124,10 +134,10 @@ def answer_calls(namespace: dict[str, Any], calls: list[Any], dumps: Any = json.
             try:
                 result = side.call(target, args, keywords)
             except Exception as error:  # noqa: BLE001  the program's own, an outcome like any other
-                answers.append(raised(error, side) | left_by(side, (given, named), (args, keywords)))
+                answers.append(raised(error, side) | left_anyway(side, (given, named), (args, keywords)))
                 continue
             same = [i for i, arg in enumerate([*args, *keywords.values()]) if arg is result]
-            left = changes((given, named), side.encode_all(args, keywords), tied=side.tied)
+            left = left_by(side, (given, named), (args, keywords))
             if same and isinstance(result, CHANGEABLE):
                 answers.append({"same": same[0], "args": left})
             else:
@@ -144,12 +154,24 @@ def raised(error: Exception, side: ProgramSide) -> dict[str, Any]:
     return {"raised": names, "text": str(error)[:2000], "values": values_of(error, side), "own": own}
 
 
-def left_by(side: ProgramSide, before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:
-    """The arguments that a call changed before it raised its exception; nothing where they have no form."""
+def left_by(side: ProgramSide, before: tuple[Any, Any], after: tuple[list[Any], dict[str, Any]]) -> list[Any]:
+    """What a call has made of its arguments, see `changes`; not of iterators, which its result may still read."""
+    args = [None if is_iterator(value) else value for value in after[0]]
+    named = {name: None if is_iterator(value) else value for name, value in after[1].items()}
+    return changes(before, side.encode_all(args, named), tied=side.tied)
+
+
+def left_anyway(side: ProgramSide, before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[str, Any]:
+    """The same of a call that raised an exception; nothing where the arguments have no form."""
     try:
-        return {"args": changes(before, side.encode_all(*after), tied=side.tied)}
+        return {"args": left_by(side, before, after)}
     except Exception:  # noqa: BLE001  whatever the program's objects do
         return {}
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether its items are read one after another, and only once."""
+    return hasattr(type(value), "__next__")
 
 
 def changes(before: Sequence[Any], after: Sequence[Any], *, tied: bool) -> list[Any]:
@@ -158,7 +180,7 @@ def changes(before: Sequence[Any], after: Sequence[Any], *, tied: bool) -> list[
     `before` and `after`: forms of the list of arguments by position and of the dictionary of those by keyword.
     """
     old, new = ([*args[1], *(form for _, form in named[1])] for args, named in (before, after))
-    changed = [one != two for one, two in zip(old, new, strict=True)]
+    changed = [two is not None and one != two for one, two in zip(old, new, strict=True)]
     return [[form] if here or (tied and any(changed)) else None for here, form in zip(changed, new, strict=True)]
 
 

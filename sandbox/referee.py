@@ -21,9 +21,9 @@ import json
 import marshal
 import sys
 import types
-from collections.abc import Iterator
 from typing import Any, TypeGuard
 
+from sandbox.stand_ins import StandIn, Stream, UnderTest
 from sandbox.values import CHANGEABLE, Carrier, NotCarried
 
 SKIPPED = "__skipped__"
@@ -42,51 +42,6 @@ class BrokenTest(Exception):
     """The test code cannot run, whatever the program answers."""
 
 
-class UnderTest:
-    """A function or class of the program, by name."""
-
-    def __init__(self, record: CallRecord, name: str) -> None:
-        vars(self).update(_record=record, _name=name)
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self._record.call(["name", self._name], args, named)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._record.call(["name", self._name, name], (), {})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._record.call(["set", self._name, name], (value,), {})
-
-    def __instancecheck__(self, value: Any) -> bool:
-        return self._record.call(["isinstance", self._name], (value,), {}) is True
-
-    def __subclasscheck__(self, kind: Any) -> bool:
-        return self._record.call(["issubclass", self._name], (kind,), {}) is True
-
-
-class StandIn:
-    """An object that stays in the program: it can be called, its attributes read and set, and be handed back."""
-
-    def __init__(self, record: CallRecord, number: int, kind: str) -> None:
-        vars(self).update(_record=record, _number=number, _kind=kind)
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self._record.call(["object", self._number], args, named)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._record.call(["object", self._number, name], (), {})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._record.call(["set", self._number, name], (value,), {})
-
-    def __repr__(self) -> str:
-        return f"<{self._kind} of the program>"
-
-
 class TestSide(Carrier):
     """What the asserts give to the program and get from it."""
 
@@ -98,16 +53,16 @@ class TestSide(Carrier):
 
     def decode_other(self, tag: str, rest: list[Any]) -> Any:
         if tag == "G":
-            return self.stream([self.decode(item) for item in rest[0]], int(rest[1]))
+            return Stream(self._record, [self.decode(item) for item in rest[0]], int(rest[1]))
         if tag != "@":
             raise ValueError(f"a program's answer holds {tag!r}")
         number, kind = int(rest[0]), str(rest[1])
         return self._stand_ins.setdefault(number, StandIn(self._record, number, kind))
 
-    def stream(self, items: list[Any], number: int) -> Iterator[Any]:
-        """The items of an iterator of the program, then those that it is asked for."""
-        yield from items
-        yield from self._record.call(["next", number], (), {})
+    def encode_iterator(self, value: Any) -> Any:
+        if isinstance(value, Stream) and value.number is not None:
+            return ["G", [self.encode(item) for item in value.items], value.number]
+        return super().encode_iterator(value)
 
     def encode_other(self, value: Any) -> Any:
         if isinstance(value, StandIn):

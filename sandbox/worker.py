@@ -136,7 +136,7 @@ class JudgeWorker:
         """Launch the runner and insist on its walls; SandboxUnavailable if one that must stand does not."""
         channel, config = self._backend.launch(BOOTSTRAP)
         config = {"preimports": list(self._preimports), **config}
-        modules = module_sources((*MODULES, "referee") if self._for_referee else MODULES)
+        modules = module_sources((*MODULES, "stand_ins", "referee") if self._for_referee else MODULES)
         body = json.dumps({"modules": modules, "config": config, "keep": self._for_referee}).encode()
         deadline = time.monotonic() + START_S
         try:

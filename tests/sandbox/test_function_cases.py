@@ -53,6 +53,16 @@ CASES = {
         "def f(n): yield from range(n)",
         "def f(n): yield from (x if x < 900 else 0 for x in range(n))",
     ),
+    "iterator of an iterator": (
+        "it = iter(range(30))\nassert list(f(it)) == list(range(0, 60, 2))",
+        "def f(it): return (2 * x for x in it)",
+        "def f(it): return (2 * x for x in it if x < 29)",
+    ),
+    "endless iterator handed back": (
+        "assert first(3, f()) == [0, 1, 2]\ng = f()\nassert next(g) == 0\nassert first(9, g) == list(range(1, 10))",
+        "import itertools\ndef f(): return itertools.count()\ndef first(n, it): return list(itertools.islice(it, n))",
+        "import itertools\ndef f(): return itertools.count()\ndef first(n, it): return list(itertools.islice(it, min(n, 8)))",
+    ),
     "iterator class": (
         "import itertools\nassert list(itertools.islice(Count(3), 20)) == list(range(3, 23))",
         "class Count:\n  def __init__(s, n): s.n = n - 1\n  def __iter__(s): return s\n  def __next__(s): s.n += 1; return s.n",
