@@ -22,8 +22,9 @@ def recipes(*arguments: str) -> Result:
 def test_without_a_name_it_lists_what_ships_and_what_for() -> None:
     shown = recipes().stdout
     assert [line.split()[0] for line in shown.splitlines() if not line.startswith(" ")] == recipe_names()
-    assert "The whole pipeline on the built-in miniature task" in shown
-    assert "The settings of Cohen et al. (2025), SPO half online" in " ".join(shown.split())
+    words = " ".join(shown.split())
+    assert "The whole pipeline on the built-in miniature task" in words
+    assert "The settings of Cohen et al. (2025), SPO half online" in words
     assert all(len(recipe_meaning(name).split()) >= 8 for name in recipe_names())
 
 
