@@ -28,6 +28,8 @@ from transformers import (
 from tasks.engines.transformers_engine import TransformersEngine
 
 VOCABULARY = 60
+SAME_BITS = torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+"""Whether sums come out the same, to the last bit, in batches of any size."""
 END = 1
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tasks.engines import shared_prefix
 from tasks.engines.prefill import MOST_TOKENS, WORTH_SHARING, prefill, waves
 from tasks.engines.prefix_store import PrefixStore, Tokens
-from tests.tasks.engines.conftest import VOCABULARY, build
+from tests.tasks.engines.conftest import SAME_BITS, VOCABULARY, build
 
 ROOM = 1 << 30
 
@@ -35,7 +35,7 @@ def text(seed: int, length: int) -> Tokens:
 
 
 def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512":
+    if SAME_BITS:
         return torch.equal(one, other)
     return torch.allclose(one, other, atol=1e-5 if one.dtype == torch.float32 else 0.1)
 

@@ -23,7 +23,7 @@ from tasks.engines.protocol import (
 )
 from tasks.engines.shared_prefix import SharedPrefixCache
 from tasks.engines.transformers_engine import TransformersEngine
-from tests.tasks.engines.conftest import END, VOCABULARY, build, save
+from tests.tasks.engines.conftest import END, SAME_BITS, VOCABULARY, build, save
 
 PROMPT = (5, 9, 12, 40, 7, 3)
 OTHER = (8, 2, 33)
@@ -96,7 +96,8 @@ def tree(seed: int) -> list[Request]:
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
 def test_tokens_do_not_depend_on_what_was_computed_before_or_beside_them(kind: str, tmp_path: Path) -> None:
-    """But for rounding: of some 200 responses one may part from itself where a draw falls between two tokens."""
+    """But for rounding where sums depend on the batch: of some 200 responses one may part from itself there, where a
+    draw falls between two tokens."""
     folder = save(build(kind), tmp_path)
     warm = TransformersEngine(folder, dtype="float32", max_batch=5)
     forgetful = TransformersEngine(folder, dtype="float32", max_batch=8, prefix_store_bytes=0)
@@ -116,7 +117,7 @@ def test_tokens_do_not_depend_on_what_was_computed_before_or_beside_them(kind: s
                     if found.token_ids != expected.token_ids:
                         assert abs(found.token_ids[same] - expected.token_ids[same]) == 1, "drawn beside each other"
                         parted.append((seed, number, index))
-    assert len(set(parted)) <= 1
+    assert len(set(parted)) <= (0 if SAME_BITS else 1)
 
 
 def common(first: Sequence[int], second: Sequence[int]) -> int:
@@ -131,7 +132,7 @@ def test_a_call_repeated_on_a_warm_engine_gives_the_same_bits(engine: Transforme
     list(engine.sample([Request((*requests[1].prompt_ids, 1, 2), 2, seed=4)]))
     again = drawn(engine, *requests)
     assert [again[key].token_ids for key in first] == [item.token_ids for item in first.values()]
-    if torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512":
+    if SAME_BITS:
         assert again == first
 
 
