@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sandbox.values import CHANGEABLE, MOST_ITEMS, PLAIN, Carrier
+from sandbox.values import CHANGEABLE, MOST_ITEMS, PLAIN, Carrier, is_iterator
 
 FIRST_ITEMS = 8
 """So many items of an iterator cross at first."""
@@ -66,7 +66,7 @@ class ProgramSide(Carrier):
         if tag == "U":
             return self.named(rest[0])
         if tag == "G":
-            return chained([self.decode(item) for item in rest[0]], self.kept[rest[1]])
+            return self.resumed([self.decode(item) for item in rest[0]], rest[1])
         if tag == "M":
             return importlib.import_module(rest[0])
         code, name, defaults, named_defaults, cells, names = rest
@@ -76,6 +76,11 @@ class ProgramSide(Carrier):
         made = types.FunctionType(marshal.loads(bytes.fromhex(code)), space, name, positional, closure or None)
         made.__kwdefaults__ = by_name
         return made
+
+    def resumed(self, items: list[Any], number: int) -> Iterator[Any]:
+        """Items that the asserts had got of an iterator of the program, and those that they had not."""
+        yield from items
+        yield from self.call(["next", number], [], {})
 
     def named(self, name: str) -> Any:
         """What the program gives this name. Raises NameError where it gives it nothing.
@@ -105,14 +110,6 @@ class ProgramSide(Carrier):
         if kind in ("isinstance", "issubclass"):
             return isinstance(args[0], thing) if kind == "isinstance" else issubclass(args[0], thing)
         return getattr(thing, attribute[0]) if attribute else thing(*args, **named)
-
-
-def chained(items: list[Any], rest: Any) -> Iterator[Any]:
-    """Items that the asserts had got of an iterator of the program, and those that they had not."""
-    yield from items
-    if isinstance(rest, Exception):
-        raise rest
-    yield from rest
 
 
 def read_calls(data: bytes) -> list[Any]:
@@ -167,11 +164,6 @@ def left_anyway(side: ProgramSide, before: tuple[Any, Any], after: tuple[Any, An
         return {"args": left_by(side, before, after)}
     except Exception:  # noqa: BLE001  whatever the program's objects do
         return {}
-
-
-def is_iterator(value: Any) -> bool:
-    """Whether its items are read one after another, and only once."""
-    return hasattr(type(value), "__next__")
 
 
 def changes(before: Sequence[Any], after: Sequence[Any], *, tied: bool) -> list[Any]:

@@ -21,6 +21,7 @@ import json
 import marshal
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from sandbox.stand_ins import StandIn, Stream, UnderTest
@@ -235,10 +236,10 @@ def prepare(test: str, names: list[str], namespace: dict[str, Any], record: Call
     """Test code ready to run, and the names it calls that are under test."""
     tree = ast.parse(test)
     defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-    called = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    if defines_check and "check" not in called:
+    used = used_names(ast.walk(tree))
+    if defines_check and "check" not in used:
         tree.body += ast.parse("check(candidate)").body
-    uncalled = [n.name for n in tree.body if is_test(n) and n.name not in called]
+    uncalled = [n.name for n in tree.body if is_test(n) and n.name not in used]
     tree.body += ast.parse("\n".join(f"{name}()" for name in uncalled)).body
     wanted = under_test(tree, names, namespace, record)
     tree = ast.fix_missing_locations(SkipUnanswered().visit(tree))
@@ -257,8 +258,7 @@ def under_test(tree: ast.Module, names: list[str], namespace: dict[str, Any], re
     the built-in functions it calls: the program has functions of these names. BrokenTest if others stay unknown.
     """
     nodes = list(ast.walk(tree))
-    loaded = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-    record.names = {n.id for n in loaded}
+    record.names = used_names(nodes)
     called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     known = bound_names(nodes) | set(namespace) | set(dir(builtins)) | {"__file__"}
     unknown = record.names - known
@@ -276,6 +276,11 @@ def under_test(tree: ast.Module, names: list[str], namespace: dict[str, Any], re
             raise BrokenTest(f"name {sorted(foreign)[0]!r} is not defined")
         return [*names, "candidate", *sorted(unknown)]
     return sorted(unknown or called - bound_names(nodes) - set(namespace))
+
+
+def used_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that the code looks up."""
+    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def bound_names(nodes: list[ast.AST]) -> set[str]:

@@ -114,7 +114,7 @@ class Carrier:
             return ["N", *name]
         if isinstance(value, range) and len(value) <= LONGEST_RANGE:
             return ["r", [self.encode(bound) for bound in (value.start, value.stop, value.step)]]
-        if hasattr(type(value), "__next__"):
+        if is_iterator(value):
             return self.encode_iterator(value)
         return self.encode_other(value)
 
@@ -165,6 +165,11 @@ class Carrier:
     def decode_other(self, tag: str, rest: list[Any]) -> Any:
         """What a form of the other side's `encode_other` stands for."""
         raise NotImplementedError
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether its items are read one after another, and only once."""
+    return hasattr(type(value), "__next__")
 
 
 def is_named(value: Any) -> bool:

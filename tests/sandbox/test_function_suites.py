@@ -46,6 +46,5 @@ def test_what_a_broken_test_says_of_one_program_does_not_reach_the_next(local: J
     suite = Suite("half broken", tests, style="function", entry_point="f")
     right, wrong = "def f(n): return n", "def f(n): return {}"
     programs = (right, right + " + 0", wrong.format(2), wrong.format(3))
-    assert [judged(local, suite, program).verdict for program in programs] == 2 * [Verdict.infra] + 2 * [
-        Verdict.wrong_answer
-    ]
+    found = [judged(local, suite, program).verdict for program in programs]
+    assert found == [Verdict.infra, Verdict.infra, Verdict.wrong_answer, Verdict.wrong_answer]
