@@ -47,6 +47,7 @@ class Warehouse:
         self._keys = KeyMaker()
         self._staged: list[Intent] = []
         self._readers = threading.local()
+        self._verdicts: list[str] = []
 
     @classmethod
     def open(cls, location: str | Path | None = None, *, read_only: bool = False) -> Self:
@@ -226,6 +227,16 @@ class Warehouse:
         """The newest snapshot."""
         return lake.current_snapshot(self._reader())
 
+    def show_judged_until(self, snapshot: int, tables: Iterable[str]) -> None:
+        """From now on these tables, where a question names them, show what was judged again after `snapshot` as it was.
+
+        All else is the newest; views on the tables show the newest verdicts.
+        """
+        from warehouse.superseding import view_judged_until
+
+        self._verdicts = [view_judged_until(table, snapshot) for table in tables]
+        self._readers = threading.local()
+
     def check_snapshot(self, snapshot: int) -> None:
         """Raise UnknownSnapshot unless `snapshot` is there or was there before it expired."""
         newest = self.snapshot()
@@ -256,7 +267,7 @@ class Warehouse:
         cursor: duckdb.DuckDBPyConnection | None = getattr(self._readers, "cursor", None)
         if cursor is None:
             cursor = self._connection.cursor()
-            for statement in lake.SESSION:
+            for statement in (*lake.SESSION, *self._verdicts):
                 cursor.execute(statement)
             self._readers.cursor = cursor
         return cursor

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from warehouse.lake import LAKE, STORED
 from warehouse.queries import query
 from warehouse.schema import PROVENANCE, SUPERSEDED, VIEW_COLUMNS
 
@@ -28,6 +29,12 @@ def content(row: Mapping[str, Any]) -> dict[str, Any]:
 def superseded(old: str, new: str) -> dict[str, Any]:
     """The row of `quarantine` that leaves batch `old` out for batch `new`; it is appended with `new`."""
     return {"bad_batch_id": old, "reason": f"{_BY}{new}"}
+
+
+def view_judged_until(table: str, snapshot: int) -> str:
+    """The statement after which `table` shows batches that were judged again after `snapshot`, not their successors."""
+    names = {"table": table, "stored": f"{LAKE}.{STORED}"}
+    return query(__name__, "view_judged_until", **names, until=str(int(snapshot)))
 
 
 def successors(store: Warehouse, batches: Iterable[str]) -> set[str]:

@@ -58,3 +58,22 @@ def test_who_found_a_program_first_stays_the_first_once_the_batch_was_judged_aga
         judge_again(store, "first")
         (found,) = store.rows("SELECT first_run, text, trajectory_id, times FROM new_solutions")
         assert found == {"first_run": "first", "text": "first", "trajectory_id": "tfirst", "times": 2}
+
+
+def test_who_asks_for_the_verdicts_of_a_snapshot_sees_them_and_all_else_that_is_newest(folder: str) -> None:
+    asked = "SELECT trajectory_id, batch_id FROM trajectories ORDER BY ALL"
+    with Warehouse.open(folder) as store, Warehouse.open(folder) as kept:
+        for number in range(3):
+            store.append(f"b{number}", {"trajectories": [trajectory(number)]}, run_id="run")
+        before = judge_again(store, "b0")
+        kept.show_judged_until(store.snapshot(), ["trajectories"])
+        shown = kept.rows(asked)
+        assert [row["batch_id"] for row in shown] == [before, "b1", "b2"]
+        newest = [judge_again(store, judge_again(store, before)), judge_again(store, "b1")]
+        assert [row["batch_id"] for row in store.rows(asked)] == [*newest, "b2"]
+        assert kept.rows(asked) == shown
+        store.append("b3", {"trajectories": [trajectory(3)]}, run_id="run")
+        assert len(kept.rows(asked)) == 4
+        bad = [{"bad_batch_id": name, "reason": "bad"} for name in (newest[1], "b2")]
+        store.append("aside", {"quarantine": bad}, run_id="run")
+        assert [row["batch_id"] for row in kept.rows(asked)] == [before, "b3"]

@@ -45,6 +45,15 @@ def frozen_values(warehouse: Warehouse, job: TrainJob) -> dict[str, float]:
     return _frozen(job.run_dir / "soft-values.json", lambda: prompt_values(warehouse, job))
 
 
+def verdicts_until(warehouse: Warehouse, job: TrainJob) -> int:
+    """The snapshot up to which `spo rejudge` changes what the run trains on: the one that training began at.
+
+    With other rewards beside the same y_0, a resumed run would learn from something else than the run that went on.
+    """
+    began = _frozen(job.run_dir / "verdicts-until.json", lambda: {"snapshot": warehouse.snapshot()})
+    return int(began["snapshot"])
+
+
 def mean_return(warehouse: Warehouse, job: TrainJob) -> float:
     """Mean return of pi_0 over the run's training problems, -1 to 0, however often the run is resumed.
 

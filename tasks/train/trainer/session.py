@@ -22,7 +22,7 @@ from tasks.scoring.reference import Reference, ReferenceStore, load_reference
 from tasks.train.shared import published_weights, time_limits
 from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
 from tasks.train.shared.job import TrainJob
-from tasks.train.shared.soft_values import frozen_values
+from tasks.train.shared.soft_values import frozen_values, verdicts_until
 from tasks.train.shared.stop import Stop
 from tasks.train.trainer import checkpoint, publisher
 from tasks.train.trainer.algorithm import Algorithm, SoftPolicyOptimization
@@ -37,6 +37,9 @@ from warehouse import Warehouse
 from warehouse.queries import query
 
 CANARIES = query(__name__, "canaries")
+
+WITH_VERDICTS = ("trajectories", "token_values")
+"""What the sources of a mix are drawn from, whose verdicts stay those that training began with."""
 
 LAST_RECORDED = "SELECT coalesce(max(step), 0) FROM train_batches WHERE run_id = ?"
 
@@ -260,6 +263,7 @@ def _rank_zero(
     step, state = (0, MixState()) if found is None else (found.step, found.mix)
     with Warehouse.open(job.warehouse) as warehouse:
         warehouse.commit()
+        warehouse.show_judged_until(verdicts_until(warehouse, job), WITH_VERDICTS)
         _require_same_reference(job)
         examples = Examples(warehouse, job, frozen_values(warehouse, job))
         last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
