@@ -100,8 +100,7 @@ def data_card(found: Publishable, name: str, counts: Mapping[str, int], licence:
             _front(metadata),
             f"# {name}\n",
             f"What run `{found.history.run_id}` drew or was trained on: {rows}. Programs were executed and judged; "
-            f"rewards are 0 (every test passed) and -1.{_claimed(found)} Hidden tests and evaluation problems "
-            f"are not part of it.\n",
+            f"{_rewards(found)}.{_claimed(found)} Hidden tests and evaluation problems are not part of it.\n",
             "```python",
             "from datasets import load_dataset\n",
             f'rows = load_dataset({name!r}, "trajectories", split="train")',
@@ -177,6 +176,14 @@ def _what(found: Publishable) -> str:
     )
 
 
+def _rewards(found: Publishable) -> str:
+    """What the data set's column `reward` holds, and what training made of it."""
+    stored = "rewards are 0 (every test passed) and -1"
+    if found.config.train.reward == "binary":
+        return stored
+    return f"{stored}; training took the share of tests passed - 1 instead (`tests_passed`, `tests_total`)"
+
+
 def _claimed(found: Publishable) -> str:
     """What is said of imported trajectories that were believed; nothing where there are none."""
     number = sum(row["claimed"] for row in found.trained_on)
@@ -230,36 +237,38 @@ def _own_temperature(found: Publishable, sentence: str) -> list[str]:
 
 def _scores(found: Publishable) -> Scores:
     """The policy's counts by problem set; empty when it was not evaluated."""
-    points = {point.policy_id: point for point in found.history.points}
-    point = points.get(found.policy.policy_id)
-    return point.scores if point else {}
+    return _scores_of(found, found.policy.policy_id)
+
+
+def _scores_of(found: Publishable, policy_id: str) -> Scores:
+    return next((point.scores for point in found.history.points if point.policy_id == policy_id), {})
 
 
 def _evaluation(found: Publishable) -> list[str]:
     own = _scores(found)
     if not own:
         return ["## Evaluation\n", "This policy has not been evaluated.\n"]
-    before = found.history.points[0].scores
-    rows: list[dict[str, str]] = []
-    for set_name in own:
-        for k in found.config.evaluate.ks:
-            first, last = ({set_name: scores[set_name]} for scores in (before, own))
-            change = average_paired_difference(first, last, k)
-            rows.append(
-                {
-                    "set": set_name,
-                    "problems": str(len(own[set_name])),
-                    "": f"pass@{k}",
-                    "before": percent(policy_pass_at_k(first, k)),
-                    "after": percent(policy_pass_at_k(last, k)),
-                    "difference": _difference(change),
-                }
-            )
+    before = _scores_of(found, found.prepared.policy_id)
+    rows = [_evaluated(set_name, k, before, own) for set_name in own for k in found.config.evaluate.ks]
     note = (
-        f"Unbiased estimates, {samples_text(own)} ({found.sampling}), with 95% "
-        f"bootstrap intervals over problems; the difference is paired. {_overlaps(found)}\n"
+        f"Unbiased estimates, {samples_text(own)} ({found.sampling}), with 95% bootstrap intervals over problems"
+        f"{'; the difference is paired' if before else ''}. {_overlaps(found)}\n"
     )
     return ["## Evaluation\n", _table(list(rows[0]), rows), note]
+
+
+def _evaluated(set_name: str, k: int, before: Scores, after: Scores) -> dict[str, str]:
+    """pass@k on a set before training, where that is known, and after it."""
+    row = {"set": set_name, "problems": str(len(after[set_name])), "": f"pass@{k}"}
+    last = {set_name: after[set_name]}
+    if not before:
+        return row | {"after": percent(policy_pass_at_k(last, k))}
+    first = {set_name: before[set_name]}
+    return row | {
+        "before": percent(policy_pass_at_k(first, k)),
+        "after": percent(policy_pass_at_k(last, k)),
+        "difference": _difference(average_paired_difference(first, last, k)),
+    }
 
 
 def _difference(change: PairedDifference) -> str:

@@ -108,7 +108,7 @@ def gather(context: Context, step: int | None = None) -> Publishable:
         base_title=title,
         prepared=prepared,
         problems=store.rows(query(__name__, "problems"), [prepared.problems_batch]),
-        trained_on=store.rows(query(__name__, "trained_on"), [trainer_of(context, policy), policy.step]),
+        trained_on=store.rows(query(__name__, "trained_on"), training_of(context, policy, prepared)),
         project=version(PROJECT),
         snapshot=store.snapshot(),
         example=template.render(EXAMPLE),
@@ -119,6 +119,12 @@ def gather(context: Context, step: int | None = None) -> Publishable:
 def trainer_of(context: Context, policy: KeptPolicy) -> str:
     """The run that trained the policy: this one, or one whose training it took over."""
     return run_history.trained_by(context.warehouse, policy.policy_id, context.run_id)
+
+
+def training_of(context: Context, policy: KeptPolicy, prepared: PrepareManifest) -> dict[str, Any]:
+    """What the queries are asked of: the run, who trained the policy, until which step, and the run's problems."""
+    trainer = trainer_of(context, policy)
+    return {"run": context.run_id, "trainer": trainer, "step": policy.step, "problems": prepared.problems_batch}
 
 
 def without_paths(tree: Any) -> Any:

@@ -10,11 +10,21 @@ GROUP BY ALL ORDER BY split DESC, problem_set, source, licence;
 -- name: trained_on
 -- What was trained on until a step: how many trajectories of each source and writer, how many of them correct, and how
 -- many with the rewards that their source claims?
+-- Of a response that other runs drew, too, the copy counts that was judged by this run's suite, and of these its own.
 WITH used AS (
-    SELECT DISTINCT unnest(trajectory_ids) AS trajectory_id FROM train_batches WHERE run_id = ? AND step <= ?
+    SELECT DISTINCT unnest(trajectory_ids) AS trajectory_id FROM train_batches WHERE run_id = $trainer AND step <= $step
+),
+counted AS (
+    SELECT source, engine, reward, verdict FROM trajectories JOIN used USING (trajectory_id)
+    QUALIFY row_number() OVER (
+        PARTITION BY trajectory_id
+        ORDER BY coalesce((problem_id, suite_hash) IN (
+            SELECT (problem_id, suite_hash) FROM problems WHERE batch_id = $problems
+        ), false) DESC, run_id IN ($run, $trainer) DESC, reward IS NULL, arrival
+    ) = 1
 )
 SELECT source, CASE WHEN source IN ('online', 'reference', 'pivotal_rollout') THEN 'this project' ELSE engine END AS writer,
        count(*) AS trajectories, count(*) FILTER (reward = 0 AND verdict IS DISTINCT FROM 'claimed') AS correct,
        count(*) FILTER (verdict = 'claimed') AS claimed
-FROM (SELECT DISTINCT ON (trajectory_id) * FROM trajectories JOIN used USING (trajectory_id) ORDER BY arrival DESC)
+FROM counted
 GROUP BY ALL ORDER BY trajectories DESC, source, writer;

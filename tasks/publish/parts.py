@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from tasks.engines import adapter, checkpoint, inspection
 from tasks.publish import card
-from tasks.publish.facts import NothingToPublish, Publishable, trainer_of
+from tasks.publish.facts import NothingToPublish, Publishable, training_of
 from tasks.report import chart_sections
 from tasks.report.chart_rendering import Chart, save_png
 from tasks.run.stage import Context
@@ -181,7 +181,7 @@ def _adapter(context: Context, found: Publishable, name: str, licence: str) -> P
 
 def _trajectories(context: Context, found: Publishable, name: str, licence: str) -> Part:
     own, store = f"{name}-trajectories", context.warehouse
-    asked = {"run": context.run_id, "trainer": trainer_of(context, found.policy), "step": found.policy.step}
+    asked = training_of(context, found.policy, found.prepared)
     prompts = {"batch": found.prepared.prompts_batch, "problems": found.prepared.problems_batch}
     texts = {"trajectories": (query(__name__, "trajectories"), asked), "prompts": (query(__name__, "prompts"), prompts)}
     rows = {

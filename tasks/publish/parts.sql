@@ -1,15 +1,22 @@
 -- name: trajectories
 -- What did a run draw for training, or train on until a step, and how often?
-SELECT trajectory_id, problem_id, prompt_id, source, engine, policy_start, step, temperature, top_p, seed, token_ids,
-       sampled_logprobs, logprob_kind, text, finish_reason, reward, verdict, tests_passed, tests_total,
-       coalesce(times, 0) AS times_trained
-FROM (SELECT DISTINCT ON (trajectory_id) * FROM trajectories ORDER BY arrival DESC)
-LEFT JOIN (
+-- A response may be another run's, too: the copy counts that was judged by this run's suite, and of these its own.
+WITH used AS (
     SELECT trajectory_id, count(*) AS times
     FROM (SELECT unnest(trajectory_ids) AS trajectory_id FROM train_batches WHERE run_id = $trainer AND step <= $step)
     GROUP BY trajectory_id
-) USING (trajectory_id)
-WHERE run_id = $run OR times > 0
+)
+SELECT trajectory_id, problem_id, prompt_id, source, engine, policy_start, step, temperature, top_p, seed, token_ids,
+       sampled_logprobs, logprob_kind, text, finish_reason, reward, verdict, tests_passed, tests_total,
+       coalesce(times, 0) AS times_trained
+FROM trajectories LEFT JOIN used USING (trajectory_id)
+WHERE times > 0 OR trajectory_id IN (SELECT trajectory_id FROM trajectories WHERE run_id = $run)
+QUALIFY row_number() OVER (
+    PARTITION BY trajectory_id
+    ORDER BY coalesce((problem_id, suite_hash) IN (
+        SELECT (problem_id, suite_hash) FROM problems WHERE batch_id = $problems
+    ), false) DESC, run_id IN ($run, $trainer) DESC, reward IS NULL, arrival
+) = 1
 ORDER BY trajectory_id;
 
 -- name: prompts

@@ -19,12 +19,12 @@ from tasks.report.table_sections import Histories, difference_text, percent
 
 
 def facts(history: RunHistory) -> list[Fact]:
-    """pass@k of the first and the last evaluated policy of one run; of a single one, its value alone."""
+    """pass@k of the reference policy and of the last evaluated one; where one was evaluated, its value alone."""
     if not history.points:
         return []
     first, last = history.points[0].scores, history.points[-1].scores
-    if len(history.points) == 1:
-        return [Fact(f"pass@{k}", percent(policy_pass_at_k(first, k))) for k in history.config.evaluate.ks]
+    if len(history.points) == 1 or history.points[0].step > 0:
+        return [Fact(f"pass@{k}", percent(policy_pass_at_k(last, k))) for k in history.config.evaluate.ks]
     return [
         Fact(
             f"pass@{k}",

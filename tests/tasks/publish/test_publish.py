@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import DatasetCard, ModelCard, metadata_load
 
@@ -23,12 +24,14 @@ from tasks.estimators import average_paired_difference
 from tasks.publish import card, facts, parts
 from tasks.publish.facts import NothingToPublish, Publishable
 from tasks.publish.parts import Part
+from tasks.report import chart_sections
 from tasks.run import runs
 from tasks.run.manifests import TrainManifest
 from tasks.run.stage import Context
 from tests.tasks.conftest import Lab, trained_with
 from tests.tasks.publish.hub_stub import running
 from warehouse import maintenance
+from warehouse.superseding import content
 
 PLAIN = """
 import json, sys
@@ -186,6 +189,23 @@ def test_cards_count_problems_by_the_host_of_their_address_and_call_no_claim_cor
         assert f"{human['claimed']:,} have the rewards that their source claims" in text
 
 
+def test_a_card_says_nothing_of_before_where_the_reference_policy_was_not_evaluated_and_what_rewards_are(
+    finished: Lab,
+) -> None:
+    found, _ = planned(finished)
+    without = replace(found, history=replace(found.history, points=found.history.points[1:]))
+    assert "| before |" in card.model_card(found, "me/tiny", "", [])
+    text = card.model_card(without, "me/tiny", "", [])
+    assert "| after |" in text
+    assert "before" not in text.split("## Evaluation")[1].split("## Training data")[0]
+    assert all(" \u2192 " not in one.value for one in chart_sections.facts(without.history))
+    assert "0 (every test passed) and -1" in card.data_card(found, "me/data", {"trajectories": 1}, "")
+    train = found.config.train.model_copy(update={"reward": "fractional"})
+    fractional = found.config.model_copy(update={"train": train})
+    shares = replace(found, history=replace(found.history, config=fractional))
+    assert "share of tests passed - 1" in card.data_card(shares, "me/data", {"trajectories": 1}, "")
+
+
 def test_paths_in_settings_keep_their_last_part_alone() -> None:
     tree = {"problems": {"path": "/data/sets/problems.jsonl"}, "files": ["~/mine.jsonl", "owner/name"], "seed": 1}
     assert facts.without_paths(tree) == {
@@ -211,6 +231,26 @@ def test_trajectories_load_as_a_data_set_without_evaluation_problems(finished: L
     assert set(rows["prompt_id"]) == set(prompts["prompt_id"])
     evaluated = finished.value("SELECT list(problem_id) FROM problems WHERE split = 'evaluation'")
     assert not set(prompts["problem_id"]) & set(evaluated)
+
+
+def test_another_runs_verdicts_on_the_same_responses_change_nothing(copied: Callable[[], Lab], tmp_path: Path) -> None:
+    """Another run with other tests draws pi_0's responses under the same names, and judges them otherwise."""
+    lab = copied()
+
+    def published(folder: str) -> list[dict[str, Any]]:
+        path = written(lab, "trajectories", tmp_path / folder) / "trajectories" / "train-00000-of-00001.parquet"
+        return pq.read_table(path).to_pylist()
+
+    before, trained_on = published("before"), planned(lab)[0].trained_on
+    with lab.store() as store:
+        rows = store.rows("SELECT * FROM trajectories WHERE source = 'reference'")
+        other = {"suite_hash": "other", "reward": -1.0, "verdict": "wrong_answer"}
+        store.append("other/1", {"trajectories": [content(row) | other for row in rows]}, run_id="other")
+        unjudged = {"reward": None, "verdict": None}
+        store.append("other/2", {"trajectories": [content(row) | unjudged for row in rows]}, run_id="other")
+    assert any(row["reward"] == 0 for row in before if row["times_trained"])
+    assert published("after") == before
+    assert planned(lab)[0].trained_on == trained_on
 
 
 def test_a_dry_run_shows_files_and_cards_and_writes_nothing(finished: Lab, tmp_path: Path) -> None:
