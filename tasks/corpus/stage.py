@@ -89,6 +89,7 @@ def body(context: Context) -> CorpusManifest:
     return CorpusManifest(
         rows=sum(added.values()) + len(members),
         corpus_id=corpus_id,
+        snapshot=context.warehouse.snapshot(),
         added=added,
         per_source=dict(per_source),
         flow=flow,

@@ -80,6 +80,8 @@ class CorpusManifest(Manifest):
 
     corpus_id: str
     """Identity of the selection, a hash of its trajectories: rows of table `corpus`."""
+    snapshot: int = 0
+    """Snapshot that shows the last response that was taken in."""
     added: dict[str, int] = {}
     """Kind of source -> responses that were added."""
     per_source: dict[str, int] = {}

@@ -17,10 +17,17 @@ from tasks.engines import inspection
 from tasks.engines.checkpoint import is_complete
 from tasks.run import prompt_set, runs
 from tasks.run.judged_again import judged_again
-from tasks.run.manifests import CorpusManifest, KeptPolicy, PivotalManifest, PrepareManifest, TrainManifest
+from tasks.run.manifests import (
+    CorpusManifest,
+    KeptPolicy,
+    PivotalManifest,
+    PrepareManifest,
+    Q0Manifest,
+    TrainManifest,
+)
 from tasks.run.placement import EVALUATOR
 from tasks.run.sampling import counts, counts_filter
-from tasks.run.stage import Amount, Context, Outlook, Stage
+from tasks.run.stage import Amount, Context, Outlook, Stage, finished
 from tasks.train import supervisor
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
@@ -62,7 +69,8 @@ def _earlier(context: Context) -> earlier.Selection:
 
 def _pairs(context: Context, policy_id: str) -> pairs.Selection:
     """The pairs of pi_0's samples that the run may train on."""
-    return pairs.select(context.warehouse, context.config.train.pairs, reference=policy_id, **_within(context))
+    bounds = _within(context) | {"until": _pairs_until(context)}
+    return pairs.select(context.warehouse, context.config.train.pairs, reference=policy_id, **bounds)
 
 
 def _within(context: Context) -> dict[str, Any]:
@@ -79,6 +87,13 @@ def _within(context: Context) -> dict[str, Any]:
 def _until(context: Context) -> int:
     """The snapshot that the run reads what others made up to."""
     return context.warehouse.snapshot() if context.pin is None else context.pin
+
+
+def _pairs_until(context: Context) -> int:
+    """The same for pi_0's samples: those that Q0 and the corpus ask for belong to the run whenever they were drawn."""
+    drawn = finished(context.warehouse, Q0Manifest, run_id=context.run_id)
+    collected = context.manifest(CorpusManifest)
+    return max(_until(context), drawn.snapshot if drawn else 0, collected.snapshot)
 
 
 def body(context: Context) -> TrainManifest:
@@ -142,6 +157,7 @@ def make_job(context: Context) -> TrainJob:
         search_id=searched.search_id,
         rollouts_until=searched.snapshot,
         earlier_until=_until(context),
+        pairs_until=_pairs_until(context),
         problems_batch=prepared.problems_batch,
         prompts_batch=prepared.prompts_batch,
         weights_dir=_hand_over(context, prepared.reference),

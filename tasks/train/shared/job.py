@@ -38,8 +38,9 @@ class TrainJob(BaseModel):
     rollouts_until: int | None = None
     """Snapshot that shows the last rollout of that search; those of later searches are not drawn from."""
     earlier_until: int | None = None
-    """Snapshot up to which trajectories of earlier runs, and pairs of pi_0's samples, may be used; needed by the
-    sources 'earlier' and 'pairs'."""
+    """Snapshot up to which trajectories of earlier runs may be used; needed by the source 'earlier'."""
+    pairs_until: int | None = None
+    """Snapshot up to which pairs of pi_0's samples may be used; needed by the source 'pairs'."""
     value_start: float = 0.0
     """Return that PPO's value model expects of every state at first, reward units."""
     weights_dir: Path | None = None
@@ -55,7 +56,9 @@ class TrainJob(BaseModel):
 
     @property
     def selection_bounds(self) -> dict[str, Any]:
-        """What bounds the selections of 'earlier' and 'pairs': a snapshot, a limit in tokens, prompts and problems."""
+        """What bounds the selection of 'earlier', and but for the snapshot those of 'pairs' and 'pivotal_rollouts': a
+        snapshot, a limit in tokens, prompts and problems.
+        """
         return {
             "until": self.earlier_until,
             "limit": self.config.engine.max_response_tokens,

@@ -89,7 +89,7 @@ def _frozen(store: Warehouse, job: TrainJob) -> Selection:
             store,
             job.train.pairs,
             reference=job.counts.reference,
-            **job.selection_bounds,
+            **job.selection_bounds | {"until": job.pairs_until},
         )
         if not found.pairs:
             return found  # nothing to hold on to: resumed, the run looks again

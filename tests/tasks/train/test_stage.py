@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from tasks.run import prompt_set, runs
+from tasks.run.provenance import reads_until
 from tasks.run.sampling import counts
 from tasks.run.stage import Context
 from tasks.run.stage_names import STAGE_NAMES
 from tasks.sampling.reference_counts import counted
 from tasks.train.shared.job import TrainJob
+from tasks.train.stage import make_job
 from tests.tasks.conftest import Lab, trained_with
 
 OVERRIDES: dict[str, Any] = {
@@ -83,3 +85,21 @@ def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained
         )
         known_counts = counts(replace(context, run_id="later", config=isolated), prompts)
         assert sum(n for n, _ in known_counts.values()) == 6 * 24
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_pairs_are_made_of_what_the_runs_own_q0_and_corpus_drew(pinned: bool, with_models: Lab) -> None:
+    """In an empty warehouse, too, where all of it is younger than the snapshot that the run reads others' up to."""
+    lab = with_models
+    run_id = lab.start("pairs", {"pivotal": {"trajectories": 0}})
+    lab.run(run_id, "prepare")
+    pin = lab.value("SELECT max(snapshot_id) FROM prompts") if pinned else None
+    lab.run(run_id, "q0", "corpus", "pivotal", pin=pin)
+    with lab.store() as store:
+        reads = reads_until(store, run_id, "train") if pin is None else pin
+        job = make_job(Context(run_id, runs.load_config(store, run_id), store, lab.home, pin=reads))
+        drawn = store.rows("SELECT snapshot_id, batch_id FROM trajectories WHERE source = 'reference'")
+    assert {row["batch_id"].split("/")[0] for row in drawn} == {"q0", "corpus"}
+    assert job.earlier_until is not None
+    assert job.pairs_until is not None
+    assert job.earlier_until < max(row["snapshot_id"] for row in drawn) <= job.pairs_until

@@ -109,24 +109,24 @@ def test_pairs_come_whole_successes_first_and_others_cannot_change_them_later(
     tmp_path: Path, store: Warehouse, reference: Path
 ) -> None:
     until = add(store, reference, "a", "p0", [PASS, FAIL] * 10)
-    job = make_job(tmp_path, reference, config(**DPO)).model_copy(update={"earlier_until": until})
+    job = make_job(tmp_path, reference, config(**DPO)).model_copy(update={"pairs_until": until})
     states, first = drawn(store, job, MixState(), range(1, 5))
     for batch in first:
         assert [passed for _, _, passed in batch] == [True, False] * 4
         assert all(a[0] == b[0] == a[1] for a, b in zip(batch[::2], batch[1::2], strict=True))
     add(store, reference, "late", "p0", [PASS, FAIL] * 10)
-    job = job.model_copy(update={"earlier_until": store.snapshot()})
+    job = job.model_copy(update={"pairs_until": store.snapshot()})
     assert drawn(store, job, states[0], range(2, 5))[1] == first[1:]
 
 
 def test_a_run_without_a_pair_is_refused_by_name_and_looks_again_when_it_is_resumed(
     tmp_path: Path, store: Warehouse, reference: Path
 ) -> None:
-    job = make_job(tmp_path, reference, config(**DPO)).model_copy(update={"earlier_until": store.snapshot()})
+    job = make_job(tmp_path, reference, config(**DPO)).model_copy(update={"pairs_until": store.snapshot()})
     with pytest.raises(NothingToTrainOn, match="'pairs' has nothing"):
         drawn(store, job, MixState(), range(1, 2))
     until = add(store, reference, "a", "p0", [PASS, FAIL])
-    (batch,) = drawn(store, job.model_copy(update={"earlier_until": until}), MixState(), range(1, 2))[1]
+    (batch,) = drawn(store, job.model_copy(update={"pairs_until": until}), MixState(), range(1, 2))[1]
     assert len(batch) == 2
 
 
@@ -143,7 +143,7 @@ def paired(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Path:
 def test_dpo_trains_and_goes_on_after_a_kill_as_it_would_have(paired: Path, reference: Path, tmp_path: Path) -> None:
     def job_of(folder: Path) -> TrainJob:
         job = job_in(paired, reference, folder, **DPO)
-        job = job.model_copy(update={"earlier_until": 1_000_000})
+        job = job.model_copy(update={"pairs_until": 1_000_000})
         job.write(folder / "job.json")
         return job
 
