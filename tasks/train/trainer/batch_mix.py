@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -115,6 +115,11 @@ class OnlineQueue:
         self._waiting = deque(_revalued(example, values) for example in self._waiting)
         self._claimed_rows = {name: _revalued(example, values) for name, example in self._claimed_rows.items()}
 
+    def keep(self, there: Collection[str]) -> None:
+        """Let go of what waits and is not `there` any more, with its group."""
+        found = {example.trajectory_id: example for example in self._waiting if example.trajectory_id in there}
+        self._waiting = deque(kept_together(self.ids(), found, self.group_size))
+
     def _admit(self, examples: Sequence[Example]) -> None:
         self._waiting.extend(example for example in examples if example.trajectory_id not in self._claimed)
 
@@ -160,6 +165,7 @@ class BatchMix:
         if step % BLOCK == 0 and (left_out := self._quarantined()) != self._left_out:
             self._left_out = left_out
             self._fetched.clear()
+            self._let_go()
         counts = self.job.train.counts(step)
         batch = [example for name, count in counts.items() for example in self._take[name](step, count, stopped)]
         if not batch:
@@ -276,6 +282,15 @@ class BatchMix:
         ahead = max(BLOCK * count, AHEAD_TOKENS * len(tokens) // max(1, sum(tokens)))
         return order.ids if len(order.ids) <= ahead else order.upcoming(ahead)
 
+    def _let_go(self) -> None:
+        """Neither take nor draw again what this run sampled and is in quarantine by now."""
+        held = [*(self.online.ids() if self.online else ()), *(self.buffer.ids() if self.buffer else ())]
+        there = _visible(self.examples.warehouse, self.job.run_id, held)
+        if self.online is not None:
+            self.online.keep(there)
+        if self.buffer is not None:
+            self.buffer.keep(there)
+
     def _quarantined(self) -> int:
         """How many batches have been left out of the warehouse so far."""
         return int(self.examples.warehouse.rows(LEFT_OUT)[0]["n"])
@@ -302,9 +317,13 @@ def first_lost(warehouse: Warehouse, job: TrainJob, after: int) -> int | None:
     """
     steps = _recorded(warehouse, job.run_id, after)
     wanted = sorted({identity for sources in steps.values() for ids in sources.values() for identity in ids})
-    visible = {str(row["trajectory_id"]) for row in warehouse.rows(VISIBLE, (job.run_id, wanted))}
+    visible = _visible(warehouse, job.run_id, wanted)
     lost = (step for step, sources in steps.items() if not all(visible.issuperset(ids) for ids in sources.values()))
     return next(lost, None)
+
+
+def _visible(warehouse: Warehouse, run_id: str, ids: Sequence[str]) -> set[str]:
+    return {str(row["trajectory_id"]) for row in warehouse.rows(VISIBLE, (run_id, ids))}
 
 
 def _recorded(warehouse: Warehouse, run_id: str, after: int) -> Recorded:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tasks.config import ReplayConfig
@@ -74,6 +74,15 @@ class ReplayBuffer:
                 uses = self._held[name].uses
                 self._held[name] = replace(self._held[name], uses=Uses(uses.first, step, uses.count + 1))
         self._held = {name: used for name, used in self._held.items() if self._can_be_drawn(used, step + 1)}
+
+    def ids(self) -> tuple[str, ...]:
+        """The trajectories that are held."""
+        return tuple(self._held)
+
+    def keep(self, there: Collection[str]) -> None:
+        """Let go of what is not `there` any more, with its group."""
+        gone = {used.example.group or name for name, used in self._held.items() if name not in there}
+        self._held = {name: used for name, used in self._held.items() if (used.example.group or name) not in gone}
 
     def revalue(self, values: Mapping[str, float]) -> None:
         """Give every trajectory the soft value (nats) of its problem in `values`."""

@@ -174,6 +174,31 @@ def test_what_was_quarantined_is_not_used_again(tmp_path: Path, reference: Path)
     assert not gone & {identity for batch in rest.values() for _, identity in batch}
 
 
+def test_what_is_quarantined_while_the_run_goes_on_is_neither_taken_nor_drawn_again(
+    tmp_path: Path, reference: Path
+) -> None:
+    """A batch that was in use, and one that waits; both are let go of where the next block of steps begins."""
+    fill(tmp_path / "warehouse", reference, online=64)
+    shares = {"online": {"share": 0.25}, "replay": {"share": 0.75}, "offline": {"share": 0.0}}
+    settings = config(sources=shares, replay={"uses": 40, "window": 40}, steps=40)
+    with Warehouse.open(tmp_path / "warehouse") as warehouse:
+        job = make_job(tmp_path, reference, settings)
+        mix, batches = draw(warehouse, job, MixState(), range(1, 6))
+        assert mix.online is not None
+        assert mix.buffer is not None
+        mix.online.refill()
+        gone = {f"online-{number:04d}" for number in (*range(8), *range(40, 48))}
+        assert {*mix.online.ids()} & gone
+        assert {*mix.buffer.ids()} & gone
+        bad = [{"bad_batch_id": f"rollout/run-a/0/{number:08d}", "reason": "a test"} for number in (0, 5)]
+        warehouse.append("quarantine", {"quarantine": bad}, run_id="setup")
+        later = [mix.next(step) for step in range(6, 24)]
+    drawn = [{(e.source, e.trajectory_id) for e in batch} for batch in later]
+    assert gone & {name for batch in drawn[:10] for _, name in batch}
+    assert not gone & {name for batch in drawn[10:] for _, name in batch}
+    assert all(len(batch) == len(batches[5]) for batch in drawn)
+
+
 def test_between_two_samplings_replay_gives_the_share_of_online(tmp_path: Path, reference: Path) -> None:
     fill(tmp_path / "warehouse", reference, online=24)
     shares = {"online": {"share": 0.5}, "replay": {"share": 0.0}, "offline": {"share": 0.5}}
