@@ -42,7 +42,7 @@ class Q0Config(Section):
     it is, the lower the soft value that such a prompt starts from. With `corpus`, for prompts without a program."""
     count_rollouts: bool = True
     """Use what other runs' rollout workers drew from pi_0 in Q0's way, too. Off where runs are compared: a later run's
-    samples would change what an earlier one is trained on when it is resumed."""
+    samples would change what an earlier one is trained on when it is resumed. Never with fractional rewards."""
 
     @model_validator(mode="after")
     def _settings_are_read(self) -> Q0Config:

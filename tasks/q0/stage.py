@@ -44,11 +44,13 @@ def inputs(context: Context) -> dict[str, Any]:
     beta = {"beta": context.config.train.beta} if context.config.q0.adaptive else {}
     algorithm = context.config.train.algorithm
     # `_refuse_if_unusable` lets these pass, so SPO must not take them for done
+    fractional = context.config.train.reward == "fractional"
     unrefused = algorithm != "spo" and context.config.q0.zero_successes == "drop"
     return manifest.model_dump(include={"problems_batch", "prompts_batch", "policy_id", "template_id"}) | {
         "sampling": sampling(context),
         **beta,
         **({"algorithm": algorithm} if unrefused else {}),
+        **({"rollouts": "not counted"} if fractional and context.config.q0.count_rollouts else {}),  # they once were
         **judged_again(context, "train"),
         **counts_put_aside(
             context, reference=manifest.policy_id, sampling=sampling(context), prompts=manifest.prompts_batch

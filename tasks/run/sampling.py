@@ -44,7 +44,7 @@ def counts_filter(context: Context, prompts: PromptSet) -> CountsFilter:
         problems_batch=prompts.problems_batch,
         prompts_batch=prompts.prompts_batch,
         split=prompts.split,
-        left_out=not_counted(context.config.q0, context.run_id),
+        left_out=not_counted(context.config, context.run_id),
         until=_until(context),
     )
 

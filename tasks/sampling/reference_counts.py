@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.config import BehaviourConfig, Q0Config
+from tasks.config import BehaviourConfig, RunConfig
 from tasks.problems.problem import Split
 from tasks.sampling.sampler import Judged, sampling_label
 from warehouse import Warehouse
@@ -111,6 +111,10 @@ def rollout_batches(run_id: str) -> str:
     return f"{ROLLOUTS}{run_id}/"
 
 
-def not_counted(q0: Q0Config, run_id: str) -> str:
-    """Prefix of the batches whose counts the run does not use: its own workers', or all workers'."""
-    return rollout_batches(run_id) if q0.count_rollouts else ROLLOUTS
+def not_counted(config: RunConfig, run_id: str) -> str:
+    """Prefix of the batches whose counts the run does not use: its own workers', or all workers'.
+
+    All of them, too, where rewards are shares of tests: soft values are then of Q0's samples themselves.
+    """
+    counted = config.q0.count_rollouts and config.train.reward == "binary"
+    return rollout_batches(run_id) if counted else ROLLOUTS

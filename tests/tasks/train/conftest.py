@@ -204,7 +204,7 @@ def make_job(folder: Path, reference: Path, run: RunConfig, *, run_id: str = RUN
             template_id="t",
             problems_batch="problems",
             prompts_batch="prompts",
-            left_out=not_counted(run.q0, run_id),
+            left_out=not_counted(run, run_id),
         ),
         problems_batch="problems",
         prompts_batch="prompts",

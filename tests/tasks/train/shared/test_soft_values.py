@@ -10,9 +10,11 @@ import pytest
 
 from tasks.engines.checkpoint import policy_id
 from tasks.estimators import soft_value, soft_value_of_share
+from tasks.sampling.reference_counts import counted
 from tasks.train.shared.soft_values import mean_return, prompt_values
 from tests.tasks.train.conftest import config, fill, make_job
 from warehouse import Warehouse
+from warehouse.superseding import content
 
 LIMIT = 12
 """`engine.max_response_tokens` of the job."""
@@ -85,6 +87,22 @@ def test_soft_values_take_nothing_after_their_snapshot_nor_from_the_runs_own_wor
         after = prompt_values(store, newest)
         store.append(f"rollout/{job.run_id}/0/00000000", own, run_id=job.run_id)
         assert prompt_values(store, newest) == after
+
+
+@pytest.mark.parametrize("reward", ["binary", "fractional"])
+def test_where_rewards_are_shares_q0_counts_no_rollouts_of_others_either(
+    reward: str, reference: Path, tmp_path: Path
+) -> None:
+    """Else it would take them for samples, and the soft value be of the few that are left."""
+    fill(tmp_path / "warehouse", reference, online=0, offline=0)
+    job = make_job(tmp_path, reference, config(reward=reward))
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        before = counted(store, job.counts)["p0"]
+        row = store.rows("SELECT * FROM reference_counts WHERE problem_id = 'p0'")[0]
+        rollouts = content(row) | {"n": 7, "k": 2}
+        store.append("rollout/earlier/0/00000000", {"reference_counts": [rollouts]}, run_id="earlier")
+        n, k = counted(store, job.counts)["p0"]
+    assert (n - before[0], k - before[1]) == ((7, 2) if reward == "binary" else (0, 0))
 
 
 def test_a_prompt_whose_samples_pass_no_test_keeps_its_floor_however_small_beta_is(
