@@ -68,8 +68,7 @@ def study(
         console.print(f"Page       {folder / 'report.html'}", highlight=False, soft_wrap=True)
     if ended.state != "COMPLETED":
         raise StudyFailed(
-            f"the study ended as {ended.state}: {ended.message}\n"
-            f"`spo study {name}` continues it; logs: {home() / 'logs'}"
+            f"the study ended as {ended.state}: {ended.message}\nthe same command continues it; logs: {home() / 'logs'}"
         )
 
 

@@ -167,7 +167,8 @@ def _drawn(context: Context, subject: Subject, folder: Path, problems: Sequence[
         advice = why or f": set e.g. `-s problems.max_prompt_tokens={2 * most}`"
         raise InvalidProblem(f"every prompt is longer than {most} tokens{advice}")
     total = sum(eval_samples.missing(context, prompts, subject.policy_id).values())
-    policy = EvaluatedPolicy(subject.policy_id, folder, 0)
+    trained = context.warehouse.value(query(__name__, "trained_steps"), [subject.policy_id])
+    policy = EvaluatedPolicy(subject.policy_id, folder, trained or 0)
     if total:
         with open_sampler(context, folder, context.config.evaluate.behaviour) as sampler:
             eval_samples.sample_missing(

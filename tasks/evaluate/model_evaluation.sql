@@ -6,3 +6,7 @@ QUALIFY row_number() OVER (PARTITION BY problem_id, content_hash, suite_hash ORD
 -- name: tests
 -- Which tests have these suites?
 SELECT DISTINCT ON (problem_id, suite_hash, position) * FROM tests WHERE suite_hash IN (SELECT unnest(?::VARCHAR[]));
+
+-- name: trained_steps
+-- After how many optimizer steps did a run here keep this policy? Nothing for one that was not trained here.
+SELECT max(step) FROM policies WHERE policy_id = ? AND kind IN ('snapshot', 'final');

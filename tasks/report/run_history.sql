@@ -137,6 +137,9 @@ WITH found AS (
     SELECT problem_id, normal_hash, source = 'human' AS by_people, source IN ('reference', 'pivotal_rollout')
            OR coalesce(policy_start IN (SELECT policy_id FROM policies WHERE kind = 'reference'), false) AS by_pi_0
     FROM trajectories
+    UNION ALL
+    SELECT problem_id, normal_hash, false, true
+    FROM eval_samples WHERE policy_id IN (SELECT policy_id FROM policies WHERE kind = 'reference')
 ), known AS (
     SELECT problem_id, normal_hash, bool_or(by_pi_0) AS by_pi_0, bool_or(by_people) AS by_people
     FROM written WHERE by_pi_0 OR by_people GROUP BY problem_id, normal_hash

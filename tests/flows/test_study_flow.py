@@ -251,7 +251,7 @@ def test_the_result_of_an_earlier_time_is_not_shown_as_that_of_a_study_that_fail
     monkeypatch.setattr(watch, "submit", lambda *_: uuid4())
     ended = watch.Look("FAILED", "study", "StudyIncomplete: first 0 (run mine-1: NoUsablePrompt)", [])
     monkeypatch.setattr(watch, "watch", lambda *_: ended)
-    with pytest.raises(study_command.StudyFailed, match=r"first 0 .*NoUsablePrompt"):
+    with pytest.raises(study_command.StudyFailed, match=r"first 0 .*NoUsablePrompt\)\nthe same command"):
         study_command.study("two.toml", None, None, None)
     assert shown == []
     ended = watch.Look("COMPLETED", "study", "", [])

@@ -184,6 +184,21 @@ def test_new_solutions_are_those_that_nobody_wrote_before_training(lake: Warehou
     assert (row["normal_hash"], row["times"], row["first_run"]) == ("new", 2, "second")
 
 
+@pytest.mark.parametrize("writer", ["base", "other", "end"])
+def test_what_pi_0_or_another_model_wrote_in_an_evaluation_is_no_new_solution(writer: str, folder: str) -> None:
+    """A problem may be evaluated on in one run and trained on in another; what training wrote there stays its own."""
+    policies = [{"policy_id": "base", "kind": "reference"}, {"policy_id": "end", "kind": "final"}]
+    sample = {"policy_id": writer, "problem_id": "p0", "sample": 0, "token_ids": [1], "reward": 0.0}
+    with Warehouse.open(folder) as store:
+        found = {
+            "policies": policies,
+            "trajectories": [trajectory(0, normal_hash="h", policy_start="end", source="online")],
+        }
+        store.append("found", found, run_id="run")
+        store.append("evaluated", {"eval_samples": [sample | {"normal_hash": "h"}]}, run_id="run")
+        assert store.value("SELECT count(*) FROM new_solutions") == (writer == "end")
+
+
 def test_learning_curve_and_pass_at_k_average_over_problems(lake: Warehouse) -> None:
     rows = lake.rows("SELECT * FROM learning_curve ORDER BY step")
     assert [(row["step"], row["policy_id"], row["problems"], row["samples"]) for row in rows] == [

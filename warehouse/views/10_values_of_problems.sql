@@ -75,7 +75,13 @@ found AS (
     FROM written LEFT JOIN judged_again USING (batch_id)
     WHERE reward = 0 AND verdict IS DISTINCT FROM 'claimed' AND NOT given
 ),
-known AS (SELECT DISTINCT problem_id, normal_hash FROM written WHERE given)
+known AS (
+    SELECT problem_id, normal_hash FROM written WHERE given
+    UNION
+    SELECT problem_id, normal_hash FROM eval_samples
+    WHERE policy_id IN (SELECT policy_id FROM policies WHERE kind = 'reference')
+       OR policy_id NOT IN (SELECT policy_id FROM policies WHERE kind IN ('snapshot', 'final'))
+)
 SELECT problem_id, normal_hash, count(*) AS times, arg_min(created_at, arrival) AS first_at,
        arg_min(run_id, arrival) AS first_run, arg_min(policy, arrival) AS first_policy,
        arg_min(trajectory_id, arrival) AS trajectory_id, arg_min(text, arrival) AS text

@@ -320,12 +320,14 @@ def test_evaluating_a_policy_that_a_run_here_trained_says_nothing_new_of_what_it
 ) -> None:
     lab = copied()
     with lab.store() as store:
-        (last,) = store.rows("SELECT policy_id, parent_policy_id, path FROM policies WHERE kind = 'final'")
+        (last,) = store.rows("SELECT policy_id, parent_policy_id, path, step FROM policies WHERE kind = 'final'")
     before = kinds(lab, last["policy_id"])
     tree = settings(problems, subject={"kind": "checkpoint"}, reference={"model": last["path"]})
     _, result = evaluated(lab, "a", tree)
     assert (result.rows, result.manifest.policy_id) == (4, last["policy_id"])
     assert kinds(lab, last["policy_id"]) == before
+    steps = f"SELECT list(DISTINCT step) FROM eval_samples WHERE policy_id = '{last['policy_id']}'"
+    assert lab.value(steps) == [last["step"]]
     asked = {"problem": "Human/0", "prompt": None, "policy": last["policy_id"], "id": None, "source": "evaluation"}
     older = {"policies": [{"policy_id": last["policy_id"], "kind": "reference", "step": 0}]}
     with lab.store() as store:

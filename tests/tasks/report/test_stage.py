@@ -109,11 +109,13 @@ def test_what_training_drew_from_pi_0_is_not_new(copied: Callable[[], Lab]) -> N
         (row,) = store.rows("SELECT * FROM trajectories WHERE source = 'online' LIMIT 1")
         (base,) = store.rows("SELECT policy_id FROM policies WHERE kind = 'reference' LIMIT 1")
         own = {name: value for name, value in row.items() if name in columns} | {"reward": 0.0, "step": 0}
-        writers = {"by pi_0": base["policy_id"], "by training": "trained"}
+        writers = {"by pi_0": base["policy_id"], "by training": "trained", "evaluated": "trained"}
         rows = [own | {"trajectory_id": f"t {h}", "normal_hash": h, "policy_start": p} for h, p in writers.items()]
-        store.append("more", {"trajectories": rows}, run_id="micro-1")
+        sample = {"policy_id": base["policy_id"], "problem_id": own["problem_id"], "normal_hash": "evaluated"}
+        samples = [sample | {"sample": 0, "token_ids": [1], "reward": 0.0}]
+        store.append("more", {"trajectories": rows, "eval_samples": samples}, run_id="micro-1")
         found = {one["normal_hash"]: one["new"] for one in run_history.read(store, lab.home, "micro-1").discovered}
-    assert (found["by pi_0"], found["by training"]) == (False, True)
+    assert (found["by pi_0"], found["by training"], found["evaluated"]) == (False, True, False)
 
 
 def test_runs_side_by_side_are_one_page(finished: Lab, tmp_path: Path) -> None:
