@@ -80,7 +80,7 @@ def import_(
         for option, given in (of_rollouts | {"--split": split != "train", "--revision": revision}).items():
             if given:
                 raise typer.BadParameter(f"{option} is for rollouts: say --from FORMAT (docs/import.md)")
-        _exchange(source, table, run)
+        _take_rows(source, table, run)
         return
     if table is not None:
         raise typer.BadParameter("--table is for rows of a table, --from for rollouts")
@@ -103,19 +103,27 @@ def import_(
     _take_in(what, run, account)
 
 
-def _exchange(source: str, table: str | None, run: str | None) -> None:
+def _take_rows(source: str, table: str | None, run: str | None) -> None:
     if run is not None and table is None:
         raise typer.BadParameter("--run is for rollouts (--from) and for rows of a table (--table)")
     from flows.cli.warehouse_commands import tell
-    from warehouse import exchange
+    from warehouse.importing_files import import_file
+    from warehouse.importing_warehouses import import_warehouse
 
     if table is None and (source.startswith(HUB) or Path(source).is_file()):
         raise typer.BadParameter(
             f"{source} is no warehouse: say --from FORMAT for a file of rollouts (docs/import.md), --from columns for "
             f"a data set of the hub, or --table TABLE for rows of a table"
         )
-    done = exchange.import_(warehouse_location(), source, table=table, run_id=run)
-    tell(done.rows, f"in {done.batches} batches; {done.skipped} batches were here already")
+    here = "in {0.batches} batches; {0.skipped} batches were here already".format
+    if table is not None:
+        file = import_file(warehouse_location(), source, table, run_id=run)
+        tell(file.rows, here(file))
+        return
+    done = import_warehouse(warehouse_location(), source)
+    tell(done.rows, here(done))
+    for batch in done.still_shown:
+        print(f"{batch} is left out there; another run made it here, and it stays (else `spo quarantine {batch}`)")
 
 
 def _take_in(what: Source, run: str | None, account: Path | None) -> None:

@@ -94,10 +94,10 @@ def export(
     hidden_tests: Annotated[bool, typer.Option(help="Allow hidden tests to be written.")] = False,
 ) -> None:
     """Write tables, views or a query's rows into a folder."""
-    from warehouse import exchange
+    from warehouse import exporting
 
     require_warehouse()
-    done = exchange.export(warehouse_location(), target, what, form=form, snapshot=at, hidden_tests=hidden_tests)
+    done = exporting.export(warehouse_location(), target, what, form=form, snapshot=at, hidden_tests=hidden_tests)
     tell(asdict(done)["rows"], f"into {target}")
 
 

@@ -18,9 +18,7 @@ counted AS (
     SELECT source, engine, reward, verdict FROM trajectories JOIN used USING (trajectory_id)
     QUALIFY row_number() OVER (
         PARTITION BY trajectory_id
-        ORDER BY coalesce((problem_id, suite_hash) IN (
-            SELECT (problem_id, suite_hash) FROM problems WHERE batch_id = $problems
-        ), false) DESC, run_id IN ($run, $trainer) DESC, reward IS NULL, arrival
+        ORDER BY standing_of_copy(problem_id, suite_hash, run_id, reward, $problems, [$run, $trainer]), arrival
     ) = 1
 )
 SELECT source, CASE WHEN source IN ('online', 'reference', 'pivotal_rollout') THEN 'this project' ELSE engine END AS writer,

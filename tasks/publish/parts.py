@@ -20,7 +20,7 @@ from tasks.publish.facts import NothingToPublish, Publishable, training_of
 from tasks.report import chart_sections
 from tasks.report.chart_rendering import Chart, save_png
 from tasks.run.stage import Context
-from warehouse import exchange
+from warehouse import exporting
 from warehouse.queries import query
 
 PartName = Literal["model", "adapter", "trajectories"]
@@ -111,7 +111,7 @@ def write(context: Context, part: Part, folder: Path) -> Path:
         elif isinstance(file.content, Merged):
             _write_merged(file.content, folder)
         elif isinstance(file.content, Rows):
-            exchange.copy_rows(context.warehouse, file.content.query, file.content.parameters, path)
+            exporting.copy_rows(context.warehouse, file.content.query, file.content.parameters, path)
         else:
             save_png(file.content, path)
     if part.policy_id is not None and part.policy_id not in checkpoint.computed_ids(folder):

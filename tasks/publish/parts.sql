@@ -13,9 +13,7 @@ FROM trajectories LEFT JOIN used USING (trajectory_id)
 WHERE times > 0 OR trajectory_id IN (SELECT trajectory_id FROM trajectories WHERE run_id = $run)
 QUALIFY row_number() OVER (
     PARTITION BY trajectory_id
-    ORDER BY coalesce((problem_id, suite_hash) IN (
-        SELECT (problem_id, suite_hash) FROM problems WHERE batch_id = $problems
-    ), false) DESC, run_id IN ($run, $trainer) DESC, reward IS NULL, arrival
+    ORDER BY standing_of_copy(problem_id, suite_hash, run_id, reward, $problems, [$run, $trainer]), arrival
 ) = 1
 ORDER BY trajectory_id;
 

@@ -13,7 +13,8 @@ from tasks.problems.problem import Problem, rows
 from tasks.rejudge import look, rejudge
 from tests.warehouse.conftest import trajectory
 from warehouse import Warehouse
-from warehouse.exchange import export, import_
+from warehouse.exporting import export
+from warehouse.importing_files import import_file
 
 
 def test_a_replaced_batch_keeps_the_runs_of_its_rows_and_is_left_out_under_its_old_name(
@@ -26,7 +27,7 @@ def test_a_replaced_batch_keeps_the_runs_of_its_rows_and_is_left_out_under_its_o
         for run in ("a", "b"):
             store.append(run, {"trajectories": [trajectory(run, **judged)]}, run_id=run)
     export(here, tmp_path / "out", "trajectories")
-    import_(there, tmp_path / "out" / "trajectories.parquet", table="trajectories")
+    import_file(there, tmp_path / "out" / "trajectories.parquet", "trajectories")
     with Warehouse.open(there) as store:
         store.append("problems", rows([problem]), run_id="hand")
         batch = store.value("SELECT any_value(batch_id) FROM trajectories")

@@ -21,7 +21,7 @@ from tests.fork_server import preload
 from warehouse import Warehouse
 from warehouse.superseding import content, superseded
 
-preload("warehouse.exchange", "tests.warehouse.preloading")
+preload("warehouse.exporting", "warehouse.importing_warehouses", "tests.warehouse.preloading")
 
 GUARDED = "guarded"
 """A PostgreSQL user who needs a password, once it is made; the others need none."""

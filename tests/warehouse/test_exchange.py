@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 from flows.cli.main import app
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import InvalidRows, Warehouse, WarehouseError
-from warehouse.exchange import PRIVATE, export, import_
+from warehouse.exporting import PRIVATE, export
+from warehouse.importing_files import import_file
+from warehouse.importing_warehouses import import_warehouse
 from warehouse.superseding import superseded
 from warehouse.verification import verify
 
@@ -132,9 +134,9 @@ def test_unknown_names_and_full_folders_are_refused(filled: str, tmp_path: Path)
 
 def test_another_warehouse_is_imported_once_with_its_runs_and_quarantine(filled: str, tmp_path: Path) -> None:
     target = str(tmp_path / "target")
-    first = import_(target, filled)
+    first = import_warehouse(target, filled)
     assert (first.batches, first.rows["trajectories"]) == (4, 5)
-    second = import_(target, filled)
+    second = import_warehouse(target, filled)
     assert (second.batches, second.skipped) == (0, 4)
     with Warehouse.open(target) as store:
         assert store.rows("SELECT DISTINCT run_id FROM trajectories") == [{"run_id": "run"}]
@@ -145,7 +147,7 @@ def test_another_warehouse_is_imported_once_with_its_runs_and_quarantine(filled:
 def test_what_a_stage_had_read_there_is_what_it_has_read_here(folder: str, tmp_path: Path) -> None:
     def stage(manifest: dict[str, Any] | None) -> dict[str, Any]:
         text = None if manifest is None else json.dumps(manifest)
-        return {"stage": "pivotal", "key": "k", "status": "completed", "manifest_json": text}
+        return {"stage": "pivotal", "key": "k", "status": "completed", "manifest_json": text, "snapshot_in": read}
 
     with Warehouse.open(tmp_path / "theirs") as theirs:
         theirs.append("rollouts", {"trajectories": trajectories(3)}, run_id="run")
@@ -154,11 +156,13 @@ def test_what_a_stage_had_read_there_is_what_it_has_read_here(folder: str, tmp_p
         theirs.append("pin", {"run_events": [pinned]}, run_id="run")
         theirs.append("stage/1", {"stages": [stage({"snapshot": read, "summary": "found"})]}, run_id="run")
         theirs.append("stage/2", {"stages": [stage({"summary": "no snapshot"}), stage(None)]}, run_id="run")
+        batch = {"step": 1, "trajectory_ids": ["t0"], "sources": ["online"], "max_snapshot": read}
+        theirs.append("train/run/1", {"train_batches": [batch]}, run_id="run")
         theirs.append("later", {"trajectories": trajectories(2, "later")}, run_id="run")
     with Warehouse.open(folder) as ours:
         for number in range(9):
             ours.append(f"event/{number}", {"run_events": [{"kind": "note"}]}, run_id="own")
-    import_(folder, tmp_path / "theirs")
+    import_warehouse(folder, tmp_path / "theirs")
     with Warehouse.open(folder) as ours:
         found = [row["manifest_json"] for row in ours.rows("SELECT manifest_json FROM stages ORDER BY arrival")]
         first = json.loads(found[0])
@@ -166,19 +170,21 @@ def test_what_a_stage_had_read_there_is_what_it_has_read_here(folder: str, tmp_p
         until = ours.value("SELECT count(*) FROM trajectories WHERE snapshot_id <= ?", [first["snapshot"]])
         pin = ours.value("SELECT payload_json FROM run_events WHERE kind = 'pinned'")
         assert json.loads(pin) == {"snapshot": first["snapshot"]}
+        assert ours.value("SELECT list(DISTINCT snapshot_in) FROM stages") == [first["snapshot"]]
+        assert ours.value("SELECT max_snapshot FROM train_batches") == first["snapshot"]
     assert until == 3, "those that were there, not those that came later"
     assert found[1:] == [json.dumps({"summary": "no snapshot"}), None]
 
 
 def test_importing_back_and_forth_adds_nothing(filled: str, tmp_path: Path) -> None:
     target = str(tmp_path / "target")
-    import_(target, filled)
-    assert import_(filled, target).batches == 0
+    import_warehouse(target, filled)
+    assert import_warehouse(filled, target).batches == 0
     third = str(tmp_path / "third")
-    assert import_(third, target).batches == 4
-    assert import_(third, filled).batches == 0
+    assert import_warehouse(third, target).batches == 4
+    assert import_warehouse(third, filled).batches == 0
     with pytest.raises(WarehouseError, match="are the same warehouse"):
-        import_(filled, filled)
+        import_warehouse(filled, filled)
 
 
 def test_what_is_newest_there_is_newest_here(folder: str, tmp_path: Path) -> None:
@@ -190,7 +196,7 @@ def test_what_is_newest_there_is_newest_here(folder: str, tmp_path: Path) -> Non
         newest = "SELECT manifest_json FROM stages ORDER BY arrival DESC LIMIT 1"
         assert store.value(newest) == "new"
     target = str(tmp_path / "target")
-    assert import_(target, folder).batches == 6
+    assert import_warehouse(target, folder).batches == 6
     with Warehouse.open(target) as store:
         assert store.value(newest) == "new"
         query = "SELECT manifest_json, snapshot_id FROM stages UNION ALL SELECT kind, snapshot_id FROM run_events"
@@ -213,7 +219,7 @@ def test_batches_of_one_snapshot_are_imported_in_the_order_in_which_they_were_st
             store.stage(name, tables, run_id="run")
         store.commit()
     target = str(tmp_path / "target")
-    import_(target, folder)
+    import_warehouse(target, folder)
     with Warehouse.open(target) as store:
         found = [row["trajectory_id"] for row in store.rows("SELECT trajectory_id FROM trajectories ORDER BY arrival")]
         assert found == [f"t{name}-{number}" for name in names for number in range(3)]
@@ -235,7 +241,7 @@ def test_different_runs_of_one_name_are_refused_before_anything_is_taken(tmp_pat
     with_run(theirs, config, "tiny-2")
     message = rf"{theirs} and {ours} have different runs of the same name: tiny-1\. Nothing was imported"
     with pytest.raises(WarehouseError, match=message):
-        import_(ours, theirs)
+        import_warehouse(ours, theirs)
     with Warehouse.open(ours) as store:
         assert [batch.batch_id for batch in store.ledger.batches()] == ["run/tiny-1", "drawn/tiny-1"]
 
@@ -259,15 +265,15 @@ def test_the_way_out_of_equal_names_takes_rows_under_another_run(
 def test_the_same_run_may_go_back_and_forth_and_come_by_way_of_others(tmp_path: Path) -> None:
     first, second, third = (str(tmp_path / name) for name in ("first", "second", "third"))
     with_run(first, "{}")
-    import_(second, first)
+    import_warehouse(second, first)
     with_run(second, "{}", "tiny-2")
-    import_(third, second)
+    import_warehouse(third, second)
     with Warehouse.open(first) as store:
         store.append("more", {"trajectories": trajectories(2, "more")}, run_id="tiny-1")
-    assert import_(second, first).batches == 1
-    assert import_(second, first).batches == 0
-    assert import_(first, second).batches == 2
-    assert import_(third, first).batches == 1
+    assert import_warehouse(second, first).batches == 1
+    assert import_warehouse(second, first).batches == 0
+    assert import_warehouse(first, second).batches == 2
+    assert import_warehouse(third, first).batches == 1
     with Warehouse.open(third) as store:
         assert store.value("SELECT count(*) FROM trajectories WHERE run_id = 'tiny-1'") == 5
         assert store.value("SELECT count(*) FROM runs") == 2
@@ -292,8 +298,8 @@ def test_exported_files_are_imported_into_another_warehouse(filled: str, tmp_pat
     target = str(tmp_path / "target")
     for form in ("parquet", "jsonl"):
         path = tmp_path / form / f"query.{form}"
-        assert import_(target, path, table="trajectories", run_id="imported").rows == {"trajectories": 3}
-        assert import_(target, path, table="trajectories", run_id="imported").rows == {"trajectories": 0}
+        assert import_file(target, path, "trajectories", run_id="imported").rows == {"trajectories": 3}
+        assert import_file(target, path, "trajectories", run_id="imported").rows == {"trajectories": 0}
     with Warehouse.open(target) as store:
         assert store.value("SELECT count(*) FROM trajectories WHERE run_id = 'imported'") == 6
 
@@ -312,7 +318,7 @@ def test_a_bad_line_is_refused_by_file_and_line_before_anything_is_written(
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(trajectory(0)) + "\n" + line + "\n")
     with pytest.raises(InvalidRows, match=message):
-        import_(folder, path, table="trajectories")
+        import_file(folder, path, "trajectories")
     with Warehouse.open(folder) as store:
         assert store.value("SELECT count(*) FROM trajectories") == 0
 
@@ -352,7 +358,7 @@ def test_a_batch_replaced_here_and_there_has_one_successor_after_an_import(
     with Warehouse.open(folder) as store:
         store.append("b", {"trajectories": trajectories(2)}, run_id="run")
         origin = f"warehouse/{store.ledger.get('warehouse_id')}"
-    import_(target, folder)
+    import_warehouse(target, folder)
     if newer == "here":
         there = replaced(folder, "b", 4)
         here = replaced(target, f"{origin}/b", 5)
@@ -362,13 +368,13 @@ def test_a_batch_replaced_here_and_there_has_one_successor_after_an_import(
         there = replaced(folder, "b", 6)
     with Warehouse.open(target) as store:
         before = store.snapshot()
-    import_(target, folder)
+    import_warehouse(target, folder)
     assert shown(target) == {here if newer == "here" else f"{origin}/{there}"}
     assert shown(target, before) == {here}, "the past stays as it was"
-    assert import_(target, folder).batches == 0
+    assert import_warehouse(target, folder).batches == 0
     third = str(tmp_path / "third")
     for source in (folder, target):
-        import_(third, source)
+        import_warehouse(third, source)
     assert shown(third) == shown(target)
     assert verify(target).clean
 
@@ -381,9 +387,9 @@ def test_successors_of_different_batches_stay_beside_each_other(folder: str, tmp
         origin = f"warehouse/{store.ledger.get('warehouse_id')}"
         both = [superseded(name, "both") for name in ("a", "b")]
         store.append("both", {"trajectories": trajectories(2), "quarantine": both}, run_id="run")
-    import_(target, folder)
+    import_warehouse(target, folder)
     with Warehouse.open(target) as store:
         one = {"trajectories": trajectories(1), "quarantine": [superseded(f"{origin}/a", "newer of a")]}
         store.append("newer of a", one, run_id="run")
-    import_(target, folder)
+    import_warehouse(target, folder)
     assert shown(target) == {f"{origin}/both", "newer of a"}, "what stands for b as well cannot be left out"

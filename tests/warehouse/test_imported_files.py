@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from flows.cli.main import app
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import Warehouse, WarehouseError
-from warehouse.exchange import import_
+from warehouse.importing_files import import_file
 from warehouse.superseding import superseded
 from warehouse.verification import verify
 
@@ -37,27 +37,27 @@ def test_rows_that_are_here_under_another_run_are_taken_once_those_are_left_out(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str | None, second: str | None
 ) -> None:
     monkeypatch.setenv("SPO_WAREHOUSE", folder)
-    monkeypatch.setattr("warehouse.exchange._ROWS_PER_BATCH", 2)
+    monkeypatch.setattr("warehouse.importing_files._ROWS_PER_BATCH", 2)
     path = written(tmp_path / "my rows.jsonl", None, "own", None)
     of = {None: {"import": 2, "own": 1}, "other": {"other": 3}, "third": {"third": 3}}
-    assert import_(folder, path, table="trajectories", run_id=first).batches == 2
+    assert import_file(folder, path, "trajectories", run_id=first).batches == 2
     message = f"are here already, under run {', '.join(sorted(of[first]))}. Nothing was imported"
     with pytest.raises(WarehouseError, match=message) as refusal:
-        import_(folder, path, table="trajectories", run_id=second)
+        import_file(folder, path, "trajectories", run_id=second)
     assert runs_of(folder) == of[first]
-    assert import_(folder, path, table="trajectories", run_id=first).skipped == 2
+    assert import_file(folder, path, "trajectories", run_id=first).skipped == 2
     said = shlex.split(str(refusal.value).split("`")[1])
     assert CliRunner().invoke(app, said[1:]).exit_code == 0
-    assert import_(folder, path, table="trajectories", run_id=second).batches == 2
+    assert import_file(folder, path, "trajectories", run_id=second).batches == 2
     assert runs_of(folder) == of[second]
-    assert import_(folder, path, table="trajectories", run_id=second).skipped == 2
+    assert import_file(folder, path, "trajectories", run_id=second).skipped == 2
     assert verify(folder).clean
 
 
 def test_rows_whose_file_names_the_run_that_is_asked_for_are_the_same_rows(folder: str, tmp_path: Path) -> None:
     path = written(tmp_path / "rows.jsonl", "own", "own")
     for run_id, added in ((None, 2), ("own", 0), (None, 0)):
-        assert import_(folder, path, table="trajectories", run_id=run_id).rows == {"trajectories": added}
+        assert import_file(folder, path, "trajectories", run_id=run_id).rows == {"trajectories": added}
 
 
 def test_what_an_older_version_imported_under_a_run_is_known_by_it(folder: str, tmp_path: Path) -> None:
@@ -66,25 +66,25 @@ def test_what_an_older_version_imported_under_a_run_is_known_by_it(folder: str, 
     name = f"import/rows.jsonl/{digest}/trajectories/0"  # without the run
     with Warehouse.open(folder) as store:
         store.append(name, {"trajectories": [trajectory(0), trajectory(1)]}, run_id="older")
-    assert import_(folder, path, table="trajectories", run_id="older").skipped == 1
+    assert import_file(folder, path, "trajectories", run_id="older").skipped == 1
     message = f"under run older. .*`spo quarantine {name}` first, then import a copy of it that has another name"
     with pytest.raises(WarehouseError, match=message):
-        import_(folder, path, table="trajectories")
+        import_file(folder, path, "trajectories")
     with Warehouse.open(folder) as store:
         store.append("mask", {"quarantine": [{"bad_batch_id": name, "reason": "other run"}]}, run_id="run")
-    import_(folder, path.rename(tmp_path / "copy.jsonl"), table="trajectories")
+    import_file(folder, path.rename(tmp_path / "copy.jsonl"), "trajectories")
     assert runs_of(folder) == {"import": 1, "own": 1}
 
 
 def test_what_was_judged_again_counts_as_here(folder: str, tmp_path: Path) -> None:
     path = written(tmp_path / "rows.jsonl", None, None)
-    import_(folder, path, table="trajectories")
+    import_file(folder, path, "trajectories")
     with Warehouse.open(folder) as store:
         (name,) = store.committed_under("import/")
         new = f"{name}/rejudged-9"
         tables = {"trajectories": trajectories(2), "quarantine": [superseded(name, new)]}
         store.append(new, tables, run_id="import")
     with pytest.raises(WarehouseError, match=f"under run import. .*`spo quarantine {new}` first, then import it again"):
-        import_(folder, path, table="trajectories", run_id="other")
-    assert import_(folder, path, table="trajectories").skipped == 1
+        import_file(folder, path, "trajectories", run_id="other")
+    assert import_file(folder, path, "trajectories").skipped == 1
     assert runs_of(folder) == {"import": 2}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from warehouse import Warehouse
-from warehouse.exchange import import_
+from warehouse.importing_warehouses import import_warehouse
 from warehouse.verification import verify
 
 
@@ -22,7 +22,7 @@ def test_batches_that_say_what_they_hold_keep_their_ids_and_come_once(folder: st
             store.append("q0/r/s/same", {"reference_counts": counts}, run_id=run)
             store.append(f"q0/r/s/of-{run}", {"reference_counts": counts}, run_id=run)
             store.append("named-by-hand", {"run_events": [{"kind": run}]}, run_id=run)
-    found = import_(target, folder)
+    found = import_warehouse(target, folder)
     assert (found.batches, found.skipped) == (2, 1)
     with Warehouse.open(target) as store:
         rows = store.rows("SELECT batch_id, run_id FROM reference_counts ORDER BY batch_id")
@@ -32,8 +32,8 @@ def test_batches_that_say_what_they_hold_keep_their_ids_and_come_once(folder: st
             ("q0/r/s/same", "two"),
         ]
         assert store.value("SELECT count(*) FROM run_events") == 2
-    assert import_(target, folder).batches == 0
-    assert import_(folder, target).batches == 2
+    assert import_warehouse(target, folder).batches == 0
+    assert import_warehouse(folder, target).batches == 2
 
 
 def test_what_was_imported_under_another_name_is_not_taken_again(folder: str, tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_what_was_imported_under_another_name_is_not_taken_again(folder: str, tm
         origin = store.ledger.get("warehouse_id")
     with Warehouse.open(target) as store:
         store.append(f"warehouse/{origin}/q0/r/s/unit", {"run_events": [{"kind": "once"}]}, run_id="one")
-    assert import_(target, folder).batches == 0
+    assert import_warehouse(target, folder).batches == 0
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -70,8 +70,30 @@ def test_equal_work_counts_once_whoever_took_it_in_and_under_which_name(folder: 
         if own:
             store.append("q0/r/s/unit", counts, run_id="two")
     for source in (folder, between) if not own else (between, folder):
-        import_(target, source)
+        import_warehouse(target, source)
     with Warehouse.open(target) as store:
         assert store.rows("SELECT batch_id, n FROM reference_counts") == [{"batch_id": "q0/r/s/unit", "n": 4}]
-    assert import_(target, between).batches == 0
+    assert import_warehouse(target, between).batches == 0
+    assert verify(target).clean
+
+
+def test_what_was_put_aside_there_stays_here_where_a_run_of_here_made_it(folder: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target")
+    for location, run in ((folder, "one"), (target, "two")):
+        with Warehouse.open(location) as store:
+            store.append("q0/r/s/same", {"run_events": [{"kind": run}]}, run_id=run)
+            store.append(f"q0/r/s/of-{run}", {"run_events": [{"kind": f"alone {run}"}]}, run_id=run)
+    with Warehouse.open(folder) as store:
+        for bad in ("q0/r/s/same", "q0/r/s/of-one"):
+            row = {"bad_batch_id": bad, "reason": "bad data"}
+            store.append(f"quarantine/{bad}", {"quarantine": [row]}, run_id="quarantine")
+    found = import_warehouse(target, folder)
+    assert found.still_shown == ("q0/r/s/same",)
+    assert (found.batches, found.rows["quarantine"]) == (2, 1)
+    with Warehouse.open(target) as store:
+        assert store.rows("SELECT kind FROM run_events ORDER BY kind") == [{"kind": "alone two"}, {"kind": "two"}]
+        store.append("q", {"quarantine": [{"bad_batch_id": "q0/r/s/same", "reason": "bad here, too"}]}, run_id="q")
+    again = import_warehouse(target, folder)
+    assert (again.batches, again.still_shown) == (0, ())
+    assert import_warehouse(folder, target).still_shown == ()
     assert verify(target).clean

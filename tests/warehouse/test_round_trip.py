@@ -1,4 +1,4 @@
-"""What `export` writes, `import_` reads back: for every table, in every form."""
+"""What `export` writes, `import_file` reads back: for every table, in every form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from tests.warehouse.conftest import trajectories
 from warehouse import TABLES, InvalidRows, Warehouse
-from warehouse.exchange import export, import_
+from warehouse.exporting import export
+from warehouse.importing_files import import_file
 from warehouse.schema import Column
 from warehouse.verification import verify
 
@@ -72,8 +73,8 @@ def exchanged(request: pytest.FixtureRequest, full: str, tmp_path_factory: pytes
     target = str(folder / "warehouse")
     for table in TABLES:
         name = f"{table}/train-00000-of-00001.parquet" if request.param == "hf" else f"{table}.{request.param}"
-        assert import_(target, folder / "files" / name, table=table).rows == {table: 8}
-        assert import_(target, folder / "files" / name, table=table).rows == {table: 0}
+        assert import_file(target, folder / "files" / name, table).rows == {table: 8}
+        assert import_file(target, folder / "files" / name, table).rows == {table: 0}
     return target
 
 
@@ -93,7 +94,7 @@ def test_a_warehouse_of_imported_files_is_whole(exchanged: str) -> None:
 def test_rows_are_given_to_a_run_when_it_is_named(full: str, tmp_path: Path) -> None:
     export(full, tmp_path / "files", "trajectories")
     target = str(tmp_path / "warehouse")
-    import_(target, tmp_path / "files" / "trajectories.parquet", table="trajectories", run_id="mine")
+    import_file(target, tmp_path / "files" / "trajectories.parquet", "trajectories", run_id="mine")
     with Warehouse.open(target) as store:
         assert store.rows("SELECT DISTINCT run_id FROM trajectories") == [{"run_id": "mine"}]
 
@@ -103,7 +104,7 @@ def test_rows_without_a_run_belong_to_the_run_import(full: str, tmp_path: Path) 
         assert store.value("SELECT count(*) FROM trajectories") == 8
     export(full, tmp_path / "files", "SELECT * EXCLUDE (run_id) FROM trajectories", form="jsonl")
     target = str(tmp_path / "warehouse")
-    import_(target, tmp_path / "files" / "query.jsonl", table="trajectories")
+    import_file(target, tmp_path / "files" / "query.jsonl", "trajectories")
     with Warehouse.open(target) as store:
         assert store.rows("SELECT DISTINCT run_id FROM trajectories") == [{"run_id": "import"}]
 
@@ -113,13 +114,13 @@ def test_an_import_that_was_broken_off_is_finished_by_repeating_it(
 ) -> None:
     export(full, tmp_path / "files", "trajectories")
     source, target = tmp_path / "files" / "trajectories.parquet", str(tmp_path / "warehouse")
-    monkeypatch.setattr("warehouse.exchange._ROWS_PER_BATCH", 3)
+    monkeypatch.setattr("warehouse.importing_files._ROWS_PER_BATCH", 3)
     whole = Warehouse.stage_parts
     monkeypatch.setattr(Warehouse, "stage_parts", lambda *given, **named: whole(*given, **named) or broken_off())
     with pytest.raises(KeyboardInterrupt):
-        import_(target, source, table="trajectories")
+        import_file(target, source, "trajectories")
     monkeypatch.setattr(Warehouse, "stage_parts", whole)
-    done = import_(target, source, table="trajectories")
+    done = import_file(target, source, "trajectories")
     assert (done.rows, done.batches, done.skipped) == ({"trajectories": 5}, 2, 1)
     assert stored(target, "trajectories") == stored(full, "trajectories")
 
@@ -133,7 +134,7 @@ def test_imported_trajectories_take_part_in_the_views(full: str, tmp_path: Path)
     target = str(tmp_path / "warehouse")
     with Warehouse.open(target) as store:
         store.append("own", {"trajectories": trajectories(1, "own")}, run_id="own")
-    import_(target, tmp_path / "files" / "trajectories.parquet", table="trajectories")
+    import_file(target, tmp_path / "files" / "trajectories.parquet", "trajectories")
     with Warehouse.open(target) as store:
         scored = "FROM trajectories WHERE reward IS NOT NULL"
         assert store.value(f"SELECT count(*) {scored}") == 7
@@ -145,4 +146,4 @@ def test_imported_trajectories_take_part_in_the_views(full: str, tmp_path: Path)
 def test_a_row_whose_time_is_none_is_refused_by_file_and_row(folder: str, tmp_path: Path, time: object) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps({"kind": "note", "created_at": time}) + "\n")
     with pytest.raises(InvalidRows, match=r"rows\.jsonl: row 0: field 'created_at' holds .* which is no time"):
-        import_(folder, tmp_path / "rows.jsonl", table="run_events")
+        import_file(folder, tmp_path / "rows.jsonl", "run_events")

@@ -24,7 +24,7 @@ from warehouse import (
     WarehouseMissing,
     lake,
 )
-from warehouse.exchange import export
+from warehouse.exporting import export
 from warehouse.failpoints import failpoint_hooks
 from warehouse.verification import verify
 

@@ -5,9 +5,7 @@
 SELECT * FROM trajectories WHERE trajectory_id IN (SELECT unnest($ids::VARCHAR[]))
 QUALIFY row_number() OVER (
     PARTITION BY trajectory_id
-    ORDER BY coalesce((problem_id, suite_hash) IN (
-        SELECT (problem_id, suite_hash) FROM problems WHERE batch_id = $problems_batch
-    ), false) DESC, run_id = $run DESC, reward IS NULL, arrival
+    ORDER BY standing_of_copy(problem_id, suite_hash, run_id, reward, $problems_batch, [$run]), arrival
 ) = 1
 ORDER BY trajectory_id;
 

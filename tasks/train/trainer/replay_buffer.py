@@ -53,9 +53,9 @@ class ReplayBuffer:
     def draw(self, step: int, count: int) -> list[Example]:
         """The trajectories that are used again in `step`: `count` different ones, or all there are, in whole groups."""
         groups: dict[str, list[Used]] = {}
-        for name, used in self._held.items():
+        for used in self._held.values():
             if self._can_be_drawn(used, step):
-                groups.setdefault(used.example.group or name, []).append(used)
+                groups.setdefault(_group(used), []).append(used)
         ranked = sorted(_ranks([members[0] for members in groups.values()], self.config, self.seed, step))
         drawn = [groups[first] for _, first in ranked[: count // self.group_size]]
         return self._examples(used.example.trajectory_id for members in drawn for used in members)
@@ -81,8 +81,8 @@ class ReplayBuffer:
 
     def keep(self, there: Collection[str]) -> None:
         """Let go of what is not `there` any more, with its group."""
-        gone = {used.example.group or name for name, used in self._held.items() if name not in there}
-        self._held = {name: used for name, used in self._held.items() if (used.example.group or name) not in gone}
+        gone = {_group(used) for name, used in self._held.items() if name not in there}
+        self._held = {name: used for name, used in self._held.items() if _group(used) not in gone}
 
     def revalue(self, values: Mapping[str, float]) -> None:
         """Give every trajectory the soft value (nats) of its problem in `values`."""
@@ -137,6 +137,11 @@ def _weights(there: Sequence[Used], config: ReplayConfig, step: int) -> list[flo
             problems[p] / (kinds[p] * classes[p, _passed(used)]) for used in there for p in [used.example.problem_id]
         ]
     return [1.0] * len(there)
+
+
+def _group(used: Used) -> str:
+    """What is drawn and let go of together with a trajectory: by the group's name, else by its own."""
+    return used.example.group or used.example.trajectory_id
 
 
 def _passed(used: Used) -> bool:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +26,7 @@ from tasks.run.errors import StageError
 from tasks.run.manifests import ModelEvaluation
 from tasks.run.stage import Context, StageResult, run_stage
 from tests.tasks.conftest import Lab, judge_broken_at
+from tests.tasks.evaluate.endpoint_stub import server
 from tests.tasks.small_model import small_model, with_turns
 from warehouse import maintenance
 from warehouse.queries import query
@@ -334,39 +332,6 @@ def test_evaluating_a_policy_that_a_run_here_trained_says_nothing_new_of_what_it
         store.append("as older versions did", older, run_id="eval-0")
         (row,) = store.rows(query("tasks.explorer.trajectory", "context"), asked)
     assert row["reference"] == last["parent_policy_id"]
-
-
-@contextmanager
-def server(answers: list[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """An OpenAI-compatible server that answers by what the prompt names; its address, what it was asked."""
-    asked: list[dict[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append(body)
-            text = next(one for one in answers if one.split("(")[0].split()[-1] in body["messages"][0]["content"])
-            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-            content = json.dumps(
-                {"id": "1", "object": "chat.completion", "created": 0, "model": "m"} | {"choices": [choice]}
-            )
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(content.encode())
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Keeps the tests' output quiet."""
-
-    running = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_port}/v1", asked
-    finally:
-        running.shutdown()
-        running.server_close()
-        thread.join()
 
 
 def test_a_model_behind_a_server_is_asked_for_what_is_missing_only(lab: Lab, problems: Path) -> None:

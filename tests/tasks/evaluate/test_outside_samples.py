@@ -21,13 +21,13 @@ from tasks.run import runs
 from tasks.run.sampling import SandboxFailing
 from tasks.run.stage import Context, key_of
 from tests.tasks.conftest import Lab
+from tests.tasks.evaluate.endpoint_stub import server
 from tests.tasks.evaluate.test_model_evaluation import (
     DOUBLE,
     SQUARE,
     evaluated,
     of_file,
     samples_file,
-    server,
     settings,
     write,
 )

@@ -8,7 +8,8 @@ from tasks.sampling.reference_counts import CountsFilter, counted, drawn_first, 
 from tasks.sampling.sampler import Judged
 from tests.warehouse.conftest import judge_again, trajectory
 from warehouse import Warehouse
-from warehouse.exchange import export, import_
+from warehouse.exporting import export
+from warehouse.importing_files import import_file
 
 LIMIT = 96
 
@@ -32,7 +33,7 @@ def test_responses_count_once_and_those_that_an_import_brought_alone_still_count
         )
         assert drawn_first(store, "q0/b", judged, reference="policy") == []
     export(here, tmp_path / "out", "trajectories")
-    import_(there, tmp_path / "out" / "trajectories.parquet", table="trajectories")
+    import_file(there, tmp_path / "out" / "trajectories.parquet", "trajectories")
     with Warehouse.open(there) as store:
         assert drawn_first(store, "q0/b", judged, reference="policy") == judged
 
