@@ -1,5 +1,6 @@
 -- name: schema
--- (internal) What is kept of every response in memory, and what of it a chosen snapshot shows.
+-- (internal) What is kept of every response in memory, and what of it a chosen snapshot shows? `answers_to` has each
+-- response to some problems once, of all runs or of one, as it was judged last.
 CREATE TABLE resident.narrow (
     arrival BIGINT, snapshot_id BIGINT, created_at TIMESTAMPTZ, batch_id VARCHAR, run_id VARCHAR, origin VARCHAR,
     problem_id VARCHAR, source VARCHAR, author VARCHAR, policy VARCHAR, step BIGINT, temperature DOUBLE,
@@ -12,6 +13,9 @@ WHERE snapshot_id <= getvariable('shown_snapshot')
       SELECT bad_batch_id FROM resident.kept.quarantine
       WHERE snapshot_id <= getvariable('shown_snapshot') OR NOT starts_with(reason, 'superseded')
   );
+CREATE MACRO resident.answers_to(problems, run) AS TABLE
+SELECT * FROM resident.responses WHERE problem_id IN (SELECT unnest(problems)) AND (run = '' OR run_id = run)
+QUALIFY row_number() OVER (PARTITION BY origin, response ORDER BY reward IS NULL, arrival DESC) = 1;
 CREATE TABLE resident.taken (
     arrival BIGINT, snapshot_id BIGINT, batch_id VARCHAR, run_id VARCHAR, step BIGINT, response UBIGINT, source VARCHAR
 );
@@ -45,7 +49,7 @@ FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
 -- (internal) Which samples of evaluations became visible in these snapshots, without their tokens and texts?
 INSERT INTO resident.narrow
 SELECT rowid, snapshot_id, created_at, batch_id, run_id, 'eval_samples', problem_id, 'evaluation', 'other model',
-       policy_id, step, NULL, hash(policy_id || '/' || problem_id || '/' || sample || '/' || coalesce(seed, 0)),
+       policy_id, step, NULL, hash(policy_id, problem_id, prompt_id, sampling, sample, seed),
        hash(normal_hash), CASE WHEN normal_hash IS NOT NULL THEN hash(problem_id, normal_hash) END, reward, verdict,
        len(token_ids)
 FROM {rows} WHERE snapshot_id > {since} AND snapshot_id <= {newest};
@@ -85,18 +89,25 @@ WHERE problem_id IN (SELECT problem_id FROM resident.narrow WHERE snapshot_id > 
 -- (internal) What are the counts of the problems that have responses after snapshot `since`? (A few are read once.)
 INSERT INTO resident.counts
 WITH touched AS {kept} (
-    SELECT problem_id, author, reward, solution FROM resident.narrow
+    SELECT problem_id, author, reward, solution, origin, response, arrival FROM resident.narrow
     WHERE problem_id IN (SELECT problem_id FROM resident.narrow WHERE snapshot_id > {since})
       AND batch_id NOT IN (SELECT bad_batch_id FROM resident.kept.quarantine WHERE snapshot_id <= {newest})
 )
 SELECT * FROM ({counted});
 
 -- name: counted
--- (internal) How many responses, passes since pi_0, different programs and finds of training has each problem?
-WITH answers AS (
+-- (internal) How many responses (each once, in however many batches it lies), passes since pi_0, different programs and finds of training has each problem?
+WITH several AS (
+    SELECT origin, response FROM {responses} GROUP BY ALL HAVING count(*) > 1
+),
+again AS (
+    SELECT origin, arrival FROM {responses} SEMI JOIN several USING (origin, response)
+    QUALIFY row_number() OVER (PARTITION BY origin, response ORDER BY reward IS NULL, arrival DESC) > 1
+),
+answers AS (
     SELECT problem_id, count(*) AS responses, count(reward) FILTER (author IN ('training', 'evaluation')) AS later_n,
            count(*) FILTER (author IN ('training', 'evaluation') AND reward = 0) AS later_k
-    FROM {responses} GROUP BY problem_id
+    FROM {responses} ANTI JOIN again USING (origin, arrival) GROUP BY problem_id
 ),
 programs AS (
     SELECT any_value(problem_id) AS problem_id, bool_or(reward = 0) AS correct,

@@ -12,7 +12,7 @@ WHERE problem_id = $problem AND suite_hash = $suite GROUP BY position ORDER BY p
 SELECT policy, source, min(step) AS step, count(reward) AS n, count(*) FILTER (reward = 0) AS k,
        count(*) FILTER (reward IS NULL) AS unscored, count(DISTINCT program) AS programs,
        arg_min(run_id, arrival) AS run_id
-FROM resident.responses WHERE problem_id = $problem
+FROM resident.answers_to([$problem], '')
 GROUP BY policy, source ORDER BY source, step, policy;
 
 -- name: pi_0
@@ -27,7 +27,8 @@ WHERE problem_id = $problem AND (counts.prompt_id IS NULL OR counts.prompt_id = 
 
 -- name: programs
 -- Which different programs were written for the problem, by whom first, how often, and with which verdict?
-SELECT program, count(*) AS times, list_sort(list(DISTINCT author)) AS authors, bool_or(reward = 0) AS correct,
+SELECT program, count(DISTINCT (origin, response)) AS times, list_sort(list(DISTINCT author)) AS authors,
+       bool_or(reward = 0) AS correct,
        arg_min(author, (snapshot_id, arrival)) AS first_author, arg_min(run_id, (snapshot_id, arrival)) AS first_run,
        arg_min_null(step, (snapshot_id, arrival)) AS first_step, arg_min(source, (snapshot_id, arrival)) AS first_source,
        min(snapshot_id) AS first_snapshot, mode(verdict) AS verdict,
@@ -45,9 +46,9 @@ QUALIFY row_number() OVER (PARTITION BY program_hash ORDER BY suite_hash = $coun
 -- name: through_time
 -- How did the answers to the problem change along training: samples, successes and new programs at each step?
 WITH answers AS (
-    SELECT coalesce(step, 0) AS step, reward, program, snapshot_id, arrival, source FROM resident.responses
-    WHERE problem_id = $problem AND ($run = '' OR run_id = $run) AND source IN ('online', 'evaluation')
-      AND author <> 'other model'
+    SELECT coalesce(step, 0) AS step, reward, program, snapshot_id, arrival, source
+    FROM resident.answers_to([$problem], $run)
+    WHERE source IN ('online', 'evaluation') AND author <> 'other model'
 ),
 first AS (
     SELECT program, arg_min(coalesce(step, 0), (snapshot_id, arrival)) AS step,
@@ -64,12 +65,12 @@ FROM answers GROUP BY step ORDER BY step;
 SELECT program, count(*) AS times, bool_or(reward = 0) AS correct, mode(verdict) AS verdict,
        arg_min(created_at, arrival) FILTER (origin = 'trajectories') AS first_at,
        arg_min(created_at, arrival) FILTER (origin = 'eval_samples') AS first_eval_at
-FROM resident.responses
-WHERE problem_id = $problem AND coalesce(step, 0) = $step AND ($run = '' OR run_id = $run)
-  AND source IN ('online', 'evaluation') AND author <> 'other model' AND program IS NOT NULL
+FROM resident.answers_to([$problem], $run)
+WHERE coalesce(step, 0) = $step AND source IN ('online', 'evaluation') AND author <> 'other model'
+  AND program IS NOT NULL
 GROUP BY program ORDER BY times DESC, program LIMIT 12;
 
 -- name: runs
 -- Which runs sampled the problem along training?
-SELECT run_id, count(*) AS samples FROM resident.responses
+SELECT run_id, count(DISTINCT (origin, response)) AS samples FROM resident.responses
 WHERE problem_id = $problem AND source IN ('online', 'evaluation') AND author <> 'other model' GROUP BY run_id ORDER BY run_id;

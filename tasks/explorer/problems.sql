@@ -26,7 +26,7 @@ FROM known LEFT JOIN resident.by_problem USING (problem_id) LEFT JOIN counted US
 -- name: policies
 -- How often did each policy solve each problem (the scored samples of evaluations and of training)?
 SELECT problem_id, policy, source, count(reward) AS n, count(*) FILTER (reward = 0) AS k, max(step) AS step
-FROM resident.responses
-WHERE problem_id IN (SELECT unnest($problems)) AND policy IS NOT NULL AND source <> 'pivotal_rollout'
+FROM resident.answers_to($problems, '')
+WHERE policy IS NOT NULL AND source <> 'pivotal_rollout'
   AND author <> 'other model'
 GROUP BY ALL;

@@ -42,11 +42,15 @@ def trajectory(look: Look, identity: str) -> dict[str, Any]:
     return row
 
 
-def sample(look: Look, policy: str, problem: str, number: int, seed: int) -> dict[str, Any]:
-    """A sample of an evaluation in the columns of a trajectory; those that it lacks are None. Raises NotFound."""
+def sample(look: Look, policy: str, problem: str, number: int) -> dict[str, Any]:
+    """A sample of an evaluation in the columns of a trajectory; those that it lacks are None.
+
+    Its seed, prompt and way of sampling are those of the address. Raises BadAddress and NotFound.
+    """
     look.session.need_responses()
-    key = f"{policy}/{problem}/{number}/{seed}"
-    row = look.row(SAMPLE, key=key, policy=policy, problem=problem, sample=number, seed=seed)
+    seed = look.address.number("seed", 0) or 0
+    asked = {"prompt": look.address.text("prompt"), "way": look.address.text("way"), "seed": seed}
+    row = look.row(SAMPLE, policy=policy, problem=problem, sample=number, **asked)
     if row is None:
         raise NotFound(f"there is no sample {number} of policy {policy[:20]!r} on {problem[:80]!r} at this snapshot")
     missing = dict.fromkeys(column.name for column in TABLES["trajectories"].columns)

@@ -57,8 +57,8 @@ def trajectory_page(look: Look) -> Page:
 def sample_page(look: Look) -> Page:
     """The same of a sample of an evaluation: number `n` of the policy `of` on a problem."""
     policy, problem = look.address.needed("of"), look.address.needed("problem")
-    number, seed = look.address.number("n", 0) or 0, look.address.number("seed", 0) or 0
-    row = response_rows.sample(look, policy, problem, number, seed)
+    number = look.address.number("n", 0) or 0
+    row = response_rows.sample(look, policy, problem, number)
     return _page(look, row, f"Sample {number} of policy {policy[:12]}")
 
 

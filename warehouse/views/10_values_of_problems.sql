@@ -51,14 +51,17 @@ FROM (
     GROUP BY ALL
 );
 
--- How many different correct programs did each policy write for each problem?
+-- How many different correct programs did each policy write for each problem, in how many correct responses (each once, in
+-- however many batches it lies)?
 CREATE OR REPLACE VIEW distinct_correct_programs AS
 WITH correct AS (
-    SELECT policy_start AS policy, problem_id, normal_hash FROM trajectories WHERE reward = 0
+    SELECT policy_start AS policy, problem_id, normal_hash, hash(trajectory_id) AS response
+    FROM trajectories WHERE reward = 0
     UNION ALL
-    SELECT policy_id, problem_id, normal_hash FROM eval_samples WHERE reward = 0
+    SELECT policy_id, problem_id, normal_hash, hash(policy_id, problem_id, prompt_id, sampling, sample, seed)
+    FROM eval_samples WHERE reward = 0
 )
-SELECT policy, problem_id, count(*) AS correct, count(DISTINCT normal_hash) AS programs
+SELECT policy, problem_id, count(DISTINCT response) AS correct, count(DISTINCT normal_hash) AS programs
 FROM correct
 GROUP BY policy, problem_id;
 

@@ -190,12 +190,21 @@ def test_a_sample_of_an_evaluation_has_a_page_of_its_own(audited: Pages) -> None
         "verdict": "accepted",
         "entropy": 0.25,
     }
+    reworded, cooler = (
+        sample | changed | {"text": f"print('{text}')", "normal_hash": text, "program_hash": text}
+        for text, changed in (("stale", {"prompt_id": "older"}), ("cool", {"sampling": "T=0.2"}))
+    )
+    sample["prompt_id"] = "newer"
     policy = {"policy_id": "trained/1", "kind": "final", "path": "/nowhere"}
-    audited.store.append("e", {"eval_samples": [sample], "policies": [policy]}, run_id="one")
+    for batch, one in (("0", reworded), ("1", cooler), ("2", sample)):
+        audited.store.append(batch, {"eval_samples": [one], "policies": [policy]}, run_id="one")
     page = audited.html("/problem", id="p", by="evaluation")
-    (link,) = re.findall(r'href="(/sample\?[^"]+)">its tokens', page)
-    found = audited.explorer.reply("/sample", link.partition("?")[2].replace("&amp;", "&"))
-    assert found.status == 200
+    links = re.findall(r'href="(/sample\?[^"]+)">its tokens', page)
+    replies = [audited.explorer.reply("/sample", link.partition("?")[2].replace("&amp;", "&")) for link in links]
+    assert [reply.status for reply in replies] == [200] * 3
+    for text in ("cool", "stale"):
+        assert sum(f"&#39;{text}&#39;" in reply.body for reply in replies) == 1
+    (found,) = (reply for reply in replies if "fresh &lt;b&gt;" in reply.body)
     assert "Sample 3 of an evaluation of policy <code>trained/1</code>" in found.body
     assert "T=1 top_p=1 max=64" in found.body
     assert "mean entropy 0.25 nats a token" in found.body

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.explorer import problem
+from tasks.explorer import problem, runs
 from tasks.explorer.pages import Explorer
 from tasks.explorer.trajectory import COUNTS, SEARCHED
 from tasks.sampling.reference_counts import reference_sampling
@@ -164,6 +164,31 @@ def test_what_outside_models_wrote_is_no_part_of_a_prompts_way_through_training(
             page = Pages(Explorer(readers, tmp_path, asked_s=300), store).html("/prompt", id="p")
     assert programs(page) == ["ours"]
     assert 'value="0"' not in page
+
+
+def test_a_response_in_several_batches_counts_once_as_it_was_judged_last(tmp_path: Path) -> None:
+    """Two runs drew the same four responses; the second judged them by another suite, and one of them not."""
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        problem = {"problem_id": "p", "split": "train", "title": "Planted", "suite_hash": "s"}
+        first = [response(n, f"program {n}", "online", step=1) for n in range(4)]
+        store.append("a", {"problems": [problem], "trajectories": first}, run_id="one")
+        again = [row | {"suite_hash": "t", "reward": -1.0, "verdict": "wrong_answer"} for row in first[:3]]
+        again += [first[3] | {"suite_hash": "t", "reward": None, "verdict": "infra"}]
+        store.append("b", {"trajectories": again, "runs": [{"recipe": "tiny"}]}, run_id="two")
+        with Readers.open(tmp_path / "warehouse") as readers:
+            readers.fill()
+            pages = Pages(Explorer(readers, tmp_path, asked_s=300), store)
+            page, listed = pages.html("/problem", id="p"), pages.html("/problems")
+            along, alone = pages.html("/prompt", id="p"), pages.html("/prompt", id="p", run="one")
+            with readers.session() as session:
+                session.need_responses()
+                (totals,) = session.rows(runs.TOTALS)
+    assert "25.0%" in page
+    assert page.count("written 1 time<") == 4
+    assert "1 of 4" in listed
+    assert "1 of 4" in along
+    assert "4 of 4" in alone, "as that run had them judged"
+    assert (totals["responses"], totals["correct"]) == (4, 4)
 
 
 def test_a_response_is_valued_by_pi_0s_samples_of_its_own_limit_of_length(tmp_path: Path) -> None:
