@@ -29,7 +29,7 @@ from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PrepareManifest
 from tasks.run.problem_lists import known_of
 from tasks.run.prompt_set import PromptSet
-from tasks.run.put_aside import drawn_and_put_aside, put_aside
+from tasks.run.put_aside import drawn_and_put_aside, end_put_aside, put_aside
 from tasks.run.sampling import counts_filter, in_shards, open_sampler, retry_batch_id, rows_of_counts, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage
 from tasks.sampling.assignment import Assignment
@@ -39,6 +39,8 @@ from warehouse.queries import query
 
 SELECTION = query(__name__, "selection")
 OTHER_PROMPTS = query(__name__, "retokenized")
+CORPUS = "corpus/"
+"""Prefix of the stage's batches."""
 PROBLEMS_PER_BATCH = 16
 SAMPLES_PER_BATCH = 256
 """Of pi_0, at least that many are drawn in one go where problems get few each: an engine's batch wants to be full."""
@@ -69,6 +71,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "scored": reference_logprobs.identity(context, prompts),
         **judged_again(context, "train"),
         **put_aside(context, _prefix(context, prompts)),
+        **end_put_aside(context, "corpus", CORPUS, "corpus_id"),
         **({} if context.config.corpus.correct_only else {"cut_off": "at this limit"}),  # at any, in earlier versions
     }
 
@@ -81,7 +84,8 @@ def body(context: Context) -> CorpusManifest:
     members, flow = select(context, prompts, collected)
     corpus_id = hashlib.sha256("\n".join(row["trajectory_id"] for row in members).encode()).hexdigest()[:24]
     rows = [row | {"corpus_id": corpus_id} for row in members]
-    context.warehouse.append(f"corpus/{corpus_id}", {"corpus": rows}, run_id=context.run_id)
+    batch = retry_batch_id(context, f"{CORPUS}{corpus_id}")
+    context.warehouse.append(batch, {"corpus": rows}, run_id=context.run_id)
     scored = reference_logprobs.store(context, prompts, rows)
     per_source = Counter(row["source"] for row in members)
     covered = len({row["problem_id"] for row in members})

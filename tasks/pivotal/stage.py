@@ -20,7 +20,7 @@ from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import CorpusManifest, PivotalManifest, PrepareManifest
 from tasks.run.prompt_set import PromptSet
-from tasks.run.put_aside import put_aside, rolled_out_and_put_aside
+from tasks.run.put_aside import end_put_aside, put_aside, rolled_out_and_put_aside
 from tasks.run.sampling import SandboxFailing, counts, open_sampler, retry_batch_id, sampling, scored
 from tasks.run.stage import Amount, Context, Outlook, Stage, turn
 from tasks.sampling.assignment import Assignment
@@ -69,6 +69,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "sampling": sampling(context),
         **judged_again(context, "train"),
         **put_aside(context, f"{SEARCH}{context.manifest(PrepareManifest).policy_id}/"),
+        **end_put_aside(context, "pivotal", SEARCH, "search_id"),
     }
 
 
@@ -246,7 +247,8 @@ def _annotate(
             )
     search_id = ANNOTATION + digest(annotations=[list(row.items()) for row in rows])
     annotated = [row | {"search_id": search_id} for row in rows]
-    context.warehouse.append(f"{SEARCH}{search_id}", {"token_values": annotated}, run_id=context.run_id)
+    batch = retry_batch_id(context, f"{SEARCH}{search_id}")
+    context.warehouse.append(batch, {"token_values": annotated}, run_id=context.run_id)
     return search_id
 
 

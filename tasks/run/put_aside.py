@@ -11,10 +11,12 @@ from typing import Any
 
 from tasks.run.identity import digest
 from tasks.run.stage import Context
+from tasks.run.stage_names import StageName
 from warehouse.queries import query
 from warehouse.schema import SUPERSEDED
 
 PUT_ASIDE = query(__name__, "put_aside")
+ENDS = query(__name__, "ends")
 DRAWN = query(__name__, "drawn")
 COUNTED = query(__name__, "counted")
 COUNTED_IN = query(__name__, "counted_in")
@@ -24,6 +26,13 @@ ROLLED_OUT = query(__name__, "rolled_out")
 def put_aside(context: Context, *prefixes: str) -> dict[str, Any]:
     """What to add to a stage's inputs: nothing, or the identity of the quarantined batches whose ids begin so."""
     return _identity(context, PUT_ASIDE, {"prefixes": list(prefixes)})
+
+
+def end_put_aside(context: Context, stage: StageName, prefix: str, name: str) -> dict[str, Any]:
+    """The same of what a stage of the run had ended with: batches `prefix` + what its manifests call `name`."""
+    asked = {"stage": stage, "run": context.run_id, "prefix": prefix, "name": name}
+    found = _identity(context, ENDS, asked)
+    return {"end_put_aside": found["put_aside"]} if found else {}
 
 
 def counts_put_aside(context: Context, *, reference: str, sampling: str, prompts: str) -> dict[str, Any]:

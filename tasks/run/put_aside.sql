@@ -14,6 +14,16 @@ WHERE reference = $reference AND sampling = $sampling
   AND batch_id IN (SELECT bad_batch_id FROM quarantine WHERE NOT starts_with(reason, $superseded))
 ORDER BY batch;
 
+-- name: ends
+-- Which batches that a stage of a run had ended with, by what it left, are in quarantine?
+SELECT DISTINCT bad_batch_id AS batch
+FROM quarantine JOIN (
+    SELECT DISTINCT $prefix || json_extract_string(manifest_json, '$.' || $name) AS result FROM stages
+    WHERE run_id = $run AND stage = $stage
+) ON bad_batch_id = result OR starts_with(bad_batch_id, result || '/again-')
+WHERE NOT starts_with(reason, $superseded)
+ORDER BY batch;
+
 -- name: drawn
 -- How many samples of each problem are in such batches whose ids begin so?
 SELECT problem_id, count(*) AS n FROM stored.trajectories

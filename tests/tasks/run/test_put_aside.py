@@ -14,6 +14,8 @@ from tests.tasks.conftest import Lab
 from warehouse import Warehouse
 from warehouse.superseding import superseded
 
+REFERENCE = "SELECT policy_id FROM policies WHERE kind = 'reference'"
+
 
 def test_own_quarantined_batches_are_named_and_those_that_others_stand_for_are_not(tmp_path: Path) -> None:
     with Warehouse.open(tmp_path / "warehouse") as store:
@@ -35,14 +37,15 @@ def test_own_quarantined_batches_are_named_and_those_that_others_stand_for_are_n
         assert put_aside(context, "eval/a/") == {}
 
 
-def again_without(lab: Lab, run_id: str, name: StageName, table: str) -> None:
+def again_without(lab: Lab, run_id: str, name: StageName, table: str, prefix: str = "") -> None:
     """Put a batch of a stage that is done aside: it draws what is lacking, and is done again."""
     assert lab.run(run_id, name)[name].skipped
     counted = f"SELECT count(*) FROM {table}"
-    batch = lab.value(f"SELECT min(batch_id) FROM {table}")
+    batch = lab.value(f"SELECT min(batch_id) FROM {table} WHERE starts_with(batch_id, '{prefix}')")
     before = lab.value(counted)
     with lab.store() as store:
-        store.append("bad", {"quarantine": [{"bad_batch_id": batch, "reason": "by hand"}]}, run_id="by hand")
+        bad = [{"bad_batch_id": batch, "reason": "by hand"}]
+        store.append(f"bad/{batch}", {"quarantine": bad}, run_id="by hand")
     left = lab.value(counted)
     assert left < before
     assert not lab.run(run_id, name)[name].skipped
@@ -57,4 +60,17 @@ def test_evaluation_samples_that_were_put_aside_are_drawn_again(copied: Callable
 def test_rollouts_of_a_search_that_were_put_aside_before_training_are_drawn_again(with_models: Lab) -> None:
     run_id = with_models.start("first")
     with_models.run(run_id, "prepare", "q0", "corpus", "pivotal")
-    again_without(with_models, run_id, "pivotal", "token_values")
+    again_without(with_models, run_id, "pivotal", "token_values", f"pivotal/{with_models.value(REFERENCE)}/")
+
+
+def test_what_a_stage_had_ended_with_is_stored_again_once_it_was_put_aside(with_models: Lab) -> None:
+    lab, run_id = with_models, with_models.start("first")
+    lab.run(run_id, "prepare", "q0", "corpus", "pivotal")
+    members = lab.value("SELECT list(trajectory_id ORDER BY trajectory_id) FROM corpus")
+    for _ in range(2):
+        again_without(lab, run_id, "corpus", "corpus")
+        assert lab.value("SELECT list(trajectory_id ORDER BY trajectory_id) FROM corpus") == members
+    assert lab.run(run_id, "pivotal")["pivotal"].skipped
+    annotated = lab.value("SELECT count(*) FROM token_values WHERE starts_with(search_id, 'annotation/')")
+    again_without(lab, run_id, "pivotal", "token_values", "pivotal/annotation/")
+    assert lab.value("SELECT count(*) FROM token_values WHERE starts_with(search_id, 'annotation/')") == annotated
