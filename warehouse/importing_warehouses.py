@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from graphlib import TopologicalSorter
 from itertools import groupby, pairwise
@@ -52,10 +52,14 @@ class _Journey:
 
     names: Mapping[str, str]
     """What each batch there is called here."""
-    still_shown: frozenset[str]
-    """Batches (as called there) that were put aside there and are another run's here."""
+    of_others: frozenset[str]
+    """Batches (as called there) that are another run's here: what puts them aside there does not do so here."""
+    put_aside: frozenset[str]
+    """Batches that were put aside there."""
     moments: list[tuple[int, int]]
     """Snapshots there, and here when they had come."""
+    still_shown: set[str] = field(default_factory=set[str])
+    """Batches that were put aside there and are still shown here, as they are called here."""
 
     def here(self, snapshot: int) -> int:
         """The snapshot here in which all that was to be read in `snapshot` there has come."""
@@ -87,7 +91,8 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
         ]
         if missing:
             _refuse_other_runs(theirs, ours)
-        journey = _Journey(names, _of_other_runs(ours, batches, names), [(0, ours.snapshot())])
+        moments = [(0, ours.snapshot())]
+        journey = _Journey(names, _of_other_runs(ours, batches, names), _put_aside(theirs), moments)
         rows, taken = Counter[str](), 0
         for commit in _commits(theirs, missing):
             for batch in commit:
@@ -98,8 +103,8 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
             ours.commit()  # so that what came later there has a later snapshot here
             journey.moments.append((commit[0].snapshot, ours.snapshot()))
         superseding.leave_one_successor(ours)
-        aside = {names[batch] for batch in journey.still_shown & _put_aside(theirs)} - _put_aside(ours)
-    return ImportedWarehouse(dict(rows), taken, len(batches) - taken, tuple(sorted(aside)))
+        hidden = {row["bad_batch_id"] for row in ours.rows(f"SELECT bad_batch_id FROM {lake.STORED}.quarantine")}
+    return ImportedWarehouse(dict(rows), taken, len(batches) - taken, tuple(sorted(journey.still_shown - hidden)))
 
 
 def _of_other_runs(ours: Warehouse, batches: Iterable[CommittedBatch], names: Mapping[str, str]) -> frozenset[str]:
@@ -110,10 +115,10 @@ def _of_other_runs(ours: Warehouse, batches: Iterable[CommittedBatch], names: Ma
     )
 
 
-def _put_aside(warehouse: Warehouse) -> set[str]:
-    """Batches that are left out of a warehouse, and not because another batch stands for them."""
+def _put_aside(theirs: Warehouse) -> frozenset[str]:
+    """Batches that are left out there, and not because another batch stands for them."""
     asked = f"SELECT bad_batch_id FROM {lake.STORED}.quarantine WHERE NOT starts_with(reason, ?)"
-    return {row["bad_batch_id"] for row in warehouse.rows(asked, [SUPERSEDED])}
+    return frozenset(row["bad_batch_id"] for row in theirs.rows(asked, [SUPERSEDED]))
 
 
 def _refuse_other_runs(theirs: Warehouse, ours: Warehouse) -> None:
@@ -176,7 +181,7 @@ def _parts(theirs: Warehouse, batch: CommittedBatch, journey: _Journey) -> list[
         asked = f'SELECT * FROM {lake.STORED}."{table}" WHERE batch_id = ? ORDER BY rowid'
         found = theirs.arrow(asked, [batch.batch_id])
         if table == "quarantine":
-            found = _without_still_shown(found, journey)
+            found = _that_count_here(found, journey)
         if not found.num_rows:
             continue
         columns = {column: found.column(column) for column in found.column_names}
@@ -195,14 +200,16 @@ def _parts(theirs: Warehouse, batch: CommittedBatch, journey: _Journey) -> list[
     return parts
 
 
-def _without_still_shown(found: pa.Table, journey: _Journey) -> pa.Table:
-    rows = found.select(["bad_batch_id", "reason"]).to_pylist()
-    return found.filter(
-        pa.array(
-            [row["bad_batch_id"] not in journey.still_shown or row["reason"].startswith(SUPERSEDED) for row in rows],
-            pa.bool_(),
-        )
-    )
+def _that_count_here(found: pa.Table, journey: _Journey) -> pa.Table:
+    """The rows of `quarantine` but those that would put aside another run's batch: by hand, or for a batch that was put
+    aside itself."""
+    counts: list[bool] = []
+    for row in found.select(["bad_batch_id", "reason", "batch_id"]).to_pylist():
+        stands_for_it = row["reason"].startswith(SUPERSEDED) and row["batch_id"] not in journey.put_aside
+        counts.append(stands_for_it or row["bad_batch_id"] not in journey.of_others)
+        if not counts[-1]:
+            journey.still_shown.add(journey.names[row["bad_batch_id"]])
+    return found.filter(pa.array(counts, pa.bool_()))
 
 
 def _told_here(told: str | None, journey: _Journey) -> str | None:

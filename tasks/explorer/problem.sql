@@ -52,12 +52,14 @@ WITH answers AS (
 ),
 first AS (
     SELECT program, arg_min(coalesce(step, 0), (snapshot_id, arrival)) AS step,
-           arg_min(source, (snapshot_id, arrival)) AS source
+           arg_min(source, (snapshot_id, arrival)) AS source, arg_min(run_id, (snapshot_id, arrival)) AS run_id,
+           arg_min(author, (snapshot_id, arrival)) AS author
     FROM resident.responses WHERE problem_id = $problem AND program IS NOT NULL GROUP BY program
 )
 SELECT step, count(*) AS samples, count(reward) AS n, count(*) FILTER (reward = 0) AS k,
        count(DISTINCT program) AS programs,
-       (SELECT count(*) FROM first WHERE first.step = answers.step AND first.source IN ('online', 'evaluation')) AS new
+       (SELECT count(*) FROM first WHERE first.step = answers.step AND first.source IN ('online', 'evaluation')
+           AND first.author <> 'other model' AND ($run = '' OR first.run_id = $run)) AS new
 FROM answers GROUP BY step ORDER BY step;
 
 -- name: at_step

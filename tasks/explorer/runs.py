@@ -98,7 +98,7 @@ def compare_page(look: Look) -> Page:
                 for name, values in sorted(differing([rows[one] for one in names]))
             ],
             "ends": changes,
-            "unlike": look.rows(UNLIKE, runs=names)[0]["unlike"],
+            **look.rows(UNLIKE, runs=names)[0],
             "ks": ks,
         },
     )

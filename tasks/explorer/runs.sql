@@ -40,10 +40,12 @@ SELECT run_id, config_json FROM runs WHERE list_contains($runs, run_id)
 QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY arrival DESC) = 1;
 
 -- name: unlike
--- Were these runs evaluated on different problems, or by different tests?
+-- Were these runs, or evaluations alone, evaluated on different problems or by different tests, or sampled in different ways?
 WITH prepared AS (
-    SELECT run_id, arg_max(json_extract_string(manifest_json, '$.problems_batch'), arrival) AS batch FROM stages
-    WHERE list_contains($runs, run_id) AND stage = 'prepare' AND status IN ('completed', 'skipped')
+    SELECT run_id, arg_max(json_extract_string(manifest_json, '$.problems_batch'), arrival) AS batch,
+           arg_max(json_extract_string(manifest_json, '$.sampling'), arrival) FILTER (stage = 'evaluate') AS sampling
+    FROM stages
+    WHERE list_contains($runs, run_id) AND stage IN ('prepare', 'evaluate') AND status IN ('completed', 'skipped')
     GROUP BY run_id
 ),
 asked AS (
@@ -51,4 +53,5 @@ asked AS (
     FROM prepared JOIN problems ON problems.batch_id = batch WHERE split = 'evaluation'
     GROUP BY prepared.run_id
 )
-SELECT count(DISTINCT problems) > 1 AS unlike FROM asked;
+SELECT (SELECT count(DISTINCT problems) > 1 FROM asked) AS unlike,
+       (SELECT count(DISTINCT sampling) > 1 FROM prepared) AS sampled_otherwise;

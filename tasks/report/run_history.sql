@@ -80,7 +80,7 @@ GROUP BY uses ORDER BY uses;
 
 -- name: drawn
 -- How many judged online responses did each problem get, and how many of them pass?
-SELECT problem_id, count(*) AS n, count(*) FILTER (reward = 0) AS k
+SELECT problem_id, count(DISTINCT trajectory_id) AS n, count(DISTINCT trajectory_id) FILTER (reward = 0) AS k
 FROM trajectories WHERE run_id = ? AND source = 'online' AND reward IS NOT NULL GROUP BY problem_id ORDER BY problem_id;
 
 -- name: believed
@@ -100,7 +100,8 @@ GROUP BY step, kind ORDER BY step, kind;
 
 -- name: reward_by_temperature
 -- How often do online responses pass, by their temperature?
-SELECT floor(temperature * 10 + 1e-9) / 10 AS low, count(*) AS n, count(*) FILTER (reward = 0) AS k
+SELECT floor(temperature * 10 + 1e-9) / 10 AS low, count(DISTINCT trajectory_id) AS n,
+       count(DISTINCT trajectory_id) FILTER (reward = 0) AS k
 FROM trajectories WHERE run_id = ? AND source = 'online' AND reward IS NOT NULL GROUP BY low ORDER BY low;
 
 -- name: stage_cost
@@ -131,7 +132,7 @@ FROM took LEFT JOIN cost USING (stage) ORDER BY ended;
 -- name: discovered
 -- Correct programs that training found: how many different ones, and which of them pi_0 never wrote, in any run?
 WITH found AS (
-    SELECT problem_id, normal_hash, any_value(text) AS program, count(*) AS times, min(step) AS step
+    SELECT problem_id, normal_hash, any_value(text) AS program, count(DISTINCT trajectory_id) AS times, min(step) AS step
     FROM trajectories WHERE run_id = ? AND source = 'online' AND reward = 0 GROUP BY problem_id, normal_hash
 ), written AS (
     SELECT problem_id, normal_hash, source = 'human' AS by_people, source IN ('reference', 'pivotal_rollout')

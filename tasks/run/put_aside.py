@@ -29,8 +29,8 @@ def put_aside(context: Context, *prefixes: str) -> dict[str, Any]:
 
 
 def end_put_aside(context: Context, stage: StageName, prefix: str, name: str) -> dict[str, Any]:
-    """The same of what a stage of the run had ended with: batches `prefix` + what its manifests call `name`."""
-    asked = {"stage": stage, "run": context.run_id, "prefix": prefix, "name": name}
+    """The same of what a stage, of any run, had ended with: batches `prefix` + what its manifests call `name`."""
+    asked = {"stage": stage, "prefix": prefix, "name": name}
     found = _identity(context, ENDS, asked)
     return {"end_put_aside": found["put_aside"]} if found else {}
 

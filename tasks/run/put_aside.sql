@@ -15,11 +15,11 @@ WHERE reference = $reference AND sampling = $sampling
 ORDER BY batch;
 
 -- name: ends
--- Which batches that a stage of a run had ended with, by what it left, are in quarantine?
+-- Which batches that a stage of any run had ended with, by what it left, are in quarantine? (Runs take over what others did.)
 SELECT DISTINCT bad_batch_id AS batch
 FROM quarantine JOIN (
     SELECT DISTINCT $prefix || json_extract_string(manifest_json, '$.' || $name) AS result FROM stages
-    WHERE run_id = $run AND stage = $stage
+    WHERE stage = $stage
 ) ON bad_batch_id = result OR starts_with(bad_batch_id, result || '/again-')
 WHERE NOT starts_with(reason, $superseded)
 ORDER BY batch;

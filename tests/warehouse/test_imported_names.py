@@ -8,6 +8,7 @@ import pytest
 
 from warehouse import Warehouse
 from warehouse.importing_warehouses import import_warehouse
+from warehouse.superseding import superseded
 from warehouse.verification import verify
 
 
@@ -77,19 +78,26 @@ def test_equal_work_counts_once_whoever_took_it_in_and_under_which_name(folder: 
     assert verify(target).clean
 
 
-def test_what_was_put_aside_there_stays_here_where_a_run_of_here_made_it(folder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("judged_again", [False, True])
+def test_what_was_put_aside_there_stays_here_where_a_run_of_here_made_it(
+    folder: str, tmp_path: Path, judged_again: bool
+) -> None:
     target = str(tmp_path / "target")
     for location, run in ((folder, "one"), (target, "two")):
         with Warehouse.open(location) as store:
             store.append("q0/r/s/same", {"run_events": [{"kind": run}]}, run_id=run)
             store.append(f"q0/r/s/of-{run}", {"run_events": [{"kind": f"alone {run}"}]}, run_id=run)
+    by_hand = "q0/r/s/same/rejudged-9" if judged_again else "q0/r/s/same"
     with Warehouse.open(folder) as store:
-        for bad in ("q0/r/s/same", "q0/r/s/of-one"):
+        if judged_again:
+            rows = {"run_events": [{"kind": "one"}], "quarantine": [superseded("q0/r/s/same", by_hand)]}
+            store.append(by_hand, rows, run_id="one")
+        for bad in (by_hand, "q0/r/s/of-one"):
             row = {"bad_batch_id": bad, "reason": "bad data"}
             store.append(f"quarantine/{bad}", {"quarantine": [row]}, run_id="quarantine")
     found = import_warehouse(target, folder)
     assert found.still_shown == ("q0/r/s/same",)
-    assert (found.batches, found.rows["quarantine"]) == (2, 1)
+    assert (found.batches, found.rows["quarantine"]) == ((4, 2) if judged_again else (2, 1))
     with Warehouse.open(target) as store:
         assert store.rows("SELECT kind FROM run_events ORDER BY kind") == [{"kind": "alone two"}, {"kind": "two"}]
         store.append("q", {"quarantine": [{"bad_batch_id": "q0/r/s/same", "reason": "bad here, too"}]}, run_id="q")

@@ -28,7 +28,7 @@ WHERE hash(trajectory_id, suite_hash) IN (
 QUALIFY row_number() OVER (PARTITION BY trajectory_id, suite_hash ORDER BY reward IS NULL, arrival) > 1;
 
 -- How often does each policy solve each problem by each suite, over all its different responses (rate with a 95% Jeffreys
--- interval; what lies in several batches counts once)?
+-- interval; what lies in several batches counts once, a reward that an import believed not at all)?
 CREATE OR REPLACE VIEW pass_rate_by_problem AS
 SELECT problem_id, suite_hash, source, policy_start AS policy, temperature, n, k, k / nullif(n, 0) AS rate,
        rate_lower(n, k) AS rate_lower, rate_upper(n, k) AS rate_upper, unscored
@@ -36,6 +36,7 @@ FROM (
     SELECT problem_id, suite_hash, source, policy_start, temperature, count(reward) AS n,
            count(*) FILTER (reward = 0) AS k, count(*) FILTER (reward IS NULL) AS unscored
     FROM trajectories ANTI JOIN repeated_trajectories USING (arrival)
+    WHERE verdict IS DISTINCT FROM 'claimed'
     GROUP BY ALL
 );
 
@@ -56,7 +57,7 @@ FROM (
 CREATE OR REPLACE VIEW distinct_correct_programs AS
 WITH correct AS (
     SELECT policy_start AS policy, problem_id, normal_hash, hash(trajectory_id) AS response
-    FROM trajectories WHERE reward = 0
+    FROM trajectories WHERE reward = 0 AND verdict IS DISTINCT FROM 'claimed'
     UNION ALL
     SELECT policy_id, problem_id, normal_hash, hash(policy_id, problem_id, prompt_id, sampling, sample, seed)
     FROM eval_samples WHERE reward = 0
@@ -85,7 +86,7 @@ known AS (
     WHERE policy_id IN (SELECT policy_id FROM policies WHERE kind = 'reference')
        OR policy_id NOT IN (SELECT policy_id FROM policies WHERE kind IN ('snapshot', 'final'))
 )
-SELECT problem_id, normal_hash, count(*) AS times, arg_min(created_at, arrival) AS first_at,
+SELECT problem_id, normal_hash, count(DISTINCT trajectory_id) AS times, arg_min(created_at, arrival) AS first_at,
        arg_min(run_id, arrival) AS first_run, arg_min(policy, arrival) AS first_policy,
        arg_min(trajectory_id, arrival) AS trajectory_id, arg_min(text, arrival) AS text
 FROM found

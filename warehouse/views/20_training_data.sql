@@ -1,11 +1,11 @@
 -- Which copy of a response counts for a run (the least, then the first that arrived): one that the suites of its problems
--- (their batch) judged, then one of its own runs, then one that was judged at all?
+-- (their batch) took up, then one that has a reward, then one of its own runs?
 CREATE OR REPLACE MACRO standing_of_copy(problem, suite, run, reward_of_copy, problems_batch, own_runs) AS row(
     NOT coalesce((problem, suite) IN (
         SELECT (problem_id, suite_hash) FROM problems WHERE batch_id = problems_batch
     ), false),
-    NOT list_contains(own_runs, run),
-    reward_of_copy IS NULL
+    reward_of_copy IS NULL,
+    NOT list_contains(own_runs, run)
 );
 
 -- Which correct responses can serve as offline data: one per different program, at most 32 per problem and source?

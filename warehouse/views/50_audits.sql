@@ -37,7 +37,7 @@ CREATE OR REPLACE VIEW rejudged AS
 WITH responses AS (
     SELECT 'trajectories' AS found_in, run_id, problem_id, trajectory_id AS response, suite_hash, program_hash,
            normal_hash, verdict, text, arrival
-    FROM trajectories
+    FROM trajectories ANTI JOIN repeated_trajectories USING (arrival)
     UNION ALL
     SELECT 'eval_samples', run_id, problem_id, policy_id || '/' || sample, suite_hash, program_hash,
            normal_hash, verdict, text, arrival

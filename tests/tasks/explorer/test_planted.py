@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks.explorer import problem, runs
+from tasks.explorer import problem as problem_page
+from tasks.explorer import runs
 from tasks.explorer.pages import Explorer
 from tasks.explorer.trajectory import COUNTS, SEARCHED
 from tasks.sampling.reference_counts import reference_sampling
@@ -119,7 +120,7 @@ def test_rewards_that_were_believed_with_an_import_count_as_correct_nowhere(tmp_
             with readers.session() as session:
                 session.need_responses()
                 (counted,) = session.rows("FROM resident.by_problem")
-                (rates,) = session.rows(problem.POLICIES, {"problem": "p"})
+                (rates,) = session.rows(problem_page.POLICIES, {"problem": "p"})
             pages = Pages(Explorer(readers, tmp_path, asked_s=300), store)
             shown = {
                 verdict: programs(pages.html("/problem", id="p", verdict=verdict)) for verdict in ("correct", "wrong")
@@ -189,6 +190,27 @@ def test_a_response_in_several_batches_counts_once_as_it_was_judged_last(tmp_pat
     assert "1 of 4" in along
     assert "4 of 4" in alone, "as that run had them judged"
     assert (totals["responses"], totals["correct"]) == (4, 4)
+
+
+def test_a_program_is_new_in_the_run_that_wrote_it_first_and_where_pi_0_or_training_did(tmp_path: Path) -> None:
+    outside = {"policy_id": "endpoint-1", "step": 0, "problem_set": "x", "problem_id": "p", "sampling": "t"}
+    outside |= {"suite_hash": "s", "prompt_id": "q", "token_ids": [], "text": "print('zz')", "reward": 0.0}
+    outside |= {"sample": 0, "normal_hash": "zz", "program_hash": "zz"}
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        problem = {"problem_id": "p", "split": "train", "title": "Planted", "suite_hash": "s"}
+        rows = [response(0, "x", "online", step=1), response(1, "y", "online", step=1)]
+        store.append("a", {"problems": [problem], "trajectories": rows, "eval_samples": [outside]}, run_id="one")
+        store.append("b", {"trajectories": [response(2, "x", "online", step=1)]}, run_id="two")
+        store.append("c", {"trajectories": [response(3, "x", "online", step=0)]}, run_id="two")
+        with Readers.open(tmp_path / "warehouse") as readers:
+            readers.fill()
+            with readers.session() as session:
+                session.need_responses()
+                new = {
+                    run: [row["new"] for row in session.rows(problem_page.THROUGH_TIME, {"problem": "p", "run": run})]
+                    for run in ("", "one", "two")
+                }
+    assert new == {"": [0, 2], "one": [2], "two": [0, 0]}
 
 
 def test_a_response_is_valued_by_pi_0s_samples_of_its_own_limit_of_length(tmp_path: Path) -> None:

@@ -71,6 +71,8 @@ def test_what_a_stage_had_ended_with_is_stored_again_once_it_was_put_aside(with_
         again_without(lab, run_id, "corpus", "corpus")
         assert lab.value("SELECT list(trajectory_id ORDER BY trajectory_id) FROM corpus") == members
     assert lab.run(run_id, "pivotal")["pivotal"].skipped
+    again = lab.run(lab.start("second"), "prepare", "q0", "corpus")["corpus"].manifest
+    assert lab.value(f"SELECT count(*) FROM corpus WHERE corpus_id = '{again.corpus_id}'") == len(members)
     annotated = lab.value("SELECT count(*) FROM token_values WHERE starts_with(search_id, 'annotation/')")
     again_without(lab, run_id, "pivotal", "token_values", "pivotal/annotation/")
     assert lab.value("SELECT count(*) FROM token_values WHERE starts_with(search_id, 'annotation/')") == annotated
