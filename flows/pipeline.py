@@ -295,5 +295,6 @@ def _execute(stage: StageName, run_id: str, board: ProgressTable | NestedProgres
             pin=provenance.pinned(store, run_id),
             executor=executor_of(config.shards),
         )
-        result = run_stage(STAGES[stage], context, force=force)
+        attempts: int = get_run_context().task_run.run_count  # type: ignore[union-attr]
+        result = run_stage(STAGES[stage], context, force=force, again=attempts > 1)
     return Completed(name="Skipped", data=result) if result.skipped else result

@@ -57,7 +57,10 @@ def study(
     chosen = definition.chosen(arms)
     file = Path(folder or ".") / results if results else None
     settings = definition.settings()
-    known = study_results.read(file, settings, definition.compared()) if file else study_results.Results()
+    known = study_results.Results()
+    if file is not None:
+        study_results.require_writable(file)
+        known = study_results.read(file, settings, definition.compared())
     work = known.missing(definition.work(chosen, seeds, first_seed), definition.after())
     configs = {(arm, seed): definition.config(arm, seed) for arm, seed in work}  # files may change while it runs
     lines = [f"{arm} {seed}" for arm, seed in work]
@@ -98,8 +101,11 @@ def _run(name: str, arm: str, config: configuration.RunConfig) -> str:
     from tasks.run import runs
     from warehouse import Warehouse
 
+    known_by = origin(name, arm, config)
     with closing(Warehouse.open(warehouse_location())) as store:
-        return runs.create(store, config, origin=origin(name, arm, config))
+        return runs.created_for(store, f"{known_by.rpartition('/')[0]}/", config) or runs.create(
+            store, config, origin=known_by
+        )
 
 
 def _one(board: ProgressTable, line: str, run_id: str, check: Callable[[], None]) -> Exception | None:

@@ -63,6 +63,7 @@ def clean(
 
 def finished_checkpoints() -> Iterator[Leftover]:
     """The trainer's states of runs whose training has completed: only a training that goes on would read them."""
+    from tasks.train.shared import trainer_lock
     from warehouse import Warehouse, WarehouseMissing
 
     try:
@@ -72,7 +73,7 @@ def finished_checkpoints() -> Iterator[Leftover]:
         return
     for run_id in sorted(str(row["run_id"]) for row in rows):
         folder = home() / "runs" / run_id / "train" / "checkpoints"
-        if folder.is_dir() and not folder.is_symlink():
+        if folder.is_dir() and not folder.is_symlink() and not trainer_lock.is_held(folder.parent):
             reason = f"training of {run_id} has completed; its weights stay"
             yield Leftover(_named(folder), reason, _used(folder), partial(shutil.rmtree, folder))
 

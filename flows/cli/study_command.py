@@ -46,6 +46,7 @@ def study(
     arms = definition.chosen(arm)
     work = definition.work(arms, seeds, first_seed)
     if results is not None:
+        study_results.require_writable(results)
         known = study_results.read(results, definition.settings(), definition.compared())
         work = known.missing(work, definition.after())
     _check(definition, [name for name in arms if name in {one for one, _ in work}])

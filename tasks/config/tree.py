@@ -121,6 +121,20 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _searched_tokens_are_there(self) -> RunConfig:
+        """What draws on a search has one of its own: others' grow while the run trains."""
+        if self.pivotal.trajectories or self.train.algorithm != "spo":
+            return self
+        for name in ("pivotal", "pivotal_rollouts"):
+            source = self.train.sources.get(name)
+            if source is not None and source.share > 0:
+                raise ValueError(
+                    f"pivotal.trajectories is 0: the source {name!r} of training would have no search; set "
+                    f"train.sources.{name}.share to 0, or pivotal.trajectories"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _known_programs_are_scored(self) -> RunConfig:
         """What q0.zero_successes 'corpus' reads is there, and is read."""
         if self.q0.zero_successes != "corpus":

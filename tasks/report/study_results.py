@@ -126,9 +126,19 @@ def append(path: Path, arms: Mapping[str, ArmResult], settings: Mapping[str, str
         lines += [json.dumps(common | run) + "\n" for run in ended if (name, run["seed"]) not in known]
     if lines:
         path.parent.mkdir(parents=True, exist_ok=True)
+        there = path.read_text(encoding="utf-8") if path.exists() else ""
         with path.open("a", encoding="utf-8") as file:
-            file.write("".join(lines))
+            file.write(("\n" if there and not there.endswith("\n") else "") + "".join(lines))
     return len(lines)
+
+
+def require_writable(path: Path) -> None:
+    """Have the file, empty where there is none yet. Raises BadResults where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+    except OSError as error:
+        raise BadResults(f"{path} cannot be written: {error}; name another file of results") from error
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -11,10 +11,11 @@ import difflib
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
-from tasks.config import EVALUATION, InvalidConfig, RunConfig, validate
+from tasks.config import EVALUATION, ConfigError, InvalidConfig, RunConfig, validate
 from warehouse import Warehouse
 from warehouse.queries import query
 
@@ -86,6 +87,17 @@ def latest(store: Warehouse) -> str:
 def created_by(store: Warehouse, origin: str) -> str | None:
     """The run that `origin` (a flow run's id) has created."""
     return store.value("SELECT run_id FROM run_events WHERE kind = 'created' AND message = ?", [origin])
+
+
+def created_for(store: Warehouse, beginning: str, config: RunConfig) -> str | None:
+    """The newest run whose origin begins so and that has this configuration, whichever version of the project made it:
+    a field that came later is at its default.
+    """
+    for row in store.rows(query(__name__, "created_for"), [beginning]):
+        with suppress(ConfigError):
+            if load_config(store, str(row["run_id"])) == config:
+                return str(row["run_id"])
+    return None
 
 
 def listing(store: Warehouse, *, limit: int = 20) -> list[dict[str, Any]]:

@@ -21,3 +21,7 @@ QUALIFY row_number() OVER (PARTITION BY run ORDER BY run_id = run DESC, EXISTS (
     FROM stages theirs JOIN stages own USING (stage, key)
     WHERE stage = 'train' AND theirs.run_id = policies.run_id AND own.run_id = run
 ) DESC, arrival) = 1;
+
+-- name: created_for
+-- Which runs have an origin that begins so, newest first?
+SELECT run_id FROM run_events WHERE kind = 'created' AND starts_with(message, ?) ORDER BY arrival DESC;

@@ -174,10 +174,15 @@ def key_of(stage: Stage[Any], context: Context) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def run_stage(stage: Stage[M], context: Context, *, force: bool = False) -> StageResult[M]:
-    """Run `stage` unless its key has completed before; record the outcome in the warehouse either way."""
+def run_stage(stage: Stage[M], context: Context, *, force: bool = False, again: bool = False) -> StageResult[M]:
+    """Run `stage` unless its key has completed before; record the outcome in the warehouse either way.
+
+    `force`: also if it has, which is refused once the run's training has begun. `again`: what began it is retried.
+    """
     attempt = _Attempt()
     try:
+        if force and not again:
+            refuse_to_redo(context.warehouse, context.run_id, stage.name)
         return _run(stage, context, attempt, force=force)
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
@@ -199,8 +204,6 @@ def _run(stage: Stage[M], context: Context, attempt: _Attempt, *, force: bool) -
     store = context.warehouse
     pin = reads_until(store, context.run_id, stage.name) if context.pin is None else context.pin
     context = replace(context, pin=pin)
-    if force:
-        refuse_to_redo(store, context.run_id, stage.name)
     key = current_key(stage, context)
     waiting = time.monotonic()
     with turn(context, f"stage/{key}"):

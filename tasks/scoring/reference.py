@@ -223,8 +223,10 @@ class ReferenceStore:
 
     def _forget(self) -> None:
         while self._bytes > self._most and len(self._known) > self._unseen:
-            self._bytes -= _size(self._known.pop(next(iter(self._known))))
-            self._scored = None
+            identity = next(iter(self._known))
+            self._bytes -= _size(self._known.pop(identity))
+            if self._scored is not None:
+                self._scored.add(identity)
 
 
 def _size(tokens: Sequence[float]) -> int:

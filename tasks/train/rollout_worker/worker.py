@@ -89,10 +89,11 @@ class RolloutWorker:
 
     def run(self) -> None:
         """Append batch after batch until asked to stop."""
+        self.appended = self.next_sequence()
         while self.await_room():
-            first = self.begun = self.appended = self.next_sequence()
+            self.begun = self.appended
             rolling = self.sampler.roll(self.batches(), source="online", worker=str(self.index), step=lambda: self.step)
-            for sequence, judged in enumerate(rolling, start=first):
+            for sequence, judged in enumerate(rolling, start=self.appended):
                 self.append(sequence, judged)
 
     def batches(self) -> Iterator[list[Assignment] | None]:

@@ -27,17 +27,20 @@ def finish_folder(building: Path, target: Path) -> None:
     for path in sorted(building.rglob("*")):
         if path.is_file():
             _flush(path)
-    if target.exists():
-        delete_folder(target)
+    old = _set_aside(target) if target.exists() else None
     building.rename(target)
     _flush(target.parent)
+    if old is not None:  # last, since it takes long where it is large
+        shutil.rmtree(old)
 
 
 def delete_folder(folder: Path) -> None:
     """Make the folder disappear at once, then free its space."""
-    doomed = folder.with_name(f"{BUILDING}deleted-{folder.name}")
-    folder.rename(doomed)
-    shutil.rmtree(doomed)
+    shutil.rmtree(_set_aside(folder))
+
+
+def _set_aside(folder: Path) -> Path:
+    return folder.rename(folder.with_name(f"{BUILDING}deleted-{folder.name}"))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -156,9 +156,9 @@ def newest_held(root: Path) -> Generator[Published | None]:
 
 
 def kept(root: Path, *, every: int, last: int) -> list[Published]:
-    """The weights kept for evaluation so far, by step: every `every` steps, and those of step `last`."""
+    """The weights kept for evaluation so far, by step: every `every` steps, and those of step `last`, none later."""
     steps = {int(folder.name.removeprefix(PREFIX)): folder for folder in atomic.complete_folders(root, PREFIX)}
-    return [read(steps[step]) for step in sorted(steps) if step == last or (step > 0 and step % every == 0)]
+    return [read(steps[step]) for step in sorted(steps) if step == last or (0 < step < last and step % every == 0)]
 
 
 def prune(root: Path, keep_steps: set[int]) -> list[Path]:

@@ -50,7 +50,7 @@ def _wait(over: Callable[[], bool], run_dir: Path, wait_s: float, told: Callable
 def is_held(run_dir: Path) -> bool:
     """Whether a trainer of the run is at work, wherever this machine can see it."""
     try:
-        with (run_dir / LOCK).open("a") as lock:
+        with (run_dir / LOCK).open("r+") as lock:
             return not _taken(lock)
     except FileNotFoundError:
         return False

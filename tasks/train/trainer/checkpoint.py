@@ -84,6 +84,11 @@ def newest_step(folder: Path) -> int:
     return int(found[-1].name.removeprefix(PREFIX)) if found else 0
 
 
+def is_there(job: TrainJob, step: int) -> bool:
+    """Whether the run has a complete checkpoint of the step."""
+    return (job.checkpoints / f"{PREFIX}{step:08d}").is_dir()
+
+
 def load(job: TrainJob, engine: DeepSpeedEngine, checkpoint: Checkpoint) -> None:
     """Put the engine where it was. Raises ResumeImpossible when the job has changed in a way that forbids it."""
     import torch

@@ -61,7 +61,7 @@ def write(job: TrainJob, gathered: Gathered) -> Published:
     published = _written(job, gathered)
     if job.weights != job.kept and step > 0 and kept(step, train):
         published = published_weights.keep(published, job.kept)
-    lasting = {s for s in range(step + 1) if kept(s, train)}
+    lasting = {s for s in range(train.steps + 1) if kept(s, train)}  # later ones, too, where steps are taken again
     published_weights.prune(job.weights, lasting if job.weights == job.kept else set())
     return published
 

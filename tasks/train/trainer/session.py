@@ -20,7 +20,7 @@ from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
 from tasks.scoring.reference import Reference, ReferenceStore, load_reference
 from tasks.train.shared import published_weights, time_limits
-from tasks.train.shared.errors import GuardTripped, ReferenceDrift, TrainerError
+from tasks.train.shared.errors import GuardTripped, ReferenceDrift, ResumeImpossible, TrainerError
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import frozen_values, verdicts_until
 from tasks.train.shared.stop import Stop
@@ -34,6 +34,7 @@ from tasks.train.trainer.recorder import Recorder
 from tasks.train.trainer.reference_refresh import open_store
 from tasks.train.trainer.state import MixState, ReferenceSteps
 from warehouse import Warehouse
+from warehouse.lake import STORED
 from warehouse.queries import query
 
 CANARIES = query(__name__, "canaries")
@@ -42,6 +43,8 @@ WITH_VERDICTS = ("trajectories", "token_values")
 """What the sources of a mix are drawn from, whose verdicts stay those that training began with."""
 
 LAST_RECORDED = "SELECT coalesce(max(step), 0) FROM train_batches WHERE run_id = ?"
+LAST_STORED = f"SELECT coalesce(max(step), 0) FROM {STORED}.train_batches WHERE run_id = ?"
+"""The same with what was put aside since."""
 
 
 @dataclass(slots=True)
@@ -164,24 +167,26 @@ class Session:
         self.engine.first_does(lambda: published_weights.keep(published_weights.read(nominee), self.job.weights))
 
     def save(self, *, drawing: bool = False) -> None:
-        """Write a checkpoint of the present step, once what is being published is whole. Collective.
+        """Have a checkpoint of the present step, once what is being published is whole. Collective.
 
         `drawing`: the next batch was being drawn, so that some of its sources are ahead; resumed, it is drawn whole.
         """
+        state = MixState() if self.rank_zero is None or drawing else self.rank_zero.mix.state()
+        self._checkpoint(self.before if drawing else state)
+
+    def _checkpoint(self, mix: MixState) -> None:
+        """One that is there already is of the same step of the same run, and stays."""
         self.settle()
-        state = MixState()
         if self.rank_zero is not None:
             self.rank_zero.recorder.flush()
-            state = self.before if drawing else self.rank_zero.mix.state()
-        checkpoint.save(self.job, self.engine, self.step, state, self.references)
+        there = self.rank_zero is not None and checkpoint.is_there(self.job, self.step)
+        if not self.engine.share(there):
+            checkpoint.save(self.job, self.engine, self.step, mix, self.references)
 
     def checkpoint_before_abort(self, error: GuardTripped) -> GuardTripped:
         """The error that ends the run, after a checkpoint where nothing is spoilt; it says how to go on. Collective."""
         if self.engine.updates == self.updates:
-            self.settle()
-            if self.rank_zero is not None:
-                self.rank_zero.recorder.flush()
-            checkpoint.save(self.job, self.engine, self.step, self.before, self.references)
+            self._checkpoint(self.before)
             state = f"a checkpoint of step {self.step} was written; resumed, the run takes the same batch again"
         else:
             state = "nothing was saved; resumed, the run continues from its last checkpoint"
@@ -265,6 +270,7 @@ def _rank_zero(
         warehouse.commit()
         warehouse.show_judged_until(verdicts_until(warehouse, job), WITH_VERDICTS)
         _require_same_reference(job)
+        _require_same_warehouse(warehouse, job, step)
         examples = Examples(warehouse, job, frozen_values(warehouse, job))
         last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
         store = open_store(warehouse, job, job.reference, device)
@@ -278,6 +284,16 @@ def _rank_zero(
         finally:
             publications.close()
             recorder.close()
+
+
+def _require_same_warehouse(warehouse: Warehouse, job: TrainJob, step: int) -> None:
+    """Raise ResumeImpossible for a checkpoint of steps that the warehouse has never seen: it is another one's run."""
+    if step > (last := int(warehouse.value(LAST_STORED, (job.run_id,)))):
+        raise ResumeImpossible(
+            f"{job.checkpoints} has a checkpoint of step {step}, but of run {job.run_id!r} {warehouse.location} has "
+            f"{last} steps: the folder is that of another warehouse's run of the same name; give each warehouse a home "
+            f"of its own (SPO_HOME), or move {job.run_dir} away to train from the beginning"
+        )
 
 
 def _canaries(warehouse: Warehouse, job: TrainJob) -> list[Example]:

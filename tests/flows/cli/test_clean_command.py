@@ -61,6 +61,12 @@ def test_with_apply_what_was_listed_goes_and_the_rest_stays(home: Path) -> None:
     assert "nothing to remove" in CliRunner().invoke(app, ["clean"]).output
 
 
+def test_checkpoints_of_a_training_under_way_stay_though_one_of_that_name_has_completed(home: Path) -> None:
+    with trainer_lock.held(home / "runs" / "tiny-1" / "train", 1.0, print):
+        assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
+    assert "runs/tiny-1/train/checkpoints/step-4/state.bin" in files(home)
+
+
 def test_weights_that_a_killed_training_left_in_memory_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published_weights, "SHARED_MEMORY", home / "memory")
     runs = [home / "runs" / name / "train" for name in ("tiny-1", "tiny-2")]

@@ -159,6 +159,10 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
     ("must be 'reference'", {"corpus": {"behaviour": {"weights": "latest"}}}),
     ("corpus.sources is empty", {"corpus": {"sources": []}}),
     ("pivotal.trajectories to 0", {"corpus": {"sources": []}, "train": {"sources": ONLINE_ONLY}}),
+    (
+        "the source 'pivotal' of training would have no search",
+        {"pivotal": {"trajectories": 0}, "train": {"sources": {"pivotal": {"share": 0.5}, "online": {"share": 0.5}}}},
+    ),
     ("explore would be ignored", {"pivotal": {"method": "bisection", "explore": 0.5}}),
     ("above confidence", {"pivotal": {"explore": 0.9, "confidence": 0.5}}),
     ("more than a trajectory may cost", {"pivotal": {"looks": [50], "max_nodes": 2, "rollouts": 10}}),

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.report.reached import Spent
 from tasks.report.study import ArmResult
-from tasks.report.study_results import BadResults, Results, append, read
+from tasks.report.study_results import BadResults, Results, append, read, require_writable
 
 SETTINGS = {"calm": "c0", "wild": "w0"}
 PROBLEMS = {"train": "t0", "evaluation": "e0"}
@@ -111,6 +111,22 @@ def test_lines_that_do_not_say_their_problems_are_taken_as_they_are(tmp_path: Pa
     known = read(path, SETTINGS)
     assert list(known.added("calm", arm("calm", {2: 0.3})).problems) == [PROBLEMS, {}, PROBLEMS]
     known.check_problems("calm", PROBLEMS)
+
+
+def test_a_last_line_without_its_end_is_no_part_of_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "study.jsonl"
+    append(path, {"calm": arm("calm", {0: 0.3})}, SETTINGS)
+    path.write_text(path.read_text().rstrip())
+    append(path, {"calm": arm("calm", {1: 0.3})}, SETTINGS)
+    assert [seed for _, seed in read(path, SETTINGS).ended] == [0, 1]
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadResults, match="cannot be written"):
+        require_writable(tmp_path / "file" / "study.jsonl")
+    require_writable(tmp_path / "new" / "study.jsonl")
+    assert read(tmp_path / "new" / "study.jsonl", SETTINGS).arms == set()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from tasks.config import load
 from tasks.run import runs
 from tasks.run.durations import duration
+from tasks.run.errors import TrainingHasBegun
 from tasks.run.identity import digest
-from tasks.run.stage import Context, key_of
+from tasks.run.stage import Context, key_of, run_stage
 from tasks.stages import STAGES
 from tests.tasks.conftest import MICRO, Lab
 
@@ -56,3 +58,22 @@ def test_a_unit_of_work_is_named_by_its_values_and_their_names() -> None:
 )
 def test_a_time_is_written_as_people_read_it(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_forced_training_that_fails_is_tried_again_and_begins_with_nothing_else(with_models: Lab) -> None:
+    lab, run_id, tried = with_models, with_models.start("first"), list[str]()
+
+    def body(context: Context) -> Any:
+        tried.append(context.run_id)
+        raise OSError("the share went away")
+
+    stage = replace(STAGES["train"], body=body)
+    lab.run(run_id, "prepare", "q0", "corpus", "pivotal")
+    with lab.store() as store:
+        context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
+        for again in (False, True):
+            with pytest.raises(OSError, match="went away"):
+                run_stage(stage, context, force=True, again=again)
+        with pytest.raises(TrainingHasBegun):
+            run_stage(stage, context, force=True)
+    assert len(tried) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tasks import config
@@ -32,3 +33,19 @@ def test_the_newest_run_is_one_made_here_unless_all_are_imported(tmp_path: Path)
         assert runs.create(store, settings, origin="first") == "tiny-9"
         store.append("warehouse/another/run/tiny-4", {"runs": [imported]}, run_id="tiny-4")
         assert runs.latest(store) == "tiny-9"
+
+
+def test_a_run_is_found_by_its_origin_and_configuration_also_if_that_has_more_fields_now(tmp_path: Path) -> None:
+    settings = config.validate({"recipe": "tiny"})
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        before = json.loads(settings.model_dump_json())
+        del before["train"]["keep_checkpoints"]  # as if the field, with a default, had come later
+        created = {"kind": "created", "message": "study/a/b/0/digest", "stage": "", "payload_json": "{}"}
+        row = {"recipe": "tiny", "config_json": json.dumps(before), "project_version": "0", "snapshot": 1}
+        store.append("run/tiny-1", {"runs": [row], "run_events": [created]}, run_id="tiny-1")
+        assert runs.created_for(store, "study/a/b/0/", settings) == "tiny-1"
+        assert runs.created_for(store, "study/a/c/0/", settings) is None
+        assert runs.created_for(store, "study/a/b/0/", config.changed(settings, {"train.steps": 7})) is None
+        unknown = row | {"config_json": json.dumps(before | {"no": "such field"})}
+        store.append("run/tiny-2", {"runs": [unknown], "run_events": [created]}, run_id="tiny-2")
+        assert runs.created_for(store, "study/a/b/0/", settings) == "tiny-1"

@@ -97,6 +97,9 @@ def test_what_the_run_samples_is_asked_for_only_where_it_was_scored_before_or_fo
     warehouse.append(resumed.add({one.trajectory_id: logprobs_of(one.trajectory_id) for one in own}))
     assert resumed.count < len(own)
     assert len(resumed.lookup([own[0], own[-1]])) == 2, "the first one was forgotten and is read again"
+    asked = warehouse.questions
+    assert resumed.lookup([replace(example(f"new {n}"), sampled_step=1) for n in range(8)]) == {}
+    assert warehouse.questions == asked, "what was never scored is not asked for, however full the store is"
 
 
 def test_what_comes_soon_is_read_with_what_is_missing_and_what_is_not_there_is_asked_for_once() -> None:
