@@ -38,7 +38,7 @@ def may_pass(error: object) -> bool:
 
 def new_run(run_id: str) -> str:
     """What to do about a run whose settings are the cause of its end."""
-    return f"continued, it would end the same; with other settings: spo run --like {run_id} --set NAME=VALUE"
+    return f"continued as it is, it would end the same; with other settings: spo run --like {run_id} --set NAME=VALUE"
 
 
 def settled(kind: str) -> bool:
