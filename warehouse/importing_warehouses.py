@@ -82,7 +82,7 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
             raise WarehouseError(f"{theirs.location} and {ours.location} are the same warehouse")
         batches = theirs.ledger.batches()
         names = _names(ours, (batch.batch_id for batch in batches), str(origin))
-        known = ours.committed(names.values())
+        known = ours.ledger.snapshots(names.values())
         first: dict[str, CommittedBatch] = {}  # of equal work
         for batch in batches:
             first.setdefault(names[batch.batch_id], batch)
@@ -91,7 +91,7 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
         ]
         if missing:
             _refuse_other_runs(theirs, ours)
-        moments = [(0, ours.snapshot())]
+        moments = _moments(ours, batches, names, str(own))
         journey = _Journey(names, _of_other_runs(ours, batches, names), _put_aside(theirs), moments)
         rows, taken = Counter[str](), 0
         for commit in _commits(theirs, missing):
@@ -105,6 +105,15 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
         superseding.leave_one_successor(ours)
         hidden = {row["bad_batch_id"] for row in ours.rows(f"SELECT bad_batch_id FROM {lake.STORED}.quarantine")}
     return ImportedWarehouse(dict(rows), taken, len(batches) - taken, tuple(sorted(journey.still_shown - hidden)))
+
+
+def _moments(
+    ours: Warehouse, batches: Sequence[CommittedBatch], names: Mapping[str, str], own: str
+) -> list[tuple[int, int]]:
+    """Snapshots there, and here when their batches had come: those taken in before, and those that came from here."""
+    here = {batch: name.removeprefix(f"warehouse/{own}/") for batch, name in names.items()}
+    known = ours.ledger.snapshots(here.values())
+    return [(0, 0), *((one.snapshot, known[here[one.batch_id]]) for one in batches if here[one.batch_id] in known)]
 
 
 def _of_other_runs(ours: Warehouse, batches: Iterable[CommittedBatch], names: Mapping[str, str]) -> frozenset[str]:

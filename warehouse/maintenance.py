@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +38,8 @@ OWN_NAME: Final = re.compile(
     r"([^/]*\.[0-9a-f]{12}\.parquet(\.[0-9a-f]{8}\.tmp)?|(tmp_)?ducklake-[0-9a-f-]{36}(-delete)?\.parquet)"
 )
 """The names that staging a batch (also when it is killed halfway) and DuckLake give to files; no other is swept."""
+HASH_OF: Final = "sha256 of "
+"""The ledger remembers the hash of a file that was made here of others under this and its path."""
 T = TypeVar("T")
 
 
@@ -115,9 +118,13 @@ def rewrite(location: str | Path | None, step: Callable[[duckdb.DuckDBPyConnecti
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+            warehouse.ledger.record([], lake.current_snapshot(connection))
             return done
 
-        return _locked(warehouse, work)
+        before = {file.path for file in live_files(warehouse)}
+        done = _locked(warehouse, work)
+        _remember_hashes(warehouse, before)
+        return done
 
 
 def merge_where_many(
@@ -147,7 +154,7 @@ def merge(
     connection = warehouse.connection
     connection.execute(f"SET ducklake_target_file_size = '{target}B'")
     while not enough():
-        before = _file_count(warehouse, table)
+        before = _paths(warehouse, table)
 
         def step() -> None:
             failpoint("merge-begun")
@@ -155,8 +162,17 @@ def merge(
             failpoint("merge-committed")
 
         _locked(warehouse, step)
-        if _file_count(warehouse, table) >= before:
+        _remember_hashes(warehouse, before)
+        if len(_paths(warehouse, table)) >= len(before):
             return
+
+
+def _remember_hashes(warehouse: Warehouse, before: Container[str]) -> None:
+    """Keep the hashes of files made since `before`: of the others the ledger knows them from their staging."""
+    for file in live_files(warehouse):
+        if "/ducklake-" in file.path and file.path not in before:
+            content = warehouse.files.read(file.path)
+            warehouse.ledger.put(HASH_OF + file.path, hashlib.sha256(content).hexdigest())
 
 
 def expire(warehouse: Warehouse, keep: timedelta, most: int, *, enough: Callable[[], bool] = lambda: False) -> int:
@@ -263,8 +279,8 @@ def _metadata(warehouse: Warehouse) -> str:
     return f"{lake.METADATA}.{warehouse.location.schema}"
 
 
-def _file_count(warehouse: Warehouse, table: str) -> int:
-    return sum(file.table == table for file in live_files(warehouse))
+def _paths(warehouse: Warehouse, table: str) -> set[str]:
+    return {file.path for file in live_files(warehouse) if file.table == table}
 
 
 def _locked(warehouse: Warehouse, step: Callable[[], T]) -> T:

@@ -42,7 +42,8 @@ def upgrade(
             "that you will go on with, then `spo upgrade --yes`"
         )
         raise typer.Exit(1)
-    print(f"identities of {maintenance.rewrite(warehouse_location(), rehash)} programs computed anew")
+    done = maintenance.rewrite(warehouse_location(), rehash)
+    print(f"identities of {done} programs computed anew; start `spo ui` again where it is open")
 
 
 def verify(
@@ -66,8 +67,12 @@ def quarantine(
 ) -> None:
     """Leave batches, and what took their place, out of every view from now on; nothing is deleted."""
     from warehouse import Warehouse
+    from warehouse.schema import SUPERSEDED
     from warehouse.superseding import successors
 
+    if reason.startswith(SUPERSEDED):
+        raise typer.BadParameter(f"--reason cannot begin with {SUPERSEDED!r}, the mark of what was replaced")
+    require_warehouse()
     with Warehouse.open(warehouse_location()) as store:
         unknown = sorted(set(batches) - store.committed(batches))
         if unknown:

@@ -78,6 +78,39 @@ def test_equal_work_counts_once_whoever_took_it_in_and_under_which_name(folder: 
     assert verify(target).clean
 
 
+def test_an_import_that_was_broken_off_gives_the_snapshots_that_one_in_one_go_gives(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Warehouse.open(folder) as theirs:
+        for kind in ("first", "read"):
+            theirs.append(kind, {"run_events": [{"kind": kind}]}, run_id="run")
+        read = theirs.snapshot()
+        theirs.append("later", {"run_events": [{"kind": "later"}]}, run_id="run")
+        stage = {"stage": "q0", "key": "k", "status": "completed", "manifest_json": "{}", "snapshot_in": read}
+        theirs.append("stage/1", {"stages": [stage]}, run_id="run")
+    commit, calls = Warehouse.commit, 0
+
+    def failing(self: Warehouse) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise OSError("the machine went away")
+        return commit(self)
+
+    target = str(tmp_path / "target")
+    with monkeypatch.context() as patch:
+        patch.setattr(Warehouse, "commit", failing)
+        with pytest.raises(OSError, match="went away"):
+            import_warehouse(target, folder)
+    with Warehouse.open(target) as ours:
+        ours.append("between", {"run_events": [{"kind": "of here"}]}, run_id="own")
+    import_warehouse(target, folder)
+    with Warehouse.open(target) as ours:
+        at = ours.value("SELECT snapshot_in FROM stages")
+        seen = ours.rows("SELECT kind FROM run_events WHERE snapshot_id <= ? ORDER BY arrival", [at])
+    assert [row["kind"] for row in seen] == ["first", "read"]
+
+
 @pytest.mark.parametrize("judged_again", [False, True])
 def test_what_was_put_aside_there_stays_here_where_a_run_of_here_made_it(
     folder: str, tmp_path: Path, judged_again: bool

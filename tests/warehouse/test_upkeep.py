@@ -152,7 +152,7 @@ def test_verify_names_a_missing_a_changed_and_a_truncated_file(folder: str) -> N
     found = sorted(finding.message for finding in verify(folder, repair=True).findings)
     assert len(found) == 3
     assert f"{paths[0].name} is missing: 4 rows of table 'trajectories' are lost" in found[0]
-    assert f"{paths[1].name} differs from what was appended" in found[1]
+    assert f"{paths[1].name} differs from what was written" in found[1]
     assert f"{paths[2].name} has 4 bytes, the catalog says" in found[2]
 
 
