@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sandbox import TestCase
+from sandbox.checker import suite_tolerance
 from tasks.audit.audits import RUN_ID
 from tasks.audit.calls import LONGEST_CALL, as_test, called_name, compared_as_it_is, value_of
 from tasks.problems import problem as problems_module
@@ -118,9 +119,16 @@ def _extend(store: Warehouse, name: str, findings: Sequence[Row]) -> tuple[int, 
 
 
 def _as_test(problem: Problem, finding: Row) -> TestCase | None:
-    """The finding as a test of the problem's style; None for a value that no assert can ask for, or not so directly."""
+    """The finding as a test of the problem's style.
+
+    None for a value that no assert can ask for, or not so directly, and for one that would loosen how the other tests
+    are compared: what failed them has to fail still.
+    """
     if problem.style == "stdin":
-        return TestCase(finding["input"], finding["expected"])
+        test = TestCase(finding["input"], finding["expected"])
+        suite = problem.suite()
+        grown = replace(suite, tests=(*suite.tests, test))
+        return test if suite_tolerance(grown) == suite_tolerance(suite) else None
     text = ""
     if len(finding["expected"]) <= LONGEST_CALL and compared_as_it_is(problem):
         text = as_test(called_name(problem), finding["input"], value_of(finding["expected"]))

@@ -15,6 +15,7 @@ Five signs, all but the first with a threshold of their own:
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -174,7 +175,19 @@ def _whole(problem: Problem, limits: Thresholds) -> set[str]:
 
 
 def _tests(problem: Problem) -> set[tuple[str, str]]:
-    return {(" ".join(test.input.split()), " ".join(test.expected.split())) for test in problem.tests}
+    """The tests without what layout adds; of asserts in a row, each without the code that prepares them."""
+    found = ((one, test.expected) for test in problem.tests for one in _asserted(problem, test.input))
+    return {(" ".join(asked.split()), " ".join(expected.split())) for asked, expected in found}
+
+
+def _asserted(problem: Problem, text: str) -> list[str]:
+    if problem.style != "function":
+        return [text]
+    try:
+        found = [ast.unparse(node) for node in ast.parse(text).body if isinstance(node, ast.Assert)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        found = []
+    return found or [text]
 
 
 def _long_enough(tests: set[tuple[str, str]], limits: Thresholds) -> set[tuple[str, str]]:

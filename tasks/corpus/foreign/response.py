@@ -97,7 +97,7 @@ def response(record: Record, naming: Naming, **known: Any) -> ForeignResponse:
     if text is not None and program is not None:
         raise record.error("text", "and a program are both named; a row is one of the two")
     if text is not None or program is not None:
-        known |= {"text": _text(record, "text", program if text is None else text), "is_program": text is None}
+        known |= {"text": _answered(record, program if text is None else text), "is_program": text is None}
     if "problem_id" in naming.columns:
         known["problem_ids"] = (str(naming.value(record, "problem_id")),)
     for name in ("prompt", "model"):
@@ -192,6 +192,13 @@ def answer(parts: list[Record]) -> Record:
     if own[0].data.get("tool_calls"):
         raise own[0].error("tool_calls", "are made: a row must be one answer")
     return own[0]
+
+
+def _answered(record: Record, value: Any) -> str:
+    """The response in a named column: a text, or one answer as a list of messages. Raises InvalidProblem."""
+    if isinstance(value, list):
+        return content(answer(Record(record.where, {"text": value}).records("text")))
+    return _text(record, "text", value)
 
 
 def _text(record: Record, name: str, value: Any) -> str:

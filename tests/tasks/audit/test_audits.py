@@ -108,6 +108,18 @@ def test_methods_are_audited_as_functions_are_and_findings_become_tests_of_the_m
     assert verdicts == ["accepted", "wrong_answer"]
 
 
+def test_a_finding_that_would_loosen_the_other_tests_is_no_test(judge: Judge) -> None:
+    whole = PROBLEM.tests[0].__class__("4\n", "2\n")
+    problem = replace(PROBLEM, public_tests=(), hidden_tests=(whole,))
+    assert acceptance._as_test(problem, {"input": "3\n", "expected": "1.5\n"}) is None
+    added = acceptance._as_test(problem, {"input": "6\n", "expected": "3\n"})
+    assert added is not None
+    halves = Submission("print(int(input()) / 2)", replace(problem, hidden_tests=(whole, added)).suite())
+    assert [one.verdict for one in judge.judge([halves])] == ["wrong_answer"]
+    broken = replace(problem, hidden_tests=(whole, whole.__class__("5\n", "2.5\n")))
+    assert acceptance._as_test(broken, {"input": "3\n", "expected": "1.5\n"}) is not None
+
+
 @pytest.mark.parametrize("test", ["assert share(number, [4]) == 1", "one = Solution()\nassert one.share(3, [4]) == 1"])
 def test_problems_whose_calls_give_no_values_to_change_are_left_out_with_the_reason(test: str, shelf: Shelf) -> None:
     tests = (PROBLEM.tests[0].__class__(test, ""),)

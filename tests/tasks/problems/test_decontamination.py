@@ -90,6 +90,21 @@ def test_shared_tests_alone_are_a_reason_unless_they_are_trivial() -> None:
     assert overlaps([replace(one, hidden_tests=trivial), *rest], [replace(other, hidden_tests=trivial)]) == []
 
 
+def test_shared_asserts_are_a_reason_however_they_are_laid_out_and_prepared() -> None:
+    random = Random(1)
+    one, other, *rest = (invented(random, str(number)) for number in range(8))
+    asserts = ["assert f(1,2)==3", "assert f(4,5)==9", "assert f(10,20)==30"]
+    close = tuple(TestCase(text) for text in asserts)
+    spaced = tuple(TestCase("import math\n" + text.replace(",", ", ").replace("==", " == ")) for text in asserts)
+    one, other = (
+        replace(problem, style="function", entry_point="f", public_tests=(), hidden_tests=tests)
+        for problem, tests in ((one, close), (other, spaced))
+    )
+    assert [overlap.reason for overlap in overlaps([one, *rest], [other])] == ["tests"]
+    checks = tuple(TestCase(f"def check(f):\n    assert f({n}, 0) == 0") for n in range(3))
+    assert overlaps([one, *rest], [replace(other, hidden_tests=checks)]) == []
+
+
 def test_short_statements_are_not_alike_because_they_share_phrases() -> None:
     problems = generate(48, 32, 0)
     train, evaluation = problems[:48], problems[48:]

@@ -313,3 +313,27 @@ def test_a_file_that_is_not_there_is_named(format: str, tmp_path: Path) -> None:
 def test_plain_rows_need_the_column_of_the_answer(tmp_path: Path) -> None:
     with pytest.raises(InvalidProblem, match="--column text=NAME"):
         list(READERS["columns"](tmp_path, Naming()))
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        (
+            [{"role": "user", "content": "```python\nprint(1)\n```"}, {"role": "assistant", "content": "No."}],
+            "2 messages",
+        ),
+        ([{"role": "user", "content": "Print 1."}], "1 messages"),
+        ([], "0 messages"),
+    ],
+)
+def test_a_named_column_of_messages_is_one_answer_or_refused(
+    messages: list[dict[str, str]], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    own = {"problem_id": "p", "messages": [{"role": "assistant", "content": "print(1)"}]}
+    path.write_text("".join(json.dumps(row) + "\n" for row in (own | {"messages": messages}, own)))
+    refused, taken = READERS["columns"](path, Naming({"text": "messages"}))
+    assert isinstance(refused, RefusedRow)
+    assert words in refused.reason
+    assert isinstance(taken, ForeignResponse)
+    assert taken.text == "print(1)"
