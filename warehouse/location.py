@@ -15,6 +15,7 @@ and AWS_ENDPOINT_URL.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -67,8 +68,10 @@ def parse_location(text: str | Path | None) -> Location:
     text = os.fspath(text) if text is not None else os.environ.get("SPO_WAREHOUSE") or DEFAULT
     if text.startswith(("postgresql://", "postgres://")):
         return _postgres(text)
-    path, _, query = text.partition("?")
+    path, mark, query = text.partition("?")
     settings = _settings(query, {"data"}, text)
+    if mark and not settings:
+        raise WarehouseError(f"no setting follows the '?' in the location {text!r}: a folder's name cannot have one")
     folder = Path(path).expanduser().resolve()
     return Location(folder, "", "main", _data(settings.get("data") or str(folder / "data")))
 
@@ -133,7 +136,7 @@ def file_system(folder: Path, mountinfo: str) -> str:
         fields = left.split()
         if len(fields) < 5 or not right:
             continue
-        point = fields[4].encode().decode("unicode_escape")
+        point = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), fields[4])
         if (folder == Path(point) or Path(point) in folder.parents) and len(point) >= best:
             best, kind = len(point), right.split()[0]
     return kind

@@ -40,6 +40,7 @@ app = typer.Typer(
 )
 NARROWEST = 12
 """Characters that a column has at least, or else the values of a row stand one below the other."""
+ALL_RUNS = 1 << 40
 console = Console()
 errors = Console(stderr=True)
 app.command()(run_commands.run)
@@ -142,13 +143,13 @@ def sql(
 
 
 @app.command()
-def runs(limit: Annotated[int, typer.Option(help="Newest runs shown.")] = 20) -> None:
+def runs(limit: Annotated[int, typer.Option(min=0, help="Newest runs shown; 0 shows all.")] = 20) -> None:
     """The newest runs and the stages they finished."""
     from tasks.run import runs as known
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
-        _table(known.listing(store, limit=limit), limit)
+        _table(known.listing(store, limit=limit or ALL_RUNS), limit)
 
 
 @app.command()

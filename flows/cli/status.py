@@ -44,10 +44,14 @@ def show_status(console: Console, run_id: str | None) -> None:
         return
     with store:
         console.print(f"Warehouse  {store.location}", highlight=False, soft_wrap=True)
-        if run_id is None and not runs.listing(store, limit=1):
+        newest = runs.listing(store, limit=1)
+        if run_id is None and not newest:
             console.print("Runs       none yet; `spo run` starts one", highlight=False)
             return
-        run_id = run_id or runs.latest(store)
+        if run_id is None:
+            with suppress(runs.UnknownRun):  # where there are evaluations alone
+                run_id = runs.latest(store)
+        run_id = run_id or str(newest[0]["run_id"])
         found = plan.statuses(store, run_id, home())
         evaluation = runs.load_config(store, run_id).subject is not None
     console.print(_stages(run_id, found, running.get(run_id, {})))

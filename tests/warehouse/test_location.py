@@ -58,10 +58,18 @@ def test_no_refusal_of_a_location_shows_its_password(location: str) -> None:
         assert "secret" not in str(refusal.value)
 
 
+def test_a_question_mark_in_a_folders_name_is_refused(tmp_path: Path) -> None:
+    for name in ("what?", "what?/warehouse", "a?b=c"):
+        with pytest.raises(WarehouseError, match=r"no setting follows the '\?'|unknown setting 'b'"):
+            parse_location(tmp_path / name)
+
+
 def test_network_file_systems_are_refused_for_a_sqlite_catalog(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
-    mounts.write_text("1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /shared\\040disk rw shared:1 - nfs4 server:/x rw\n")
-    assert file_system(Path("/shared disk/w"), mounts.read_text()) == "nfs4"
+    shared = "".join(f"2 1 0:5 / {name} rw shared:1 - nfs4 server:/x rw\n" for name in ("/shared\\040disk", "/données"))
+    mounts.write_text("1 0 8:1 / / rw - ext4 /dev/a rw\n" + shared, encoding="utf-8")
+    assert file_system(Path("/shared disk/w"), mounts.read_text(encoding="utf-8")) == "nfs4"
+    assert file_system(Path("/données/w"), mounts.read_text(encoding="utf-8")) == "nfs4"
     assert file_system(Path("/home/w"), mounts.read_text()) == "ext4"
     with pytest.raises(UnsafeStorage, match=r"network file system \(nfs4\).*PostgreSQL"):
         refuse_network_folder(Path("/shared disk/w"), mounts)
