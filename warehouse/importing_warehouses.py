@@ -96,7 +96,8 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
         rows, taken = Counter[str](), 0
         for commit in _commits(theirs, missing):
             for batch in commit:
-                if parts := _parts(theirs, batch, journey):
+                parts = _parts(theirs, batch, journey)
+                if parts or not batch.files:  # one without rows says that its work is done
                     ours.stage_parts(names[batch.batch_id], parts, run_id=batch.run_id)
                     rows.update({table: count for table, count, _ in parts})
                     taken += 1

@@ -78,6 +78,15 @@ def test_equal_work_counts_once_whoever_took_it_in_and_under_which_name(folder: 
     assert verify(target).clean
 
 
+def test_a_batch_without_rows_is_known_after_an_import(folder: str, tmp_path: Path) -> None:
+    with Warehouse.open(folder) as store:
+        store.append("q0/r/s/nothing", {"run_events": []}, run_id="one")
+    assert import_warehouse(tmp_path / "target", folder).batches == 1
+    assert import_warehouse(tmp_path / "target", folder).batches == 0
+    with Warehouse.open(tmp_path / "target") as store:
+        assert store.committed(["q0/r/s/nothing"]) == {"q0/r/s/nothing"}
+
+
 def test_an_import_that_was_broken_off_gives_the_snapshots_that_one_in_one_go_gives(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
