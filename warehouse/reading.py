@@ -33,7 +33,9 @@ TIMEOUT_S: Final = 60.0
 AT_ONCE: Final = 4
 KEPT_ROWS: Final = 200_000
 """Rows of answers that are kept, of all together; an empty answer counts as one."""
-TABLE_FUNCTIONS: Final = frozenset({"unnest", "range", "generate_series", "repeat", "duckdb_tables", "duckdb_columns"})
+TABLE_FUNCTIONS: Final = frozenset(
+    {"unnest", "range", "generate_series", "repeat", "duckdb_tables", "duckdb_columns", "answers_to"}
+)
 """Those that a typed question may call: none of them reads files or runs text."""
 
 
