@@ -167,10 +167,15 @@ def merge(
             return
 
 
+def made_here(file: LiveFile) -> bool:
+    """Whether the file was made of others by merging or rewriting, not staged."""
+    return "/ducklake-" in file.path
+
+
 def _remember_hashes(warehouse: Warehouse, before: Container[str]) -> None:
     """Keep the hashes of files made since `before`: of the others the ledger knows them from their staging."""
     for file in live_files(warehouse):
-        if "/ducklake-" in file.path and file.path not in before:
+        if made_here(file) and file.path not in before:
             content = warehouse.files.read(file.path)
             warehouse.ledger.put(HASH_OF + file.path, hashlib.sha256(content).hexdigest())
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from warehouse import commit
 from warehouse.intents import DataFile
 from warehouse.ledger import COMMIT_LOCK, CommittedBatch
-from warehouse.maintenance import HASH_OF, KEEP_ORPHANS, LiveFile, live_files, orphans
+from warehouse.maintenance import HASH_OF, KEEP_ORPHANS, LiveFile, live_files, made_here, orphans
 from warehouse.queries import query
 from warehouse.schema import TABLES
 from warehouse.store import COMMIT_TIMEOUT_S, Warehouse
@@ -73,7 +73,7 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
                 broken.add(file.table)
         findings += _check_batches(warehouse, ledger, broken, known, repair=repair)
         findings += _check_rest(warehouse, ledger)
-        if without := [file.path for file in files if file.path not in hashes]:
+        if without := [file.path for file in files if made_here(file) and file.path not in hashes]:
             findings.append(IntegrityFinding("note", f"{len(without)} {_WITHOUT_HASH}, first {without[0]}"))
         if not broken & {"prompts", "tests", "problems", "quarantine"}:
             findings += _check_prompts(warehouse)
