@@ -82,7 +82,7 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
             raise WarehouseError(f"{theirs.location} and {ours.location} are the same warehouse")
         batches = theirs.ledger.batches()
         names = _names(ours, (batch.batch_id for batch in batches), str(origin))
-        known = ours.ledger.snapshots(names.values())
+        known = {batch.batch_id: batch for batch in ours.ledger.batches()}
         first: dict[str, CommittedBatch] = {}  # of equal work
         for batch in batches:
             first.setdefault(names[batch.batch_id], batch)
@@ -91,8 +91,8 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
         ]
         if missing:
             _refuse_other_runs(theirs, ours)
-        moments = _moments(ours, batches, names, str(own))
-        journey = _Journey(names, _of_other_runs(ours, batches, names), _put_aside(theirs), moments)
+        moments = _moments(known, batches, names, str(own))
+        journey = _Journey(names, _of_other_runs(known, batches, names), _put_aside(theirs), moments)
         rows, taken = Counter[str](), 0
         for commit in _commits(theirs, missing):
             for batch in commit:
@@ -109,20 +109,19 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
 
 
 def _moments(
-    ours: Warehouse, batches: Sequence[CommittedBatch], names: Mapping[str, str], own: str
+    known: Mapping[str, CommittedBatch], batches: Sequence[CommittedBatch], names: Mapping[str, str], own: str
 ) -> list[tuple[int, int]]:
     """Snapshots there, and here when their batches had come: those taken in before, and those that came from here."""
-    here = {batch: name.removeprefix(f"warehouse/{own}/") for batch, name in names.items()}
-    known = ours.ledger.snapshots(here.values())
-    return [(0, 0), *((one.snapshot, known[here[one.batch_id]]) for one in batches if here[one.batch_id] in known)]
+    pairs = ((one, known.get(names[one.batch_id].removeprefix(f"warehouse/{own}/"))) for one in batches)
+    return [(0, 0), *((theirs.snapshot, here.snapshot) for theirs, here in pairs if here is not None)]
 
 
-def _of_other_runs(ours: Warehouse, batches: Iterable[CommittedBatch], names: Mapping[str, str]) -> frozenset[str]:
+def _of_other_runs(
+    known: Mapping[str, CommittedBatch], batches: Iterable[CommittedBatch], names: Mapping[str, str]
+) -> frozenset[str]:
     """Which of their batches are here by the work of another run."""
-    here = {batch.batch_id: batch.run_id for batch in ours.ledger.batches()}
-    return frozenset(
-        batch.batch_id for batch in batches if here.get(names[batch.batch_id], batch.run_id) != batch.run_id
-    )
+    pairs = ((one, known.get(names[one.batch_id])) for one in batches)
+    return frozenset(theirs.batch_id for theirs, here in pairs if here is not None and here.run_id != theirs.run_id)
 
 
 def _put_aside(theirs: Warehouse) -> frozenset[str]:

@@ -6,7 +6,7 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -121,9 +121,9 @@ def rewrite(location: str | Path | None, step: Callable[[duckdb.DuckDBPyConnecti
             warehouse.ledger.record([], lake.current_snapshot(connection))
             return done
 
-        before = {file.path for file in live_files(warehouse)}
+        before = live_files(warehouse)
         done = _locked(warehouse, work)
-        _remember_hashes(warehouse, before)
+        _remember_hashes(warehouse, before, live_files(warehouse))
         return done
 
 
@@ -154,7 +154,7 @@ def merge(
     connection = warehouse.connection
     connection.execute(f"SET ducklake_target_file_size = '{target}B'")
     while not enough():
-        before = _paths(warehouse, table)
+        before = live_files(warehouse)
 
         def step() -> None:
             failpoint("merge-begun")
@@ -162,8 +162,9 @@ def merge(
             failpoint("merge-committed")
 
         _locked(warehouse, step)
-        _remember_hashes(warehouse, before)
-        if len(_paths(warehouse, table)) >= len(before):
+        after = live_files(warehouse)
+        _remember_hashes(warehouse, before, after)
+        if _count_of(table, after) >= _count_of(table, before):
             return
 
 
@@ -172,10 +173,11 @@ def made_here(file: LiveFile) -> bool:
     return "/ducklake-" in file.path
 
 
-def _remember_hashes(warehouse: Warehouse, before: Container[str]) -> None:
-    """Keep the hashes of files made since `before`: of the others the ledger knows them from their staging."""
-    for file in live_files(warehouse):
-        if made_here(file) and file.path not in before:
+def _remember_hashes(warehouse: Warehouse, before: Sequence[LiveFile], after: Sequence[LiveFile]) -> None:
+    """Keep the hashes of files made since `before`: of staged ones the ledger knows them."""
+    there = {file.path for file in before}
+    for file in after:
+        if made_here(file) and file.path not in there:
             content = warehouse.files.read(file.path)
             warehouse.ledger.put(HASH_OF + file.path, hashlib.sha256(content).hexdigest())
 
@@ -284,8 +286,8 @@ def _metadata(warehouse: Warehouse) -> str:
     return f"{lake.METADATA}.{warehouse.location.schema}"
 
 
-def _paths(warehouse: Warehouse, table: str) -> set[str]:
-    return {file.path for file in live_files(warehouse) if file.table == table}
+def _count_of(table: str, files: Sequence[LiveFile]) -> int:
+    return sum(file.table == table for file in files)
 
 
 def _locked(warehouse: Warehouse, step: Callable[[], T]) -> T:

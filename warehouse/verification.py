@@ -64,7 +64,8 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
         known = int(warehouse.ledger.get("reconciled") or warehouse.snapshot())
         ledger = {batch.batch_id: batch for batch in warehouse.ledger.batches() if batch.snapshot <= known}
         hashes = {file.path: file.sha256 for batch in ledger.values() for file in batch.files}
-        hashes |= {file.path: found for file in files if (found := warehouse.ledger.get(HASH_OF + file.path))}
+        made = [file.path for file in files if made_here(file)]
+        hashes |= {path: found for path in made if (found := warehouse.ledger.get(HASH_OF + path))}
         broken: set[str] = set()
         for file in files:
             faults = list(_faults(warehouse, file, hashes.get(file.path)))
@@ -73,7 +74,7 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
                 broken.add(file.table)
         findings += _check_batches(warehouse, ledger, broken, known, repair=repair)
         findings += _check_rest(warehouse, ledger)
-        if without := [file.path for file in files if made_here(file) and file.path not in hashes]:
+        if without := [path for path in made if path not in hashes]:
             findings.append(IntegrityFinding("note", f"{len(without)} {_WITHOUT_HASH}, first {without[0]}"))
         if not broken & {"prompts", "tests", "problems", "quarantine"}:
             findings += _check_prompts(warehouse)

@@ -76,3 +76,14 @@ def test_a_lost_file_of_quarantine_is_named(folder: str) -> None:
     path.unlink()
     (found,) = verify(folder).findings
     assert f"{path.name} is missing" in found.message
+
+
+def test_merging_one_table_takes_no_damaged_file_of_another_for_whole(folder: str) -> None:
+    merged(folder)
+    path = changed_file(folder)
+    with Warehouse.open(folder) as store:
+        for number in range(4):
+            store.append(f"note/{number}", {"run_events": [{"kind": "note"}]}, run_id="run")
+    assert compact(folder, many_files=2, keep_snapshots=NOW, keep_orphans=NOW).merged_tables == ("run_events",)
+    (found,) = (finding.message for finding in verify(folder).findings if finding.level == "problem")
+    assert found.startswith(str(path))
