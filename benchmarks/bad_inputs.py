@@ -23,11 +23,11 @@ RECIPES = Path(__file__).parents[1] / "flows" / "recipes"
 WORDS = ["Read", "an", "integer", "Print", "it", "plus", "Task", "<end>", "<unk>"]
 
 
-def problem(number: int, program: str = "print(int(input()) + 1)") -> dict[str, Any]:
-    """A problem in the own layout with a solution."""
-    solution = {"code": program, "language": "python3", "correct": True}
+def problem(number: int, program: str | None = "print(int(input()) + 1)") -> dict[str, Any]:
+    """A problem in the own layout with this solution, if any."""
+    solutions = [{"code": program, "language": "python3", "correct": True}] if program else []
     tests = {"input_tests": ["1\n", "7\n"], "output_tests": ["2\n", "8\n"]}
-    return {"problem_id": f"p{number}", "statement": f"Task {number}: print n + 1.", "solutions": [solution], **tests}
+    return {"problem_id": f"p{number}", "statement": f"Task {number}: print n + 1.", "solutions": solutions, **tests}
 
 
 def problems(folder: Path, records: list[dict[str, Any]], more: str = "") -> dict[str, Any]:
@@ -59,10 +59,12 @@ def truncated(folder: Path) -> dict[str, Any]:
     return {"reference.model": str(folder)}
 
 
+HUMAN_ONLY: dict[str, Any] = {"corpus.sources": ["human"], "corpus.reference_samples": 0}
+
+
 def everything(folder: Path) -> dict[str, Any]:
     """Several faults at once."""
-    mix = {"pivotal.trajectories": 0, "corpus.files": [str(folder / "absent.jsonl")]}
-    return problems(folder, [problem(0, "print(0)"), {"problem_id": "x"}]) | truncated(folder) | mix
+    return problems(folder, [problem(0, None), {"problem_id": "x"}]) | truncated(folder) | HUMAN_ONLY
 
 
 HOPELESS = [problem(n, "print(0)") for n in range(4)]
@@ -83,7 +85,8 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     },
     "a model on a hub that does not answer": lambda _: {"reference.model": "somebody/model"},
     "a data set on a hub that does not answer": lambda _: {"problems.source": "taco", "problems.hub": "BAAI/TACO"},
-    "a source of the mix that stays empty": lambda _: {"pivotal.trajectories": 0},
+    "a source of the mix without a search": lambda _: {"pivotal.trajectories": 0},
+    "a source of the mix that stays empty": lambda f: problems(f, [problem(0, None), problem(1, None)]) | HUMAN_ONLY,
     "`engine.kind` vllm where it is not installed": lambda _: {"engine.kind": "vllm"},
     "several of these at once": everything,
 }

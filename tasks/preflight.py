@@ -241,14 +241,9 @@ def _look_at_mix(config: RunConfig, problems: list[Problem], warehouse: str | No
     """Complain of a source of training that nothing will ever fill."""
     if config.train.algorithm != "spo":
         return
-    shares = {name for name, source in config.train.sources.items() if source.share > 0}
-    pivotal = sorted(shares & {"pivotal", "pivotal_rollouts"})
-    if pivotal and config.pivotal.trajectories == 0:
-        found.add(
-            f"train.sources.{pivotal[0]} has a share and stays empty, since pivotal.trajectories is 0; raise it, or "
-            f"set the share to 0"
-        )
-    if "offline" in shares and not (_fills_corpus(config, problems) or _imported(config, warehouse)):
+    offline = config.train.sources.get("offline")
+    has_share = offline is not None and offline.share > 0
+    if has_share and not (_fills_corpus(config, problems) or _imported(config, warehouse)):
         found.add(
             f"train.sources.offline has a share and stays empty: corpus.sources is {', '.join(config.corpus.sources)}, "
             "and there is no such response; add 'reference' to corpus.sources, `spo import` some, or set the share to 0"

@@ -214,10 +214,6 @@ def test_a_set_of_which_no_solution_passes_is_named(tmp_path: Path) -> None:
 
 
 def test_a_source_of_the_mix_that_stays_empty_is_named(tmp_path: Path) -> None:
-    shares = {"online": {"share": 0.5}, "offline": {"share": 0.25}, "pivotal": {"share": 0.25}}
-    train = {"sources": shares, "batch_size": 16}
-    (fault,) = faults(run(train=train, pivotal={"trajectories": 0}), tmp_path)
-    assert "train.sources.pivotal has a share and stays empty" in fault
     path = lines(tmp_path / "p.jsonl", PROBLEM, PROBLEM | {"problem_id": "b"})
     corpus = {"sources": ["human"], "reference_samples": 0}
     (fault,) = faults(run({"source": "jsonl", "path": path, "evaluation": 0}, corpus=corpus), tmp_path)
