@@ -6,7 +6,9 @@ Part of what runs inside (values.py has what crosses, referee.py the asserts' si
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
+import io
 import itertools
 import json
 import marshal
@@ -15,6 +17,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sandbox.operators import applied, defined_by
 from sandbox.values import CHANGEABLE, MOST_ITEMS, PLAIN, Carrier, is_iterator
 
 FIRST_ITEMS = 8
@@ -32,12 +35,16 @@ class ProgramSide(Carrier):
         self.numbers: dict[int, int] = {}
         self.chunks: dict[int, int] = {}
         """How many items of an iterator were last given, by its number."""
+        self._methods: dict[type[Any], list[str]] = {}
+        self._loop: Any = None
 
     def encode_other(self, value: Any) -> Any:
         numpy = sys.modules.get("numpy")  # its numbers cross by value, as whoever asserts compares them
         if numpy is not None and isinstance(value, numpy.generic) and isinstance(plain := value.item(), PLAIN):
             return self.encode(plain)
-        return ["@", self.number_of(value), type(value).__name__[:100]]
+        kind = type(value)
+        methods = self._methods[kind] if kind in self._methods else self._methods.setdefault(kind, defined_by(kind))
+        return ["@", self.number_of(value), kind.__name__[:100], methods]
 
     def number_of(self, value: Any) -> int:
         """The number under which it is kept."""
@@ -97,7 +104,8 @@ class ProgramSide(Carrier):
         """What comes of a call of ["name", f] or ["object", number]; with a name behind these, their attribute.
 
         ["next", number] is the iterator itself, of which the next items cross, or raises what its next item raises.
-        ["set", name or number, attribute] sets that; ["isinstance", name] and ["issubclass", name] say what these do.
+        ["set", name or number, attribute] sets that; ["isinstance", name] and ["issubclass", name] say what these do;
+        ["apply", name or number, method] is what Python's operator of this method does; ["await", number] awaits it.
         """
         kind, which, *attribute = target
         thing = self.named(which) if isinstance(which, str) else self.kept[which]
@@ -105,15 +113,29 @@ class ProgramSide(Carrier):
             if isinstance(thing, Exception):
                 raise thing
             return thing
+        if kind == "apply":
+            return applied(attribute[0], thing, args)
+        if kind == "await":
+            return self.awaited(thing)
         if kind == "set":
             return setattr(thing, attribute[0], args[0])
         if kind in ("isinstance", "issubclass"):
             return isinstance(args[0], thing) if kind == "isinstance" else issubclass(args[0], thing)
         return getattr(thing, attribute[0]) if attribute else thing(*args, **named)
 
+    def awaited(self, thing: Any) -> Any:
+        """What comes of a coroutine; all run in one event loop."""
+        import asyncio
+
+        self._loop = self._loop or asyncio.new_event_loop()
+        return self._loop.run_until_complete(thing)
+
 
 def read_calls(data: bytes) -> list[Any]:
-    """The calls that the asserts want: [target, arguments, named arguments, how many equal ones came before]."""
+    """The calls that the asserts want: [target, arguments, named arguments, how many equal ones came before].
+
+    A fifth item says that what the call prints goes with its answer.
+    """
     return json.loads(data or b"[]")
 
 
@@ -125,23 +147,31 @@ def answer_calls(namespace: dict[str, Any], calls: list[Any], dumps: Any = json.
     """
     side = ProgramSide(namespace)
     answers: list[dict[str, Any]] = []
-    for target, given, named, *_ in calls:
-        try:
-            args, keywords = side.decode_all(given, named)
-            try:
-                result = side.call(target, args, keywords)
-            except Exception as error:  # noqa: BLE001  the program's own, an outcome like any other
-                answers.append(raised(error, side) | left_anyway(side, (given, named), (args, keywords)))
-                continue
-            same = [i for i, arg in enumerate([*args, *keywords.values()]) if arg is result]
-            left = left_by(side, (given, named), (args, keywords))
-            if same and isinstance(result, CHANGEABLE):
-                answers.append({"same": same[0], "args": left})
-            else:
-                answers.append({"result": side.encode_all(result)[0], "args": left})
-        except Exception as error:  # noqa: BLE001  of values that have no form
-            answers.append(raised(error, side))
+    for target, given, named, _, *printing in calls:
+        if printing:
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                answer = answered(side, target, given, named)
+            answers.append(answer | {"printed": printed.getvalue()})
+        else:
+            answers.append(answered(side, target, given, named))
     return dumps(answers).encode()
+
+
+def answered(side: ProgramSide, target: list[Any], given: Any, named: Any) -> dict[str, Any]:
+    """The outcome of one call."""
+    try:
+        args, keywords = side.decode_all(given, named)
+        try:
+            result = side.call(target, args, keywords)
+        except Exception as error:  # noqa: BLE001  the program's own, an outcome like any other
+            return raised(error, side) | left_anyway(side, (given, named), (args, keywords))
+        same = [i for i, arg in enumerate([*args, *keywords.values()]) if arg is result]
+        left = left_by(side, (given, named), (args, keywords))
+        if same and isinstance(result, CHANGEABLE):
+            return {"same": same[0], "args": left}
+        return {"result": side.encode_all(result)[0], "args": left}
+    except Exception as error:  # noqa: BLE001  of values that have no form
+        return raised(error, side)
 
 
 def raised(error: Exception, side: ProgramSide) -> dict[str, Any]:

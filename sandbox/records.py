@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
 
-VERSION = "9"
+VERSION = "10"
 """Meaning of a verdict. Raised whenever the same program and suite could be judged differently than before."""
 
 

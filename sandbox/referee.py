@@ -13,22 +13,25 @@ ahead of time. As the list is made anew by each pass, at least one call more of 
 
 from __future__ import annotations
 
-import ast
 import builtins
-import importlib
-import importlib.util
 import json
 import marshal
 import sys
 import types
-from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import Any
 
-from sandbox.stand_ins import StandIn, Stream, UnderTest
+from sandbox.asserts import (
+    RUN_CASES,
+    RUN_COROUTINE,
+    SKIPPED,
+    BrokenTest,
+    let_failures_through,
+    prepare,
+    run_cases,
+    run_coroutine,
+)
+from sandbox.stand_ins import StandIn, Stream, UnderTest, stand_in_class
 from sandbox.values import CHANGEABLE, Carrier, NotCarried
-
-SKIPPED = "__skipped__"
-"""Name by which wrapped statements ask what they may end with."""
 
 
 class Unanswered(BaseException):
@@ -39,10 +42,6 @@ class EndOfPass(BaseException):
     """Enough calls are found ahead of time; the pass ends here."""
 
 
-class BrokenTest(Exception):
-    """The test code cannot run, whatever the program answers."""
-
-
 class TestSide(Carrier):
     """What the asserts give to the program and get from it."""
 
@@ -50,6 +49,7 @@ class TestSide(Carrier):
         super().__init__()
         self._record = record
         self._stand_ins: dict[int, StandIn] = {}
+        self._classes: dict[tuple[str, ...], type[StandIn]] = {}
         self._open: set[int] = set()
 
     def decode_other(self, tag: str, rest: list[Any]) -> Any:
@@ -57,8 +57,13 @@ class TestSide(Carrier):
             return Stream(self._record, [self.decode(item) for item in rest[0]], int(rest[1]))
         if tag != "@":
             raise ValueError(f"a program's answer holds {tag!r}")
-        number, kind = int(rest[0]), str(rest[1])
-        return self._stand_ins.setdefault(number, StandIn(self._record, number, kind))
+        number, name, methods = int(rest[0]), str(rest[1]), [str(method) for method in rest[2]]
+        if number not in self._stand_ins:
+            key = (name, *methods)
+            if key not in self._classes:
+                self._classes[key] = stand_in_class(name, methods)
+            self._stand_ins[number] = self._classes[key](self._record, number)
+        return self._stand_ins[number]
 
     def encode_iterator(self, value: Any) -> Any:
         if isinstance(value, Stream) and value.number is not None:
@@ -67,9 +72,9 @@ class TestSide(Carrier):
 
     def encode_other(self, value: Any) -> Any:
         if isinstance(value, StandIn):
-            return ["@", value._number]
+            return ["@", value.__number__]
         if isinstance(value, UnderTest):
-            return ["U", value._name]
+            return ["U", value.__called__]
         if isinstance(value, types.ModuleType):
             return ["M", value.__name__]
         if isinstance(value, types.FunctionType) and value.__module__ == "test":
@@ -117,6 +122,7 @@ class CallRecord:
         self.seen: dict[str, int] = {}
         self.made: list[Any] = []
         self.side = TestSide(self)
+        self.stdout = sys.stdout
         self.exceptions: dict[str, type[Exception]] = {}
         self.names: set[str] = set()
 
@@ -127,13 +133,14 @@ class CallRecord:
 
     def key(self, call: list[Any]) -> str:
         """The call and how many equal ones came before it."""
-        text = json.dumps(call[:3])
-        return f"{call[3]}:{text}"
+        return f"{call[3]}:{json.dumps([*call[:3], *call[4:]])}"
 
     def call(self, target: list[Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Look the outcome up and let it happen: arguments changed, result returned or exception raised."""
         call = [target, *self.side.encode_all(list(args), named), 0]
-        text = json.dumps(call[:3])
+        if sys.stdout is not self.stdout:
+            call.append("printing")  # the asserts are about to look at it
+        text = json.dumps([*call[:3], *call[4:]])
         call[3] = self.seen.get(text, 0)
         self.seen[text] = call[3] + 1
         key = self.key(call)
@@ -149,6 +156,7 @@ class CallRecord:
         if answer is None:
             self.withheld |= key in self.known
             raise Unanswered
+        sys.stdout.write(str(answer.get("printed", "")))
         values = [*args, *named.values()]
         left = answer.get("args", [None] * len(values))
         changed = [(mine, form[0]) for mine, form in zip(values, left, strict=True) if form is not None]
@@ -167,7 +175,7 @@ class CallRecord:
         """An exception of the types that the test code can know, else a plain one."""
         kinds: list[Any] = [self.exceptions[name] for name in answer["raised"] if name in self.exceptions]
         for name in answer["raised"]:
-            if name in ("StopIteration", "StopAsyncIteration") and name not in self.names:
+            if name == "StopIteration" and name not in self.names:
                 name = "RuntimeError"  # inside `map` or `zip` a test would take it for the end
             kind = getattr(builtins, name, None)
             if isinstance(kind, type) and issubclass(kind, Exception):
@@ -195,136 +203,15 @@ def copy_into(mine: Any, theirs: Any) -> None:
         (kept.extend if hasattr(kept, "extend") else kept.update)(theirs)
 
 
-class SkipUnanswered(ast.NodeTransformer):
-    """Wraps asserts, statements that only call something and bodies of `for`: a missing answer skips these alone.
-
-    So one pass collects many calls. In a `while` loop only asserts are: a skipped step would keep it from ending.
-    """
-
-    looping = False
-    depth = 0
-    """Loops around; Python nests no more than 20 blocks."""
-
-    def visit_While(self, node: ast.While) -> ast.AST:
-        around, self.looping = self.looping, True
-        self.generic_visit(node)
-        self.looping = around
-        return node
-
-    def visit_For(self, node: ast.For) -> ast.AST:
-        self.depth += 1
-        self.generic_visit(node)
-        if not self.looping and self.depth < 5:
-            node.body = [skippable(*node.body)]
-        self.depth -= 1
-        return node
-
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        return skippable(node)
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        return node if self.looping or not isinstance(node.value, ast.Call) else skippable(node)
-
-
-def skippable(*body: ast.stmt) -> ast.Try:
-    """The statements, which end well where they end with what `CallRecord.skipped` says at that moment."""
-    kinds = ast.Call(ast.Name(SKIPPED, ast.Load()), [], [])
-    return ast.Try(list(body), [ast.ExceptHandler(kinds, None, [ast.Pass()])], [], [])
-
-
-def prepare(test: str, names: list[str], namespace: dict[str, Any], record: CallRecord) -> tuple[Any, list[str]]:
-    """Test code ready to run, and the names it calls that are under test."""
-    tree = ast.parse(test)
-    defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-    used = used_names(ast.walk(tree))
-    if defines_check and "check" not in used:
-        tree.body += ast.parse("check(candidate)").body
-    uncalled = [n.name for n in tree.body if is_test(n) and n.name not in used]
-    tree.body += ast.parse("\n".join(f"{name}()" for name in uncalled)).body
-    wanted = under_test(tree, names, namespace, record)
-    tree = ast.fix_missing_locations(SkipUnanswered().visit(tree))
-    return compile(tree, "test.py", "exec"), wanted
-
-
-def is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
-    """Whether it is a function that pytest would call: `test_...` without parameters."""
-    return isinstance(node, ast.FunctionDef) and node.name.startswith("test") and not ast.unparse(node.args)
-
-
-def under_test(tree: ast.Module, names: list[str], namespace: dict[str, Any], record: CallRecord) -> list[str]:
-    """Names of the program that the test code uses: given ones, classes, and without given ones all nobody defines.
-
-    Modules among the unknown names are imported into the namespace, unknown exceptions made. Where all names are known,
-    the built-in functions it calls: the program has functions of these names. BrokenTest if others stay unknown.
-    """
-    nodes = list(ast.walk(tree))
-    record.names = used_names(nodes)
-    called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    known = bound_names(nodes) | set(namespace) | set(dir(builtins)) | {"__file__"}
-    unknown = record.names - known
-    refuse_what_runs_text(nodes)
-    for name in caught_names(nodes) & unknown:
-        namespace[name] = record.exceptions[name] = type(name, (Exception,), {})
-    unknown -= set(record.exceptions)
-    modules = (unknown & sys.stdlib_module_names) - called
-    namespace.update({name: importlib.import_module(name) for name in modules})
-    unknown -= modules
-    if names and record.names & {*names, "candidate"}:
-        unknown -= {*names, "candidate"}
-        foreign = {name for name in unknown if not name[:1].isupper()}
-        if foreign:
-            raise BrokenTest(f"name {sorted(foreign)[0]!r} is not defined")
-        return [*names, "candidate", *sorted(unknown)]
-    return sorted(unknown or called - bound_names(nodes) - set(namespace))
-
-
-def used_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names that the code looks up."""
-    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-
-
-def bound_names(nodes: list[ast.AST]) -> set[str]:
-    """Names that the code itself gives a value to."""
-    bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
-    bound |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler)) and n.name}
-    bound |= {n.name for n in nodes if isinstance(n, (ast.MatchAs, ast.MatchStar)) and n.name}
-    bound |= {n.rest for n in nodes if isinstance(n, ast.MatchMapping) and n.rest}
-    imports = [n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))]
-    starred = [n.module for n in imports if isinstance(n, ast.ImportFrom) and n.names[0].name == "*" and n.module]
-    bound |= {name for module in starred for name in dir(importlib.import_module(module))}
-    return bound | {(a.asname or a.name).split(".")[0] for n in imports for a in n.names}
-
-
-def caught_names(nodes: list[ast.AST]) -> set[str]:
-    """Names of exceptions that the code catches, in `except` or as arguments of what stands behind `with`."""
-    kinds = [n.type for n in nodes if isinstance(n, ast.ExceptHandler) and n.type is not None]
-    behind_with = [n.context_expr for n in nodes if isinstance(n, ast.withitem)]
-    for call in [node for node in behind_with if isinstance(node, ast.Call)]:
-        if ast.unparse(call.func).lower().endswith(("raises", "raisesregex", "suppress")):
-            kinds += call.args
-    return {name.id for kind in kinds for name in ast.walk(kind) if isinstance(name, ast.Name)}
-
-
-def refuse_what_runs_text(nodes: list[ast.AST]) -> None:
-    """BrokenTest for test code that would run an answer, or that imports what is not there."""
-    for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            constant = bool(node.args) and isinstance(node.args[0], ast.Constant)
-            if node.func.id in ("eval", "exec", "compile", "__import__") and not constant:
-                raise BrokenTest(f"it calls {node.func.id}, which would run an answer of the program")
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if importlib.util.find_spec(alias.name.split(".")[0]) is None:
-                    raise BrokenTest(f"it imports {alias.name!r}, which is not there")
-
-
 def referee(request: dict[str, Any]) -> str:
     """The letter and text to print."""
     first = not request["calls"]
     answers = json.loads(request["answers"] or "[]")
     record = CallRecord(json.loads(request["calls"] or "[]"), answers, request["ahead"])
     namespace: dict[str, Any] = {"__name__": "test", SKIPPED: record.skipped}
+    namespace |= {RUN_CASES: run_cases, RUN_COROUTINE: run_coroutine}
+    if "unittest" in request["setup"] + request["test"]:
+        let_failures_through()
     try:
         exec(request["setup"], namespace)
         code, wanted = prepare(request["test"], request["names"], namespace, record)
@@ -344,11 +231,19 @@ def referee(request: dict[str, Any]) -> str:
             raise
     except Exception as error:  # noqa: BLE001  whatever the test code raises
         if record.plain:
-            words = "assertion failed" if isinstance(error, AssertionError) else f"{type(error).__name__}:"
-            return f"{'E' if first else 'F'}{words} {str(error)[:200]}"
+            return f"{'E' if first else 'F'}{words_of(error)}"
     if record.withheld:
         return "Fthe program left a call unanswered"
     return "A" if record.plain else "N" + json.dumps(record.made)
+
+
+def words_of(error: Exception) -> str:
+    """What ended the test code."""
+    kind = "assertion failed" if isinstance(error, AssertionError) else f"{type(error).__name__}:"
+    try:
+        return f"{kind} {str(error)[:200]}"
+    except BaseException:  # noqa: BLE001  it speaks of an object that the program would have to be asked about
+        return kind
 
 
 def main() -> None:

@@ -1,10 +1,15 @@
-"""What stands among the asserts for a program's functions, classes, objects and iterators: each use becomes a call."""
+"""What stands among the asserts for a program's functions, classes, objects and iterators: each use becomes a call.
+
+Fields of theirs begin with two underscores: such names are never asked of the program, so none of its own is hidden.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol
+
+from sandbox.operators import ALONE, AWAITED, FROM_RIGHT, NOT_ASKED, WITH_ANOTHER
 
 
 class Record(Protocol):
@@ -18,46 +23,121 @@ class Record(Protocol):
 class UnderTest:
     """A function or class of the program, by name."""
 
+    __record__: Record
+    __called__: str
+
     def __init__(self, record: Record, name: str) -> None:
-        vars(self).update(_record=record, _name=name)
+        vars(self).update(__record__=record, __called__=name)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        return self._record.call(["name", self._name], args, named)
+        return self.__record__.call(["name", self.__called__], args, named)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._record.call(["name", self._name, name], (), {})
+        return self.__record__.call(["name", self.__called__, name], (), {})
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._record.call(["set", self._name, name], (value,), {})
+        self.__record__.call(["set", self.__called__, name], (value,), {})
 
     def __instancecheck__(self, value: Any) -> bool:
-        return self._record.call(["isinstance", self._name], (value,), {}) is True
+        return self.__record__.call(["isinstance", self.__called__], (value,), {}) is True
 
     def __subclasscheck__(self, kind: Any) -> bool:
-        return self._record.call(["issubclass", self._name], (kind,), {}) is True
+        return self.__record__.call(["issubclass", self.__called__], (kind,), {}) is True
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.__record__.call(["apply", self.__called__, "__getitem__"], (key,), {})
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.__record__.call(["apply", self.__called__, "__iter__"], (), {}))
 
 
 class StandIn:
-    """An object that stays in the program: it can be called, its attributes read and set, and be handed back."""
+    """An object that stays in the program: what is done with it becomes a call, and it can be handed back.
 
-    def __init__(self, record: Record, number: int, kind: str) -> None:
-        vars(self).update(_record=record, _number=number, _kind=kind)
+    Of the operators, `stand_in_class` gives it those that its class has in the program.
+    """
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self._record.call(["object", self._number], args, named)
+    __record__: Record
+    __number__: int
+
+    def __init__(self, record: Record, number: int) -> None:
+        vars(self).update(__record__=record, __number__=number)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._record.call(["object", self._number, name], (), {})
+        return self.__record__.call(["object", self.__number__, name], (), {})
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._record.call(["set", self._number, name], (value,), {})
+        self.__record__.call(["set", self.__number__, name], (value,), {})
 
     def __repr__(self) -> str:
-        return f"<{self._kind} of the program>"
+        return f"<{type(self).__name__} of the program>"
+
+
+def stand_in_class(name: str, methods: list[str]) -> type[StandIn]:
+    """A class of stand-ins for objects of a class that has this name and, of the operators' methods, these."""
+    space: dict[str, Any] = {method: method_of(method) for method in methods}
+    if AWAITED in space:
+        space |= {"send": awaited, "throw": thrown, "close": lambda _: None}
+    return type(name, (StandIn,), space)
+
+
+def method_of(name: str) -> Any:
+    """What a stand-in does where Python calls its method of this name."""
+    if name in NOT_ASKED:
+        return None
+    if name == "__call__":
+        return called
+    if name == AWAITED:
+        return waits
+    if name in ("__exit__", "__aexit__"):
+        return leaving(name)
+    if name in ALONE:
+        return lambda self, *args: apply(self, name, args)
+    if name in WITH_ANOTHER or name in FROM_RIGHT:
+        return lambda self, other: apply(self, name, (other,)) if isinstance(other, StandIn) else NotImplemented
+    raise ValueError(f"a program's answer holds {name!r}")
+
+
+def apply(thing: StandIn, method: str, args: tuple[Any, ...]) -> Any:
+    """Let the program do what Python's operator or function of this method does."""
+    return thing.__record__.call(["apply", thing.__number__, method], args, {})
+
+
+def called(self: StandIn, *args: Any, **named: Any) -> Any:
+    """The outcome of a call of the object."""
+    return self.__record__.call(["object", self.__number__], args, named)
+
+
+def leaving(method: str) -> Callable[..., Any]:
+    """`__exit__` or `__aexit__`: of an exception only the built-in type goes to the program."""
+
+    def leave(self: StandIn, kind: type[BaseException] | None, error: BaseException | None, *_: Any) -> Any:
+        if error is not None and not isinstance(error, Exception):
+            raise error  # the pass ends here
+        builtin = next((base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"), "") if kind else None
+        return apply(self, method, (builtin,))
+
+    return leave
+
+
+def awaited(self: StandIn, _: Any) -> Any:
+    """What an event loop does with a coroutine; this one is through at once."""
+    raise StopIteration(self.__record__.call(["await", self.__number__], (), {}))
+
+
+def waits(self: StandIn) -> Generator[Any, None, Any]:
+    """What `await` does."""
+    yield from ()
+    return self.__record__.call(["await", self.__number__], (), {})
+
+
+def thrown(_: StandIn, error: Any, *__: Any) -> Any:
+    """What an event loop does to cancel a coroutine."""
+    raise error
 
 
 class Stream:

@@ -63,8 +63,11 @@ class Carrier:
 
     def decode_all(self, *forms: Any) -> list[Any]:
         """The values of forms made by one `encode_all`; errors as of `decode`."""
-        self._shared = {}
-        return [self.decode(form) for form in forms]
+        outer, self._shared = self._shared, {}  # to put an object into a set may be a call itself
+        try:
+            return [self.decode(form) for form in forms]
+        finally:
+            self._shared = outer
 
     def encode(self, value: Any) -> Any:
         """JSON form of a value: bare for None, bool, text and small integers, else [tag, ...]."""
@@ -114,6 +117,8 @@ class Carrier:
             return ["N", *name]
         if isinstance(value, range) and len(value) <= LONGEST_RANGE:
             return ["r", [self.encode(bound) for bound in (value.start, value.stop, value.step)]]
+        if isinstance(value, slice):
+            return ["s", [self.encode(bound) for bound in (value.start, value.stop, value.step)]]
         if is_iterator(value):
             return self.encode_iterator(value)
         return self.encode_other(value)
@@ -169,7 +174,7 @@ class Carrier:
 
 def is_iterator(value: Any) -> bool:
     """Whether its items are read one after another, and only once."""
-    return hasattr(type(value), "__next__")
+    return hasattr(type(value), "__next__") and not hasattr(type(value), "__await__")
 
 
 def is_named(value: Any) -> bool:
@@ -237,6 +242,7 @@ ITEM_MAKERS: dict[str, Any] = {
     "v": lambda items: dict(enumerate(items)).values(),
     "m": lambda items: dict(items).items(),
     "r": lambda bounds: range(*bounds),
+    "s": lambda bounds: slice(*bounds),
 }  # fmt: skip
 MAPPING_MAKERS: dict[str, Any] = {"d": dict, "dc": collections.Counter, "do": collections.OrderedDict}
 SIMPLE_MAKERS: dict[str, Any] = {

@@ -31,7 +31,7 @@ from sandbox.runner import (
 )
 from sandbox.traits import PLAIN
 
-MODULES = ("values", "program_side", "traits", "confine", "cell", "children", "runner")
+MODULES = ("values", "operators", "program_side", "traits", "confine", "cell", "children", "runner")
 REFEREE_PROGRAM = "from sandbox.referee import main\nmain()\n"
 """Program of a runner that no foreign program enters, and which has the referee imported already."""
 BOOTSTRAP = """
@@ -136,7 +136,7 @@ class JudgeWorker:
         """Launch the runner and insist on its walls; SandboxUnavailable if one that must stand does not."""
         channel, config = self._backend.launch(BOOTSTRAP)
         config = {"preimports": list(self._preimports), **config}
-        modules = module_sources((*MODULES, "stand_ins", "referee") if self._for_referee else MODULES)
+        modules = module_sources((*MODULES, "stand_ins", "asserts", "referee") if self._for_referee else MODULES)
         body = json.dumps({"modules": modules, "config": config, "keep": self._for_referee}).encode()
         deadline = time.monotonic() + START_S
         try:

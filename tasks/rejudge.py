@@ -44,6 +44,14 @@ BUT_MODULES = ("6", "7", "8")
 """Versions that judge as today's does all but programs that may import packages, functions that look up their module
 (6), comments about an encoding (6), functions that print much or are asked in many rounds (7), imports from
 `__future__` below a prelude (7), and functions of built-in names, with iterators, or whose tests expect exceptions."""
+BUT_OBJECTS = ("9",)
+"""Versions that judge as today's does all but programs that may import packages, functions that may give their asserts
+objects, and those whose tests do what `LOOKS` finds."""
+OBJECTS = r"\b(class|async|import|object|slice|memoryview)\b"
+"""What a response mentions whose function versions before 10 may have failed: asserts could not use its objects."""
+LOOKS = r"stdout|unittest|\basync\b|\b_(record|number|kind|name)\b"
+"""What tests mention of which versions before 10 failed right functions, since printed text and coroutines did not get
+there, or accepted wrong ones, since failures were counted only, or an attribute was read of the stand-in."""
 OWN_MODULE = r"dataclass|\bmodules\b|pickle|type_hints|pydantic|attrs?\b|\binspect\b|import_module|__import__"
 """What a response mentions whose function versions before 7 may have failed, because its module was nowhere."""
 FUTURE = r"__future__|\A[^\w]*\ufeff"
@@ -190,6 +198,7 @@ def _without_sound(
     store: Warehouse, suspects: list[Suspect], problems: dict[str, Problem], known: KnownVerdicts
 ) -> list[Suspect]:
     asked = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES), "but_modules": list(BUT_MODULES)}
+    asked |= {"but_objects": list(BUT_OBJECTS)}
     rows = store.rows(query(__name__, "sound"), asked | {"suites": sorted({one.suite_hash for one in suspects})})
 
     def judged(row: Row) -> tuple[str, str, str, int | None]:
@@ -197,10 +206,16 @@ def _without_sound(
 
     sound = {judged(row) for row in rows}
     to_the_end = {judged(row) for row in rows if row["to_the_end"]}
+    but_objects = {judged(row) for row in rows if row["but_objects"]}
     functions = {suite for suite, problem in problems.items() if problem.style == "function"}
-    catching = {suite for suite in functions if any(re.search(CATCHES, one.input) for one in problems[suite].tests)}
+    catching = {suite for suite in functions if _mention(problems[suite], CATCHES)}
+    looking = {suite for suite in functions if _mention(problems[suite], LOOKS)}
 
     def is_sound(one: Suspect) -> bool:
+        if one.suite_hash in looking or (one.suite_hash in functions and re.search(OBJECTS, one.text)):
+            return False
+        if (*one.key, one.verdict, one.passed) in but_objects:
+            return True
         if one.verdict == Verdict.compile_error and parse(one.program):
             return False  # a comment about an encoding may have failed it, also another program's that has its hash
         if problems[one.suite_hash].prelude and re.search(FUTURE, one.text):
@@ -215,6 +230,10 @@ def _without_sound(
 
     found = ((suspect, known.get(suspect.key)) for suspect in suspects)
     return [one for one, today in found if not is_sound(one) and (today is None or one.change(today))]
+
+
+def _mention(problem: Problem, expression: str) -> bool:
+    return any(re.search(expression, one.input) for one in problem.tests)
 
 
 def rejudge(store: Warehouse, backlog: Backlog, tell: Told = lambda *_: None) -> Rejudged:

@@ -31,10 +31,13 @@ WITH found AS (
     SELECT suite_hash, bool_or(style = 'stdin') AS stdin, bool_or(json_exists(checker_json, '$.packages')) AS packages
     FROM problems WHERE suite_hash IN (SELECT unnest($suites::VARCHAR[])) GROUP BY suite_hash
 )
-SELECT program_hash, suite_hash, verdict, tests_passed, bool_or(list_contains($but_packages || $but_modules, sandbox_version)) AS to_the_end
+SELECT program_hash, suite_hash, verdict, tests_passed,
+       bool_or(list_contains($but_packages || $but_modules, sandbox_version)) AS to_the_end,
+       bool_or(list_contains($but_objects, sandbox_version)) AS but_objects
 FROM verdicts JOIN found USING (suite_hash)
 WHERE NOT packages
-  AND (list_contains($versions, sandbox_version) AND stdin OR list_contains($but_packages || $but_modules, sandbox_version))
+  AND (list_contains($versions, sandbox_version) AND stdin
+       OR list_contains($but_packages || $but_modules || $but_objects, sandbox_version))
 GROUP BY ALL;
 
 -- name: holders

@@ -277,65 +277,10 @@ UNSUPPORTED = {
         "def f(it): return next(it)",
         "def f(it): return 1",
     ),
-    "eq": (
-        "assert P(1) == P(1)\nassert P(1) != P(2)",
-        "class P:\n  def __init__(s, x): s.x = x\n  def __eq__(s, o): return s.x == o.x",
-        "class P:\n  def __init__(s, x): s.x = x",
-    ),
-    "lt": (
-        "assert P(1) < P(2)\nassert not P(2) < P(1)",
-        "class P:\n  def __init__(s, x): s.x = x\n  def __lt__(s, o): return s.x < o.x",
-        "class P:\n  def __init__(s, x): s.x = x\n  def __lt__(s, o): return s.x > o.x",
-    ),
-    "sorted objects": (
-        "assert [p.x for p in sorted([P(2), P(1)])] == [1, 2]",
-        "class P:\n  def __init__(s, x): s.x = x\n  def __lt__(s, o): return s.x < o.x",
-        "class P:\n  def __init__(s, x): s.x = x\n  def __lt__(s, o): return s.x > o.x",
-    ),
-    "add": (
-        "assert (P(1) + P(2)).x == 3",
-        "class P:\n  def __init__(s, x): s.x = x\n  def __add__(s, o): return P(s.x + o.x)",
-        "class P:\n  def __init__(s, x): s.x = x\n  def __add__(s, o): return P(s.x)",
-    ),
-    "len": (
-        "s = S()\nassert len(s) == 0\ns.add(1)\nassert len(s) == 1",
-        "class S:\n  def __init__(s): s.i = []\n  def add(s, x): s.i.append(x)\n  def __len__(s): return len(s.i)",
-        "class S:\n  def __init__(s): s.i = []\n  def add(s, x): pass\n  def __len__(s): return len(s.i)",
-    ),
-    "bool": (
-        "s = S()\nassert not s\ns.add(1)\nassert s",
-        "class S:\n  def __init__(s): s.i = []\n  def add(s, x): s.i.append(x)\n  def __bool__(s): return bool(s.i)",
-        "class S:\n  def __init__(s): s.i = []\n  def add(s, x): pass\n  def __bool__(s): return bool(s.i)",
-    ),
-    "iter": (
-        "assert list(C(3)) == [0, 1, 2]\nassert [x for x in C(2)] == [0, 1]",
-        "class C:\n  def __init__(s, n): s.n = n\n  def __iter__(s): return iter(range(s.n))",
-        "class C:\n  def __init__(s, n): s.n = n\n  def __iter__(s): return iter(range(s.n + 1))",
-    ),
     "in": (
         "s = S()\ns.add(1)\nassert 1 in s\nassert 2 not in s",
         "class S:\n  def __init__(s): s.i = []\n  def add(s, x): s.i.append(x)\n  def __contains__(s, x): return x in s.i",
         "class S:\n  def __init__(s): s.i = []\n  def add(s, x): s.i.append(x)\n  def __contains__(s, x): return True",
-    ),
-    "indexing": (
-        "m = M()\nm['a'] = 1\nassert m['a'] == 1\ndel m['a']\nassert m.size() == 0",
-        "class M:\n  def __init__(s): s.d = {}\n  def __setitem__(s, k, v): s.d[k] = v\n  def __getitem__(s, k): return s.d[k]\n  def __delitem__(s, k): del s.d[k]\n  def size(s): return len(s.d)",
-        "class M:\n  def __init__(s): s.d = {}\n  def __setitem__(s, k, v): s.d[k] = v\n  def __getitem__(s, k): return s.d[k]\n  def __delitem__(s, k): pass\n  def size(s): return len(s.d)",
-    ),
-    "context manager": (
-        "r = R()\nwith r as x:\n  assert x.open\nassert not r.open",
-        "class R:\n  open = False\n  def __enter__(s): s.open = True; return s\n  def __exit__(s, *a): s.open = False",
-        "class R:\n  open = False\n  def __enter__(s): s.open = True; return s\n  def __exit__(s, *a): pass",
-    ),
-    "str": (
-        "assert str(P(1)) == 'P1'\nassert repr(P(2)) == 'P2'",
-        "class P:\n  def __init__(s, x): s.x = x\n  def __repr__(s): return f'P{s.x}'",
-        "class P:\n  def __init__(s, x): s.x = x",
-    ),
-    "type name": (
-        "assert type(f(1)).__name__ == 'P'",
-        "class P: pass\ndef f(n): return P()",
-        "class P: pass\ndef f(n): return n",
     ),
     "inner list": (
         "g=[[0]]\nrow=g[0]\nf(g)\nassert row == [1]",

@@ -6,8 +6,8 @@ from sandbox import Judge, Suite, TestCase, Verdict
 from tests.sandbox.functions import judged
 
 CALLS_NOTHING = {
-    "class": "import unittest\nclass T(unittest.TestCase):\n  def test_f(self): self.assertEqual(f(1), 1)",
-    "coroutine": "async def test_f():\n  assert f(1) == 1",
+    "class": "class T:\n  def test_f(self): assert f(1) == 1",
+    "coroutine": "async def main():\n  assert f(1) == 1",
     "main": "if __name__ == '__main__':\n  assert f(1) == 1",
     "empty loop": "for n in []:\n  assert f(n) == n",
 }

@@ -15,7 +15,7 @@ from tasks.config import validate
 from tasks.plan import statuses
 from tasks.problems.problem import Problem, rows
 from tasks.problems.programs import extract_program, program_hash
-from tasks.rejudge import AS_TODAY, BUT_MODULES, BUT_PACKAGES, Backlog, Rejudged, look, rejudge
+from tasks.rejudge import AS_TODAY, BUT_MODULES, BUT_OBJECTS, BUT_PACKAGES, Backlog, Rejudged, look, rejudge
 from tasks.run import runs
 from tasks.run.provenance import begin_training
 from tasks.run.stage import Context, key_of
@@ -272,6 +272,12 @@ def test_samples_that_had_no_verdict_count_once_they_have_one(copied: Callable[[
         ("function", "wrong_answer", sandbox.VERSION, "def sum(a): return a", False),
         ("function", "wrong_answer", "8", "def f(n): yield n", True),
         ("function", "memory_limit", "8", "pass", True),
+        ("function", "memory_limit", "9", "pass", False),
+        ("function", "wrong_answer", "9", "def f(n): yield n", False),
+        ("function", "wrong_answer", "9", "class P: pass", True),
+        ("function", "runtime_error", "9", "async def f(n): return n", True),
+        ("function", "wrong_answer", sandbox.VERSION, "class P: pass", False),
+        ("stdin", "wrong_answer", "9", "class P: pass", False),
         ("stdin", "wrong_answer", "2", "```python\npass\n```\nOr:\n```python\n```", True),
         ("function", "runtime_error", "6", "@dataclass\nclass P: pass", True),
         ("function", "runtime_error", sandbox.VERSION, "@dataclass\nclass P: pass", False),
@@ -323,7 +329,8 @@ def test_programs_that_could_not_read_their_packages_are_doubted(style: Any, ver
             store.append(problem.problem_id, rows([problem]), run_id="hand")
         store.append("verdicts", {"verdicts": judged}, run_id="hand")
         versions = {"versions": list(AS_TODAY), "but_packages": list(BUT_PACKAGES), "but_modules": list(BUT_MODULES)}
-        found = store.rows(query("tasks.rejudge", "sound"), versions | {"suites": suites})
+        asked = versions | {"but_objects": list(BUT_OBJECTS), "suites": suites}
+        found = store.rows(query("tasks.rejudge", "sound"), asked)
     assert [row["suite_hash"] for row in found] == (suites[:1] if style == "stdin" or version != "4" else [])
 
 

@@ -1,4 +1,4 @@
-"""Functions that versions before 9 of the sandbox judged by what an exception had lost, or accepted wrongly."""
+"""Functions that older versions of the sandbox judged by what had not reached the tests, or accepted wrongly."""
 
 from __future__ import annotations
 
@@ -14,9 +14,19 @@ from tasks.rejudge import look
 from warehouse import Warehouse
 
 
-@pytest.mark.parametrize(("test", "suspected"), [("assert f(1) == 1", False), ("try: f(1)\nexcept E: pass", True)])
-def test_wrong_functions_are_doubted_where_tests_expect_exceptions_and_accepted_ones_on_request(
-    test: str, suspected: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    ("test", "version", "suspected", "asked"),
+    [
+        ("assert f(1) == 1", "8", [], ["accepted"]),
+        ("try: f(1)\nexcept E: pass", "8", ["wrong_answer"], ["accepted", "wrong_answer"]),
+        ("try: f(1)\nexcept E: pass", "9", [], []),
+        ("with patch('sys.stdout') as out: f(1)", "9", ["wrong_answer"], ["accepted", "wrong_answer"]),
+        ("class T(unittest.TestCase): pass", "9", ["wrong_answer"], ["accepted", "wrong_answer"]),
+        ("assert f(1)._number == 1", "9", ["wrong_answer"], ["accepted", "wrong_answer"]),
+    ],
+)
+def test_functions_are_doubted_for_what_their_tests_do_and_accepted_ones_on_request(
+    test: str, version: str, suspected: list[str], asked: list[str], tmp_path: Path
 ) -> None:
     problem = Problem("p", "set", "train", "p", "p", hidden_tests=(sandbox.TestCase(test),), style="function")
     common = {"suite_hash": problem.suite_hash}
@@ -26,7 +36,7 @@ def test_wrong_functions_are_doubted_where_tests_expect_exceptions_and_accepted_
         common | shown | {"trajectory_id": verdict, "text": text, "verdict": verdict} for verdict, text in texts.items()
     ]
     judged = [
-        common | {"program_hash": program_hash(text), "sandbox_version": "8", "verdict": verdict}
+        common | {"program_hash": program_hash(text), "sandbox_version": version, "verdict": verdict}
         for verdict, text in texts.items()
     ]
     with Warehouse.open(tmp_path / "warehouse") as store:
@@ -34,6 +44,5 @@ def test_wrong_functions_are_doubted_where_tests_expect_exceptions_and_accepted_
         config_row = {"recipe": "tiny", "config_json": validate({}).model_dump_json(), "project_version": "0"}
         store.append("run/a", {"runs": [config_row | {"snapshot": 0}]}, run_id="a")
         store.append("some", {"trajectories": responses, "verdicts": judged}, run_id="a")
-        assert [one.verdict for one in look(store).suspects] == ["wrong_answer"] * suspected
-        asked = look(store, ["accepted"]).suspects
-    assert sorted(one.verdict for one in asked) == ["accepted", *["wrong_answer"] * suspected]
+        assert [one.verdict for one in look(store).suspects] == suspected
+        assert sorted(one.verdict for one in look(store, ["accepted"]).suspects) == asked
