@@ -52,6 +52,12 @@ class UnderTest:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.__record__.call(["apply", self.__called__, "__iter__"], (), {}))
 
+    def __len__(self) -> int:
+        return self.__record__.call(["apply", self.__called__, "__len__"], (), {})
+
+    def __bool__(self) -> bool:
+        return True  # a function, a class
+
 
 class StandIn:
     """An object that stays in the program: what is done with it becomes a call, and it can be handed back.

@@ -113,7 +113,7 @@ CASES = {
         "class P: pass\ndef f(n): return n",
     ),
     "enumeration": (
-        "assert [c.name for c in Color] == ['RED', 'BLUE']\nassert Color['RED'] == Color.RED != Color.BLUE\nassert Color(2) is Color.BLUE",
+        "assert [c.name for c in Color] == ['RED', 'BLUE']\nassert Color['RED'] == Color.RED != Color.BLUE\nassert Color(2) is Color.BLUE\nassert Color and len(Color) == 2 and Color.RED in Color",
         "from enum import Enum\nclass Color(Enum):\n  RED = 1\n  BLUE = 2",
         "from enum import Enum\nclass Color(Enum):\n  RED = 1\n  GREEN = 2",
     ),
