@@ -78,12 +78,17 @@ def prepare(test: str, names: list[str], namespace: dict[str, Any], record: Know
     used = used_names(ast.walk(tree))
     if defines_check and "check" not in used:
         tree.body += ast.parse("check(candidate)").body
-    tree.body = [node for node in tree.body if not ast.unparse(node).startswith("unittest.main(")]
+    tree.body = [node for node in tree.body if not runs_all(node)]
     calls = [call for name, call in map(uncalled_test, tree.body) if name and name not in used]
     tree.body += ast.parse("\n".join(calls)).body
     wanted = under_test(tree, names, namespace, record)
     tree = ast.fix_missing_locations(SkipUnanswered().visit(tree))
     return compile(tree, "test.py", "exec"), wanted
+
+
+def runs_all(node: ast.stmt) -> bool:
+    """Whether it is `unittest.main()`, which would look for tests elsewhere and end the process."""
+    return isinstance(node, ast.Expr) and ast.unparse(node).startswith("unittest.main(")
 
 
 def uncalled_test(node: ast.stmt) -> tuple[str, str]:
