@@ -10,6 +10,7 @@ what they expect, and an object that is asked about it could call everything equ
 from __future__ import annotations
 
 import builtins
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -27,18 +28,8 @@ NOT_ASKED = ("__contains__",)
 """Methods that take what the asserts expect; without them Python would do something else instead."""
 
 
-def leave(manager: Any, kind: str | None) -> Any:
-    """End a `with` block in which an exception of this built-in type, if any, was raised; its words stay outside."""
-    return type(manager).__exit__(manager, *raised_inside(kind))
-
-
-def leave_async(manager: Any, kind: str | None) -> Any:
-    """The same of `async with`."""
-    return type(manager).__aexit__(manager, *raised_inside(kind))
-
-
 def raised_inside(kind: str | None) -> tuple[Any, Any, None]:
-    """What `__exit__` is told."""
+    """What `__exit__` is told of an exception of this built-in type, if any; its words stay with the asserts."""
     if kind is None:
         return None, None, None
     found = getattr(builtins, kind, Exception)
@@ -55,8 +46,10 @@ ALONE: dict[str, Callable[..., Any]] = {
     "__abs__": abs, "__neg__": operator.neg, "__pos__": operator.pos, "__invert__": operator.invert,
     "__round__": round,
     "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
-    "__enter__": lambda manager: type(manager).__enter__(manager), "__exit__": leave,
-    "__aenter__": lambda manager: type(manager).__aenter__(manager), "__aexit__": leave_async,
+    "__enter__": lambda manager: type(manager).__enter__(manager),
+    "__exit__": lambda manager, kind: type(manager).__exit__(manager, *raised_inside(kind)),
+    "__aenter__": lambda manager: type(manager).__aenter__(manager),
+    "__aexit__": lambda manager, kind: type(manager).__aexit__(manager, *raised_inside(kind)),
     "__aiter__": aiter, "__anext__": lambda items: type(items).__anext__(items),
 }  # fmt: skip
 """What is asked of one object, by the name of its method; a key may go along, never what is expected of it."""
@@ -64,11 +57,12 @@ AWAITED = "__await__"
 NAMES = (*ALONE, *WITH_ANOTHER, *FROM_RIGHT, *NOT_ASKED, AWAITED, "__call__")
 
 
+@functools.cache
 def defined_by(kind: type[Any]) -> list[str]:
     """Names of those methods that a class has otherwise than `object`; its own metaclass's are not its objects'."""
-    found: dict[str, Any] = {}
     if kind is range:
         return []  # it is here because it is too long to be gone through
+    found: dict[str, Any] = {}
     for base in reversed(kind.__mro__[:-1]):
         found |= {name: vars(base)[name] for name in NAMES if name in vars(base)}
     return [name for name in NAMES if found.get(name) is not None]

@@ -35,7 +35,6 @@ class ProgramSide(Carrier):
         self.numbers: dict[int, int] = {}
         self.chunks: dict[int, int] = {}
         """How many items of an iterator were last given, by its number."""
-        self._methods: dict[type[Any], list[str]] = {}
         self._loop: Any = None
 
     def encode_other(self, value: Any) -> Any:
@@ -43,8 +42,7 @@ class ProgramSide(Carrier):
         if numpy is not None and isinstance(value, numpy.generic) and isinstance(plain := value.item(), PLAIN):
             return self.encode(plain)
         kind = type(value)
-        methods = self._methods[kind] if kind in self._methods else self._methods.setdefault(kind, defined_by(kind))
-        return ["@", self.number_of(value), kind.__name__[:100], methods]
+        return ["@", self.number_of(value), kind.__name__[:100], defined_by(kind)]
 
     def number_of(self, value: Any) -> int:
         """The number under which it is kept."""

@@ -49,7 +49,6 @@ class TestSide(Carrier):
         super().__init__()
         self._record = record
         self._stand_ins: dict[int, StandIn] = {}
-        self._classes: dict[tuple[str, ...], type[StandIn]] = {}
         self._open: set[int] = set()
 
     def decode_other(self, tag: str, rest: list[Any]) -> Any:
@@ -57,12 +56,10 @@ class TestSide(Carrier):
             return Stream(self._record, [self.decode(item) for item in rest[0]], int(rest[1]))
         if tag != "@":
             raise ValueError(f"a program's answer holds {tag!r}")
-        number, name, methods = int(rest[0]), str(rest[1]), [str(method) for method in rest[2]]
+        number = int(rest[0])
         if number not in self._stand_ins:
-            key = (name, *methods)
-            if key not in self._classes:
-                self._classes[key] = stand_in_class(name, methods)
-            self._stand_ins[number] = self._classes[key](self._record, number)
+            kind = stand_in_class(str(rest[1]), tuple(str(method) for method in rest[2]))
+            self._stand_ins[number] = kind(self._record, ["object", number])
         return self._stand_ins[number]
 
     def encode_iterator(self, value: Any) -> Any:
@@ -72,9 +69,9 @@ class TestSide(Carrier):
 
     def encode_other(self, value: Any) -> Any:
         if isinstance(value, StandIn):
-            return ["@", value.__number__]
+            return ["@", value.__target__[1]]
         if isinstance(value, UnderTest):
-            return ["U", value.__called__]
+            return ["U", value.__target__[1]]
         if isinstance(value, types.ModuleType):
             return ["M", value.__name__]
         if isinstance(value, types.FunctionType) and value.__module__ == "test":
@@ -156,7 +153,8 @@ class CallRecord:
         if answer is None:
             self.withheld |= key in self.known
             raise Unanswered
-        sys.stdout.write(str(answer.get("printed", "")))
+        if printed := answer.get("printed"):
+            sys.stdout.write(str(printed))
         values = [*args, *named.values()]
         left = answer.get("args", [None] * len(values))
         changed = [(mine, form[0]) for mine, form in zip(values, left, strict=True) if form is not None]
@@ -217,7 +215,7 @@ def referee(request: dict[str, Any]) -> str:
         code, wanted = prepare(request["test"], request["names"], namespace, record)
         for name in wanted:
             real = request["names"][0] if name == "candidate" and request["names"] else name
-            namespace[name] = UnderTest(record, real)
+            namespace[name] = UnderTest(record, ["name", real])
         exec(code, namespace)
     except (Unanswered, EndOfPass):
         pass

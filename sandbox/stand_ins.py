@@ -5,6 +5,7 @@ Fields of theirs begin with two underscores: such names are never asked of the p
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol
@@ -20,70 +21,71 @@ class Record(Protocol):
         ...
 
 
-class UnderTest:
-    """A function or class of the program, by name."""
+class OfTheProgram:
+    """Something that stays in the program: its attributes are read and set there."""
 
     __record__: Record
-    __called__: str
+    __target__: list[Any]
+    """What a call of it is a call of: ["name", its name] or ["object", its number]."""
 
-    def __init__(self, record: Record, name: str) -> None:
-        vars(self).update(__record__=record, __called__=name)
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.__record__.call(["name", self.__called__], args, named)
+    def __init__(self, record: Record, target: list[Any]) -> None:
+        vars(self).update(__record__=record, __target__=target)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self.__record__.call(["name", self.__called__, name], (), {})
+        return self.__record__.call([*self.__target__, name], (), {})
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self.__record__.call(["set", self.__called__, name], (value,), {})
+        self.__record__.call(["set", self.__target__[1], name], (value,), {})
+
+
+def called(self: OfTheProgram, *args: Any, **named: Any) -> Any:
+    """The outcome of a call of it."""
+    return self.__record__.call(self.__target__, args, named)
+
+
+def apply(thing: OfTheProgram, method: str, *args: Any) -> Any:
+    """Let the program do what Python's operator or function of this method does."""
+    return thing.__record__.call(["apply", thing.__target__[1], method], args, {})
+
+
+class UnderTest(OfTheProgram):
+    """A function or class of the program, by name."""
+
+    __call__ = called
 
     def __instancecheck__(self, value: Any) -> bool:
-        return self.__record__.call(["isinstance", self.__called__], (value,), {}) is True
+        return self.__record__.call(["isinstance", self.__target__[1]], (value,), {}) is True
 
     def __subclasscheck__(self, kind: Any) -> bool:
-        return self.__record__.call(["issubclass", self.__called__], (kind,), {}) is True
+        return self.__record__.call(["issubclass", self.__target__[1]], (kind,), {}) is True
 
     def __getitem__(self, key: Any) -> Any:
-        return self.__record__.call(["apply", self.__called__, "__getitem__"], (key,), {})
+        return apply(self, "__getitem__", key)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.__record__.call(["apply", self.__called__, "__iter__"], (), {}))
+        return iter(apply(self, "__iter__"))
 
     def __len__(self) -> int:
-        return self.__record__.call(["apply", self.__called__, "__len__"], (), {})
+        return apply(self, "__len__")
 
     def __bool__(self) -> bool:
         return True  # a function, a class
 
 
-class StandIn:
-    """An object that stays in the program: what is done with it becomes a call, and it can be handed back.
+class StandIn(OfTheProgram):
+    """An object of the program, by number: what is done with it becomes a call, and it can be handed back.
 
     Of the operators, `stand_in_class` gives it those that its class has in the program.
     """
-
-    __record__: Record
-    __number__: int
-
-    def __init__(self, record: Record, number: int) -> None:
-        vars(self).update(__record__=record, __number__=number)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self.__record__.call(["object", self.__number__, name], (), {})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self.__record__.call(["set", self.__number__, name], (value,), {})
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of the program>"
 
 
-def stand_in_class(name: str, methods: list[str]) -> type[StandIn]:
+@functools.cache
+def stand_in_class(name: str, methods: tuple[str, ...]) -> type[StandIn]:
     """A class of stand-ins for objects of a class that has this name and, of the operators' methods, these."""
     space: dict[str, Any] = {method: method_of(method) for method in methods}
     if AWAITED in space:
@@ -102,20 +104,10 @@ def method_of(name: str) -> Any:
     if name in ("__exit__", "__aexit__"):
         return leaving(name)
     if name in ALONE:
-        return lambda self, *args: apply(self, name, args)
+        return lambda self, *args: apply(self, name, *args)
     if name in WITH_ANOTHER or name in FROM_RIGHT:
-        return lambda self, other: apply(self, name, (other,)) if isinstance(other, StandIn) else NotImplemented
+        return lambda self, other: apply(self, name, other) if isinstance(other, StandIn) else NotImplemented
     raise ValueError(f"a program's answer holds {name!r}")
-
-
-def apply(thing: StandIn, method: str, args: tuple[Any, ...]) -> Any:
-    """Let the program do what Python's operator or function of this method does."""
-    return thing.__record__.call(["apply", thing.__number__, method], args, {})
-
-
-def called(self: StandIn, *args: Any, **named: Any) -> Any:
-    """The outcome of a call of the object."""
-    return self.__record__.call(["object", self.__number__], args, named)
 
 
 def leaving(method: str) -> Callable[..., Any]:
@@ -125,20 +117,20 @@ def leaving(method: str) -> Callable[..., Any]:
         if error is not None and not isinstance(error, Exception):
             raise error  # the pass ends here
         builtin = next((base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"), "") if kind else None
-        return apply(self, method, (builtin,))
+        return apply(self, method, builtin)
 
     return leave
 
 
 def awaited(self: StandIn, _: Any) -> Any:
     """What an event loop does with a coroutine; this one is through at once."""
-    raise StopIteration(self.__record__.call(["await", self.__number__], (), {}))
+    raise StopIteration(self.__record__.call(["await", self.__target__[1]], (), {}))
 
 
 def waits(self: StandIn) -> Generator[Any, None, Any]:
     """What `await` does."""
     yield from ()
-    return self.__record__.call(["await", self.__number__], (), {})
+    return self.__record__.call(["await", self.__target__[1]], (), {})
 
 
 def thrown(_: StandIn, error: Any, *__: Any) -> Any:

@@ -214,7 +214,8 @@ def _without_sound(
     def is_sound(one: Suspect) -> bool:
         if one.suite_hash in looking or (one.suite_hash in functions and re.search(OBJECTS, one.text)):
             return False
-        if (*one.key, one.verdict, one.passed) in but_objects:
+        verdict = (*one.key, one.verdict, one.passed)
+        if verdict in but_objects:
             return True
         if one.verdict == Verdict.compile_error and parse(one.program):
             return False  # a comment about an encoding may have failed it, also another program's that has its hash
@@ -226,7 +227,7 @@ def _without_sound(
             or re.search(f"{OWN_MODULE}|{LAZY}|{OF_BUILT_IN_NAME}", one.text)
         ):
             return False
-        return (*one.key, one.verdict, one.passed) in (to_the_end if re.search(LAST_WORDS, one.text) else sound)
+        return verdict in (to_the_end if re.search(LAST_WORDS, one.text) else sound)
 
     found = ((suspect, known.get(suspect.key)) for suspect in suspects)
     return [one for one, today in found if not is_sound(one) and (today is None or one.change(today))]
