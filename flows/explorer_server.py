@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from tasks.errors import CodedError
 from tasks.explorer.pages import CSV, Explorer, Reply
 from tasks.explorer.rendering import FOLDER
 from warehouse.reading import Readers
@@ -183,7 +184,7 @@ def serve(location: str, home: Path, serving: Serving, told: Callable[[str], Non
             filling.join(PATIENCE_S)
 
 
-class AddressTaken(Exception):
+class AddressTaken(CodedError):
     """The pages cannot be served at this address."""
 
 

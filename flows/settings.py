@@ -17,6 +17,8 @@ from itertools import takewhile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tasks.errors import CodedError
+
 RECIPES = Path(__file__).parent / "recipes"
 DEFAULT_RECIPE = "tiny"
 DEFAULT_PORT = 4200
@@ -27,7 +29,7 @@ POOL = "spo"
 """Work pool of every deployment."""
 
 
-class BadSetting(Exception):
+class BadSetting(CodedError):
     """An environment variable says what cannot be."""
 
 

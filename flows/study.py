@@ -23,6 +23,7 @@ from flows.server.liveness import kept_running
 from flows.settings import home, warehouse_location
 from flows.study_config import Study, load, origin
 from tasks import config as configuration
+from tasks.errors import CodedError
 from tasks.run.stage_names import STAGE_NAMES
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def study(
         raise StudyIncomplete(f"{len(failed)} of {len(work)} runs failed: {', '.join(failed)}; the study again retries")
 
 
-class StudyIncomplete(Exception):
+class StudyIncomplete(CodedError):
     """Some runs of a study failed; the others were compared."""
 
 

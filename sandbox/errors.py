@@ -8,7 +8,14 @@ SandboxError
 
 
 class SandboxError(Exception):
-    """Anything the sandbox raises."""
+    """Anything the sandbox raises.
+
+    `code`: a stable name of the fault, for programs and tests; the name of the class where none is given.
+    """
+
+    def __init__(self, *message: object, code: str = "") -> None:
+        super().__init__(*message)
+        self.code = code or type(self).__name__
 
 
 class SandboxUnavailable(SandboxError):

@@ -26,6 +26,7 @@ from tasks.engines import checkpoint, inspection, packaged_models, vllm_environm
 from tasks.engines.devices import visible_gpus
 from tasks.engines.positions import longest_prompt
 from tasks.engines.protocol import EngineError
+from tasks.errors import CodedError
 from tasks.prepare import reference_solutions
 from tasks.prepare.stage import limited
 from tasks.problems.first_look import Clock, first_problems, look
@@ -45,7 +46,7 @@ CHECKPOINT_BYTES = {"float32": 12, "bfloat16": 14}
 """Of one trained number: float32 value, both moments of AdamW, and the bfloat16 value where that is what computes."""
 
 
-class NotReady(Exception):
+class NotReady(CodedError):
     """The run could not work; the message lists everything that is wrong."""
 
 

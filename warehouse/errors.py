@@ -20,7 +20,14 @@ WarehouseError
 
 
 class WarehouseError(Exception):
-    """Anything that the warehouse refuses; the message says what to do."""
+    """Anything that the warehouse refuses; the message says what to do.
+
+    `code`: a stable name of the fault, for programs and tests; the name of the class where none is given.
+    """
+
+    def __init__(self, *message: object, code: str = "") -> None:
+        super().__init__(*message)
+        self.code = code or type(self).__name__
 
 
 class InvalidRows(WarehouseError):

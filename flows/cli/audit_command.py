@@ -12,6 +12,7 @@ from rich.table import Table
 
 from flows.cli.warehouse_commands import require_warehouse
 from flows.settings import warehouse_location
+from tasks.errors import CodedError
 
 if TYPE_CHECKING:
     from tasks.audit.audits import Backlog
@@ -21,7 +22,7 @@ console = Console()
 INPUTS = 200
 
 
-class AuditFailed(Exception):
+class AuditFailed(CodedError):
     """The audit ended early; the same command goes on."""
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.settings import warehouse_location
+from tasks.errors import CodedError
 
 if TYPE_CHECKING:
     from tasks.run.manifests import ModelEvaluation
@@ -19,7 +20,7 @@ console = Console(highlight=False, soft_wrap=True, markup=False)
 HUB = "hf:"
 
 
-class EvaluationFailed(Exception):
+class EvaluationFailed(CodedError):
     """The evaluation ended early; the same command goes on where it was."""
 
 

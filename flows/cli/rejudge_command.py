@@ -9,6 +9,7 @@ from rich.console import Console
 
 from flows.settings import warehouse_location
 from sandbox import VERSION, Verdict
+from tasks.errors import CodedError
 
 if TYPE_CHECKING:
     from tasks.rejudge import Backlog
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 console = Console()
 
 
-class RejudgeFailed(Exception):
+class RejudgeFailed(CodedError):
     """Judging again ended early; the same command goes on."""
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.settings import DEFAULT_RECIPE, RECIPES, api_url, home, server_elsewhere, warehouse_location
+from tasks.errors import CodedError
 from tasks.run.stage_names import NEED_EARLIER_STAGES, STAGE_NAMES, StageName
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Pin = Annotated[int | None, typer.Option(help="Snapshot at which inputs are read
 console = Console()
 
 
-class RunEnded(Exception):
+class RunEnded(CodedError):
     """A run ended otherwise than completed; the message says how to go on."""
 
 

@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from flows.settings import home, server_elsewhere, warehouse_location
+from tasks.errors import CodedError
 
 if TYPE_CHECKING:
     from flows.study_config import Study
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 console = Console()
 
 
-class StudyFailed(Exception):
+class StudyFailed(CodedError):
     """The study ended without all its runs; what it says can be tried again with the same command."""
 
 

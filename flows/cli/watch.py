@@ -21,6 +21,7 @@ from flows.progress import ARTIFACT_KEY, StageRow, describe
 from flows.server.embedded import use_server
 from flows.server.liveness import GRACE_S, taken_for_dead
 from flows.settings import api_url, home
+from tasks.errors import CodedError
 from tasks.run.durations import duration, pace
 
 T = TypeVar("T")
@@ -36,15 +37,15 @@ FINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "CRASHED"})
 MARKS = {"waiting": "·", "running": "▶", "retrying": "↻", "done": "✓", "skipped": "=", "failed": "✗", "cancelled": "■"}
 
 
-class NotDeployed(Exception):
+class NotDeployed(CodedError):
     """The server answers and does not know the flow."""
 
 
-class NotAccepted(Exception):
+class NotAccepted(CodedError):
     """The server does not take the parameters of a flow run."""
 
 
-class ServerGone(Exception):
+class ServerGone(CodedError):
     """The Prefect server does not answer any more."""
 
 

@@ -17,6 +17,7 @@ import httpx
 
 from flows.server.api import server_client
 from flows.settings import POOL
+from tasks.errors import CodedError
 
 SILENT_AFTER_S = 90
 """Seconds without a heartbeat (one every 30 s) after which a run counts as dead."""
@@ -26,7 +27,7 @@ IS_THERE = 409
 WATCH = "spo: a run without heartbeat has crashed"
 
 
-class NotDeployed(Exception):
+class NotDeployed(CodedError):
     """The server refused the work pool, a deployment or the automation."""
 
 

@@ -38,6 +38,7 @@ from flows.settings import (
     warehouse_shown,
     without_proxy,
 )
+from tasks.errors import CodedError
 
 START_TIMEOUT_S = 180.0
 QUIET_S = 120.0
@@ -49,7 +50,7 @@ PROJECT = Path(__file__).parents[2]
 Say = Callable[[str], None]
 
 
-class EmbeddedError(Exception):
+class EmbeddedError(CodedError):
     """The embedded server cannot be used; the message says why and what to do."""
 
 

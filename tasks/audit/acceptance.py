@@ -16,6 +16,7 @@ from sandbox import TestCase
 from sandbox.checker import suite_tolerance
 from tasks.audit.audits import RUN_ID
 from tasks.audit.calls import LONGEST_CALL, as_test, called_name, compared_as_it_is, value_of
+from tasks.errors import CodedError
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program
@@ -34,7 +35,7 @@ EACH = 2
 """Tests that each survivor fails, where so many were found."""
 
 
-class NothingToAccept(Exception):
+class NothingToAccept(CodedError):
     """No findings for the problems asked for."""
 
 

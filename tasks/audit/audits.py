@@ -19,6 +19,7 @@ from sandbox import Judge, Submission, Verdict
 from tasks.audit.calls import compared_as_it_is, known_arguments
 from tasks.audit.examination import VERSION, Candidate, Examination, examine
 from tasks.config import SandboxConfig
+from tasks.errors import CodedError
 from tasks.problems.problem import Problem
 from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.run.identity import digest
@@ -40,7 +41,7 @@ INPUTS = 200
 """New inputs for each problem, unless another number is asked for."""
 
 
-class NothingToAudit(Exception):
+class NothingToAudit(CodedError):
     """No problem was found where one was asked for."""
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from tasks.errors import CodedError
+
 MOST = 1_000_000_000
 """Bound of counts that have no other: what is larger is a slip of the keyboard."""
 
@@ -29,7 +31,7 @@ Depth = Annotated[int | None, Field(ge=1, le=6, exclude_if=lambda depth: depth i
 """Filters and maps of a composition. Not dumped while it is None: what was identified before it came stays the same."""
 
 
-class ConfigError(Exception):
+class ConfigError(CodedError):
     """Something is wrong with a recipe or an override; the message names the field."""
 
 

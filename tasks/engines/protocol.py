@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from tasks.errors import CodedError
+
 FinishReason = Literal["stop", "length"]
 ScoredSequence = tuple[Sequence[int], Sequence[int]]
 """Prompt ids and response ids."""
 
 
-class EngineError(Exception):
+class EngineError(CodedError):
     """Sampling is impossible; the message says which model or request, and what to do."""
 
 

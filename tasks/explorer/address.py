@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode
 
+from tasks.errors import CodedError
+
 Linker = Callable[[str], str | None]
 """The href of an address such as `/problem?id=a`; None where there is no page (outside of a bundle)."""
 LONGEST = 4_000
@@ -22,11 +24,11 @@ LARGEST = 2**63 - 1
 LAST_PAGE = 1_000_000_000
 
 
-class BadAddress(Exception):
+class BadAddress(CodedError):
     """A filter in an address cannot be understood; the message says which."""
 
 
-class NotFound(Exception):
+class NotFound(CodedError):
     """What an address names is not in the warehouse at this snapshot."""
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from tasks.errors import CodedError
 from tasks.explorer.pages import PAGES, Explorer
 from tasks.explorer.rendering import FOLDER
 
@@ -31,7 +32,7 @@ BY_RUN = frozenset({"/run", "/step"})
 BY_PROBLEM = frozenset({"/problem", "/prompt"})
 
 
-class EmptyBundle(Exception):
+class EmptyBundle(CodedError):
     """The selection has no page, or too many; the message says what to change."""
 
 

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from tasks.config import ObjectiveConfig
+from tasks.errors import CodedError
 from tasks.objectives import fine_tuning, groups, policy_gradient, ppo, regression, spo
 
 
-class MissingAnnotation(Exception):
+class MissingAnnotation(CodedError):
     """An objective needs something its trajectories do not carry; the message names it."""
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from tasks.config import PretrainConfig
 from tasks.engines.checkpoint import make_once
+from tasks.errors import CodedError
 from tasks.problems.miniature import corpus, wide
 from tasks.problems.miniature.small import all_compositions
 from tasks.problems.prompt import MINIATURE_TOKEN
@@ -46,7 +47,7 @@ PretrainProgress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
 
 
-class PretrainError(Exception):
+class PretrainError(CodedError):
     """The miniature reference policy could not be made; the message says why."""
 
 

@@ -16,13 +16,14 @@ from functools import cached_property
 from typing import Any, Literal
 
 from sandbox import Checker, Limits, Suite, TestCase
+from tasks.errors import CodedError
 
 Style = Literal["stdin", "function"]
 Split = Literal["train", "evaluation"]
 Row = dict[str, Any]
 
 
-class ProblemError(Exception):
+class ProblemError(CodedError):
     """Something is wrong with problems or prompts; the message says which one."""
 
 

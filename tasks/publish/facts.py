@@ -16,6 +16,7 @@ from typing import Any, cast
 from tasks.config import RunConfig
 from tasks.engines import checkpoint
 from tasks.engines.packaged_models import PACKAGED
+from tasks.errors import CodedError
 from tasks.problems.problem import Problem
 from tasks.problems.prompt import template_for
 from tasks.report import run_history
@@ -36,7 +37,7 @@ EXAMPLE = Problem(
 """What the card's example asks."""
 
 
-class NothingToPublish(Exception):
+class NothingToPublish(CodedError):
     """The run has no such policy; the message says what there is, or what to run."""
 
 

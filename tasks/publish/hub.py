@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tasks.errors import CodedError
 from tasks.publish.parts import Part
 
 
-class NotPushed(Exception):
+class NotPushed(CodedError):
     """The hub did not take a folder; the message says why, and what to do."""
 
 

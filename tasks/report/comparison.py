@@ -11,6 +11,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.errors import CodedError
 from tasks.estimators import PairedDifference, average_paired_difference, same_numbers
 from tasks.evaluate.eval_samples import Scores, policy_pass_at_k, samples_text
 from tasks.report import run_history
@@ -18,7 +19,7 @@ from tasks.report.run_history import Point, RunHistory
 from warehouse import Warehouse
 
 
-class NothingToCompare(Exception):
+class NothingToCompare(CodedError):
     """A policy was not evaluated, or the two have no problem or k in common; the message says what to run."""
 
 

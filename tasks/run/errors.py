@@ -9,8 +9,10 @@ StageError
 
 from __future__ import annotations
 
+from tasks.errors import CodedError
 
-class StageError(Exception):
+
+class StageError(CodedError):
     """A stage cannot do its work; the message says what is missing and what to run."""
 
 

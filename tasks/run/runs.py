@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Any
 
 from tasks.config import EVALUATION, ConfigError, InvalidConfig, RunConfig, validate
+from tasks.errors import CodedError
 from warehouse import Warehouse
 from warehouse.queries import query
 
@@ -28,7 +29,7 @@ OF_AN_EVALUATION = "`spo eval` with the same arguments goes on with it"
 """What to do where an evaluation was taken for a run of the pipeline."""
 
 
-class UnknownRun(Exception):
+class UnknownRun(CodedError):
     """No run of that name in the warehouse."""
 
 

@@ -8,8 +8,10 @@ ScoringError
 
 from __future__ import annotations
 
+from tasks.errors import CodedError
 
-class ScoringError(Exception):
+
+class ScoringError(CodedError):
     """Log-probabilities of given tokens cannot be computed; the message says why and what to do."""
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.corpus.foreign.response import ForeignResponse
+from tasks.errors import CodedError
 from tasks.problems.prompt import Template, encode_text
 
 
-class NotExact(Exception):
+class NotExact(CodedError):
     """The policy's tokenizer cannot write this response as it is; the message says why."""
 
 

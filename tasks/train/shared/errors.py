@@ -21,13 +21,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Self
 
+from tasks.errors import CodedError
+
 STOPPED = 3
 """Exit status of a trainer that was asked to stop and wrote a checkpoint."""
 CANNOT_GO_ON = 2
 """Exit status of a worker that starting again would not help."""
 
 
-class TrainerError(Exception):
+class TrainerError(CodedError):
     """Training cannot start or go on; the message says why and what to do."""
 
 

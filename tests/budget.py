@@ -1,0 +1,148 @@
+"""Records the CPU and wall time of every test and file, prints the dearest, and enforces a budget.
+
+A test pays for its children, for children that still run, and for every fixture that it is the first to need.
+Plugin of pytest (`-p tests.budget` in pyproject.toml). Processes that leave the process tree, such as a daemon, are
+found only in the line "the machine was busy".
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TEST_CPU_S = 15.0
+FILE_CPU_S = 40.0
+SHOWN = 20
+TICKS = os.sysconf("SC_CLK_TCK")
+REFERENCE_LOOP_S = 0.025
+"""CPU time of `_loop` on the machine that the budget was written for."""
+
+
+def tree_cpu_s(pid: int | None = None) -> float:
+    """CPU seconds of a process (default: this one), its ended children and its living descendants."""
+    pid = pid or os.getpid()
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        listed = [path.read_text(encoding="utf-8") for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:  # it has ended, or this system has no /proc
+        times = os.times()
+        return sum(times[:4]) if pid == os.getpid() else 0.0
+    own = sum(int(field) for field in text.rpartition(") ")[2].split()[11:15]) / TICKS
+    return own + sum(tree_cpu_s(int(child)) for child in " ".join(listed).split())
+
+
+def machine_cpu_s() -> float | None:
+    """CPU seconds that all processes of the machine have used since it started; None without /proc."""
+    try:
+        user, nice, system = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:4]
+    except OSError:
+        return None
+    return (int(user) + int(nice) + int(system)) / TICKS
+
+
+def slowness() -> float:
+    """Speed of the reference machine over the speed of this one, at least 1."""
+    best = min(_loop() for _ in range(5))
+    return max(1.0, best / REFERENCE_LOOP_S)
+
+
+def _loop() -> float:
+    start = time.process_time()
+    total = 0
+    for number in range(1_000_000):
+        total += number & 7
+    return time.process_time() - start
+
+
+class Budget:
+    """Adds the times to the reports of a process, and gathers them where the reports arrive."""
+
+    def __init__(self) -> None:
+        self._cpu = tree_cpu_s()
+        self._wall = time.monotonic()
+        self._began = time.monotonic()
+        self._machine = machine_cpu_s()
+        self._tests: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._slow: set[str] = set()
+        self._over: list[str] = []
+        self._collecting: list[float] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._collecting.append(tree_cpu_s() - self._cpu)
+        self._cpu, self._wall = tree_cpu_s(), time.monotonic()
+        if output := getattr(session.config, "workeroutput", None):
+            output["collecting_cpu_s"] = self._collecting[0]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._collecting.append(getattr(node, "workeroutput", {}).get("collecting_cpu_s", 0.0))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        report = yield
+        cpu, wall = tree_cpu_s(), time.monotonic()
+        report.spent = (max(0.0, cpu - self._cpu), wall - self._wall, item.get_closest_marker("slow") is not None)
+        self._cpu, self._wall = cpu, wall
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        cpu, wall, slow = getattr(report, "spent", (0.0, 0.0, False))
+        spent = self._tests[report.nodeid]
+        spent[0] += cpu
+        spent[1] += wall
+        if slow:
+            self._slow.add(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            return
+        factor = slowness()
+        tests = {name: cpu for name, (cpu, _) in self._tests.items() if name not in self._slow}
+        self._over = over_budget(tests, factor)
+        if self._over and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._tests:
+            return
+        write = terminalreporter.write_line
+        terminalreporter.section("time")
+        dearest = sorted(self._tests.items(), key=lambda item: -item[1][0])[:SHOWN]
+        write("  CPU s  wall s  test")
+        for name, (cpu, wall) in dearest:
+            write(f"{cpu:7.1f} {wall:7.1f}  {name}")
+        cpu = sum(spent[0] for spent in self._tests.values())
+        wall = time.monotonic() - self._began
+        collecting = sum(self._collecting)
+        write(f"{len(self._tests)} tests: {cpu:.0f} CPU s, imports {collecting:.0f} CPU s, {wall:.0f} s on the clock")
+        if self._machine is not None and (now := machine_cpu_s()) is not None:
+            write(f"the machine was busy {now - self._machine:.0f} CPU s")
+        for line in self._over:
+            write(f"over budget: {line}", red=True)
+        if file := os.environ.get("SPO_TEST_TIMES"):
+            rows = (f"{name}\t{cpu:.3f}\t{wall:.3f}\n" for name, (cpu, wall) in self._tests.items())
+            Path(file).write_text("".join(rows), encoding="utf-8")
+
+
+def over_budget(tests: dict[str, float], factor: float) -> list[str]:
+    """Lines for tests and files above their budget; `factor`: see `slowness`."""
+    files: dict[str, float] = defaultdict(float)
+    for name, cpu in tests.items():
+        files[name.partition("::")[0]] += cpu
+    limits = [(tests, TEST_CPU_S * factor), (files, FILE_CPU_S * factor)]
+    return [
+        f"{name} took {cpu:.1f} CPU s of {limit:.0f}"
+        for spent, limit in limits
+        for name, cpu in sorted(spent.items(), key=lambda item: -item[1])
+        if cpu > limit
+    ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Budget(), "spo-budget")
