@@ -1,4 +1,4 @@
-"""The pictures of docs/regime.md: pass@1 and pass@10 along training in the four corners (paper: Figures 1 and 2).
+"""The pictures of docs/evidence/regime.md: pass@1 and pass@10 along training in four corners (paper: Figures 1, 2).
 
     python -m benchmarks.regime_pictures [FOLDER]          # docs/pictures without one
 

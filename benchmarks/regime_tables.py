@@ -1,4 +1,4 @@
-"""The tables of docs/regime.md, out of the results of `spo study regime` that lie beside it.
+"""The tables of docs/evidence/regime.md, out of the results of `spo study regime` that lie beside it.
 
     python -m benchmarks.regime_tables [FILE]
 
@@ -21,7 +21,7 @@ from tasks.report import study_results
 from tasks.report.study import ArmResult
 from tasks.report.table_sections import markdown_table
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "data" / "regime.jsonl"
+RESULTS = Path(__file__).parents[1] / "docs" / "evidence" / "data" / "regime.jsonl"
 PREFIX = {"few, large": "few-large-", "few, small": "few-", "many, large": "large-", "many, small": ""}
 """By corner, what the names of its arms begin with; one that another begins with comes after it."""
 CORNERS = tuple(PREFIX)
@@ -57,16 +57,16 @@ SQUARED, SIGMOID = ("squared", "half-online-3e-5"), ("advantage-3e-5", "half-onl
 """Cross-entropy at the rate of these losses stands beside them there."""
 BOTH = ("pass@1", "pass@10")
 CLAIMS = (
-    Claim("SPO half online against SPO online", "ahead", "half-online", "online"),
-    Claim("SPO online against PPO", "ahead on pass@10", "online", "ppo", BOTH, ("online", PPO)),
-    Claim("SPO half online against PPO", "ahead on pass@10", "half-online", "ppo", BOTH, ("half-online", PPO)),
-    Claim("squared against cross-entropy", "faster", "squared", "half-online", BOTH, SQUARED),
-    Claim("advantage, sigmoid, against cross-entropy", "no better", "advantage", "half-online", BOTH, SIGMOID),
-    Claim("reverse Q against terminal, cross-entropy", "much worse", "reverse-q-cross-entropy", "half-online", BOTH),
-    Claim("reverse Q against terminal, squared", "as good", "reverse-q-squared", "squared", BOTH),
-    Claim("Monte-Carlo targets against none", "better", "monte-carlo", "half-online"),
-    Claim("their rollouts alone against none", "as good", "pivotal-rollouts", "half-online"),
-    Claim("SPO half online against fine-tuning on the corpus", "", "half-online", "rejection", BOTH),
+    Claim("half online, online", "ahead", "half-online", "online"),
+    Claim("online, PPO", "ahead on pass@10", "online", "ppo", BOTH, ("online", PPO)),
+    Claim("half online, PPO", "ahead on pass@10", "half-online", "ppo", BOTH, ("half-online", PPO)),
+    Claim("squared, cross-entropy", "faster", "squared", "half-online", BOTH, SQUARED),
+    Claim("sigmoid, cross-entropy", "no better", "advantage", "half-online", BOTH, SIGMOID),
+    Claim("reverse Q, terminal (cross-entropy)", "much worse", "reverse-q-cross-entropy", "half-online", BOTH),
+    Claim("reverse Q, terminal (squared)", "as good", "reverse-q-squared", "squared", BOTH),
+    Claim("Monte-Carlo targets, none", "better", "monte-carlo", "half-online"),
+    Claim("their rollouts alone, none", "as good", "pivotal-rollouts", "half-online"),
+    Claim("half online, fine-tuning", "", "half-online", "rejection", BOTH),
 )
 LABELS = {
     "online": "SPO online",
@@ -118,12 +118,12 @@ def claims(arms: Arms) -> str:
     rows: list[dict[str, str]] = []
     for claim in CLAIMS:
         for measure in claim.measures:
-            row = {"claim": f"{claim.text}, {measure}", "the paper": claim.paper}
+            row = {"first, second": claim.text, "measure": measure, "the paper": claim.paper}
             for corner in CORNERS:
                 first, second = (arms.get(name) for name in claim.pair(corner))
                 row[corner] = percent(first.differences(second, measure), "+") if first and second else "not run"
             rows.append(row)
-    return "\n".join(markdown_table(("claim", "the paper", *CORNERS), rows))
+    return "\n".join(markdown_table(("first, second", "measure", "the paper", *CORNERS), rows))
 
 
 def at_the_end(arms: Arms, rate: Mapping[str, float], corner: str) -> str:
@@ -139,16 +139,11 @@ def at_the_end(arms: Arms, rate: Mapping[str, float], corner: str) -> str:
 
 def _figures(arm: ArmResult) -> dict[str, str]:
     third = [_pass_after(curve["pass@10"], 1 / 3) for curve in arm.curves]
-    minutes = sum(arm.values("train s")) / 60 / len(arm.seeds)
     seeds = "" if len(arm.seeds) >= FEWEST else f" (seed{'s' * (len(arm.seeds) > 1)} {', '.join(map(str, arm.seeds))})"
     return {
         "pass@1": percent(arm.values("pass@1")) + seeds,
         "pass@10": percent(arm.values("pass@10")),
         "after a third": f"{100 * fmean(third):.1f}",
-        "distinct correct": f"{fmean(arm.values('distinct correct')):.1f}",
-        "duplicates": f"{100 * fmean(arm.values('duplicates')):.0f}",
-        "online responses": f"{fmean(arm.values('online trajectories')):,.0f}",
-        "minutes": f"{minutes:.0f}",
     }
 
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.slopes
 
-prints the tables of docs/regime.md, which a test compares with the page. The slope of a trajectory is the derivative of
-its loss by log pi_theta, averaged over its tokens; below 0 it makes the trajectory likelier. Before the first step all
-advantages are 0, so that y_T = y_0 = ln(S + (1 - S) exp(-1/beta)).
+prints the tables of docs/evidence/regime.md, which a test compares with it. The slope of a trajectory is the derivative
+of its loss by log pi_theta, averaged over its tokens; below 0 it makes the trajectory likelier. Before the first step
+all advantages are 0, so that y_T = y_0 = ln(S + (1 - S) exp(-1/beta)).
 
 Legend: S pi_0's chance of success; p the share of successes in a batch; y_T in nats.
 """
@@ -24,6 +24,8 @@ from tasks.objectives.dispatch import Evaluated, Scales, objective_loss
 TOKENS = 20
 """Length of a response; programs of the miniature tasks take about as many."""
 CHANCES = (0.01, 0.02, 0.05, 0.15, 0.30)
+SHOWN = (0.02, 0.15)
+"""Chances of the tables: a problem of the paper's regime and one of the built-in task."""
 FAILURE = -1 / PAPER_BETA
 """r/beta of a failure, nats."""
 LOSSES = {
@@ -98,7 +100,7 @@ def at_the_start() -> str:
     """Markdown: slopes at y_T = y_0, their balance, and what a sample is worth, by loss and S."""
     rows: list[Sequence[str]] = []
     for name, objective in LOSSES.items():
-        for chance in CHANCES:
+        for chance in SHOWN:
             y_0 = soft_value(chance)
             up, down = (slope(objective, chance, y_0, success=one) for one in (True, False))
             half = (1 + chance) / 2
@@ -124,9 +126,9 @@ def balances() -> str:
     for name, objective in LOSSES.items():
         cells = [name]
         for passing in (lambda s: s, lambda s: (1 + s) / 2):
-            cells += [f"{balance(objective, s, passing(s)):.1f}" for s in (0.02, 0.15)]
+            cells += [f"{balance(objective, s, passing(s)):.1f}" for s in SHOWN]
         rows.append(cells)
-    start = ["y_0", *[f"{soft_value(s):.1f}" for s in (0.02, 0.15)] * 2]
+    start = ["y_0", *[f"{soft_value(s):.1f}" for s in SHOWN] * 2]
     head = ("loss", "online, S = 2%", "online, 15%", "half online, 2%", "half online, 15%")
     return _markdown(head, [start, *rows])
 
@@ -135,7 +137,7 @@ def learnt_late() -> str:
     """Markdown: slopes of a success whose last quarter of tokens has gained half of what it must gain."""
     advantage_T = torch.zeros(TOKENS, dtype=torch.float64)
     rows: list[Sequence[str]] = []
-    for chance in CHANCES:
+    for chance in SHOWN:
         advantage_T[-TOKENS // 4 :] = -soft_value(chance) / 2 / (TOKENS // 4)
         cells = [f"{chance:.0%}"]
         for name in ("cross-entropy", "reverse Q, cross-entropy", "squared", "reverse Q, squared"):

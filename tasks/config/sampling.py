@@ -61,7 +61,7 @@ class ReferenceConfig(Section):
     temperature: Annotated[float, Field(ge=0.1, le=1)] = 1.0
     """pi_0 is the model at this temperature (its logits divided by it, in a checkpoint of its own), and temperatures
     elsewhere are on top. Soft values are measured at temperature 1, where a small model's programs are seldom sound;
-    0.7 helped SmolLM2-135M (docs/benchmarks.md)."""
+    0.7 helped SmolLM2-135M (docs/evidence/benchmarks.md)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Numbers that weights are computed with, in training and sampling. `bfloat16` takes half the memory and is meant
     for GPUs; engines and trainer then agree less closely on log-probabilities."""

@@ -1,7 +1,7 @@
 """Statements of functions in the form that a model which goes on with a text answers with a program.
 
-After comments of several lines such a model goes on with comments (docs/benchmarks.md has figures). So a task ends with
-one line that says what to write.
+After comments of several lines such a model goes on with comments (figures: docs/evidence/benchmarks.md). So a task
+ends with one line that says what to write.
 """
 
 from __future__ import annotations

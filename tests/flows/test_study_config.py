@@ -14,7 +14,7 @@ from flows.study_config import STUDIES, load, origin
 from tasks.config import InvalidConfig, UnknownRecipe
 from tasks.report import study_results
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "data"
+RESULTS = Path(__file__).parents[2] / "docs" / "evidence" / "data"
 SMALL = """
 title = "Two rates"
 seeds = 2

@@ -1,4 +1,4 @@
-"""What docs/regime.md says of the losses is what the losses do."""
+"""What docs/evidence/regime.md says of the losses is what the losses do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from benchmarks import slopes
 
-PAGE = (Path(__file__).parents[3] / "docs" / "regime.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "evidence" / "regime.md").read_text(encoding="utf-8")
 CHANCES = slopes.CHANCES
 
 
 @pytest.mark.parametrize("table", slopes.TABLES, ids=lambda table: table.__name__)
 def test_the_page_has_the_tables_that_the_losses_give(table) -> None:
-    assert table() in PAGE, "put what `python -m benchmarks.slopes` prints into docs/regime.md"
+    assert table() in PAGE, "put what `python -m benchmarks.slopes` prints into docs/evidence/regime.md"
 
 
 @pytest.mark.parametrize("chance", CHANCES)

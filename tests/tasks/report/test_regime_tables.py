@@ -1,4 +1,4 @@
-"""What docs/regime.md says of the study's outcomes is what its runs gave."""
+"""What docs/evidence/regime.md says of the study's outcomes is what its runs gave."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks import regime_pictures, regime_tables
 from flows import study_config
 from tasks.report.study import ArmResult
 
-PAGE = (regime_tables.RESULTS.parents[2] / "regime.md").read_text(encoding="utf-8")
+PAGE = (regime_tables.RESULTS.parents[1] / "regime.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def arm(values: dict[int, float]) -> ArmResult:
 
 @pytest.mark.parametrize("name", ["claims", *regime_tables.CORNERS, "cost"])
 def test_the_page_has_the_tables_that_the_runs_give(tables: dict[str, str], name: str) -> None:
-    assert tables[name] in PAGE, "put what `python -m benchmarks.regime_tables` prints into docs/regime.md"
+    assert tables[name] in PAGE, "put what `python -m benchmarks.regime_tables` prints into docs/evidence/regime.md"
 
 
 def test_every_arm_of_the_study_is_in_the_table_of_its_corner(
