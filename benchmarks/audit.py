@@ -1,31 +1,29 @@
-"""Does an audit catch programs that are known to be faulty and pass all tests, and does it leave right ones alone?
+"""Share of known faulty programs that an audit catches, and of right programs that it blames.
 
-    python -m benchmarks.audit problems.jsonl.gz --home FOLDER [--inputs 200] [--references half | all | none]
-        [--only ID ...] [--faulty] [--seed 0] [--workers 2] [--most-s 240]
+    python -m benchmarks.audit problems.jsonl.gz --home FOLDER [--inputs 200] [--references half] [--only ID ...]
 
-The file is in the project's own layout (docs/problems.md), with solutions that its source calls right or faulty. Every
-Python solution is judged by all tests of its problem; faulty ones that pass are the known survivors. Half of the right
-ones (the first, rounded up) are reference solutions, the others take part like programs of unknown worth: one of these
-that is called a survivor is a false alarm. `all` makes every right one a reference, `none` none of them.
-What came of each problem is kept in FOLDER, so that the same command goes on where it was stopped.
+The file is in the project's own layout, with solutions that its source calls right or faulty. Every Python solution is
+judged by all tests of its problem. Faulty ones that pass are the known survivors. The first half of the right ones are
+reference solutions (`all`, `none`: every one, no one). A right program that is called a survivor is a false alarm.
+FOLDER keeps the result of each problem, so that the same command continues where it was stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import harness
 from sandbox import Judge, Submission, Verdict
 from tasks.audit.examination import Candidate, examine
 from tasks.problems.problem import Problem, Solution
 from tasks.problems.programs import normal_hash, program_hash
 from tasks.problems.sources import read_file
 
+COUNTED = ("faulty programs", "pass every test", "caught", "right programs", "false alarms", "inputs", "seconds")
 Row = dict[str, Any]
 
 
@@ -42,92 +40,55 @@ def candidates(passing: Sequence[Solution], references: str) -> list[Candidate]:
 
 
 def audit_one(problem: Problem, judge: Judge, options: argparse.Namespace) -> Row:
-    """What came of one problem: its programs are judged, those that pass are audited."""
+    """Judges a problem's programs and audits those that pass."""
     programs = [one for one in problem.solutions if one.language == "python3"]
     judged = judge.judge([Submission(one.program, problem.suite()) for one in programs])
     passing = [one for one, found in zip(programs, judged, strict=True) if found.verdict is Verdict.accepted]
     members = candidates(passing, options.references)
-    faulty = {normal_hash(one.program) for one in passing if one.claimed != "accepted"}
-    faulty -= {normal_hash(one.program) for one in passing if one.claimed == "accepted"}
+    right = {normal_hash(one.program) for one in passing if one.claimed == "accepted"}
+    faulty = {normal_hash(one.program) for one in passing} - right
     others = {one.normal_hash for one in members if not one.reference} - faulty
-    row: Row = {
-        "problem": problem.problem_id,
-        "faulty programs": sum(one.claimed != "accepted" for one in programs),
-        "pass every test": len(faulty),
-    }
+    row: Row = {"problem": problem.problem_id, "pass every test": len(faulty)}
+    row["faulty programs"] = sum(one.claimed != "accepted" for one in programs)
     if len(members) < 2 or len(members) == len(faulty):
         return row
-    started = time.monotonic()
+    began = harness.clock(wall=True)
     found = examine(problem, members, judge, inputs=options.inputs, seed=options.seed)
-    seconds = time.monotonic() - started
     named = {one.normal_hash for one in members if one.program_hash in found.survivors}
-    blamed = {one.program_hash for one in members if one.normal_hash in others & named}
-    alarms = [one for one in found.findings if blamed & set(one.dissenters)]
-    return row | {
-        "with a right program": len(faulty),
-        "caught": len(faulty & named),
-        "right programs beside the references": len(others),
-        "false alarms": len(others & named),
-        "inputs": found.inputs,
-        "discarded": sum(found.discarded.values()),
-        "seconds": seconds,
-        "reasons": found.discarded,
-        "alarm": f"{alarms[0].input[:80]!r} {sorted(alarms[0].behaviour.values())}" if alarms else "",
-    }
+    row |= {"caught": len(faulty & named), "right programs": len(others), "false alarms": len(others & named)}
+    return row | {"inputs": found.inputs, "seconds": harness.clock(wall=True) - began}
 
 
-def report(rows: Sequence[Row]) -> None:
-    """Print a table by source, what was missed, and what was a false alarm."""
-    sums = ("faulty programs", "pass every test", "with a right program", "caught",
-            "right programs beside the references", "false alarms", "inputs", "discarded", "seconds")  # fmt: skip
-    print("| problems | " + " | ".join(sums) + " |\n|" + "---|" * (1 + len(sums)))
+def report(rows: Sequence[Row]) -> Iterator[Row]:
+    """A row for each source and one for all."""
     sources: dict[str, list[Row]] = {}
     for row in rows:
         sources.setdefault(row["problem"].partition("/")[0], []).append(row)
     for source, ours in [*sources.items(), ("all", list(rows))]:
-        figures = {name: sum(row.get(name, 0) for row in ours) for name in sums}
-        print(f"| {source}: {len(ours)} | " + " | ".join(f"{figures[name]:.0f}" for name in sums) + " |")
-    for row in rows:
-        if missed := row.get("with a right program", 0) - row.get("caught", 0):
-            print(f"missed: {missed} of {row['pass every test']} of {row['problem']} on {row['inputs']} inputs")
-        if row.get("alarm"):
-            print(f"false alarm: {row['problem']}: {row['alarm']}")
-    reasons = Counter[str]()
-    for row in rows:
-        reasons.update(row.get("reasons", {}))
-    print("discarded:", dict(reasons))
+        sums = {name: round(sum(row.get(name, 0) for row in ours)) for name in COUNTED}
+        yield {"source": source, "problems": len(ours)} | sums
 
 
 def main() -> None:
-    """Audit a file of problems and count."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--home", type=Path, required=True, help="folder for what came of each problem")
-    parser.add_argument("--inputs", type=int, default=200)
-    parser.add_argument("--references", choices=["half", "all", "none"], default="half")
-    parser.add_argument("--only", nargs="+", default=[""], help="problems whose id contains one of these")
-    parser.add_argument("--faulty", action="store_true", help="only problems with a faulty program that passes")
-    parser.add_argument(
-        "--most-s", type=float, default=float("inf"), help="seconds after which to stop; run again to go on"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
+    """Audits a file of problems and counts."""
+    options = harness.options(
+        __doc__, "path", home=Path, inputs=200, references=("half", "all", "none"), only=[""], seed=0, workers=2
+    )  # fmt: skip
     chosen = [p for p in read_file(options.path) if p.tests and any(part in p.problem_id for part in options.only)]
-    if options.faulty:
-        chosen = [p for p in chosen if any(s.claimed != "accepted" and s.verified == "accepted" for s in p.solutions)]
     options.home.mkdir(parents=True, exist_ok=True)
     kept = options.home / f"{options.references}-{options.inputs}-{options.seed}.jsonl"
     rows = [json.loads(line) for line in kept.read_text("utf-8").splitlines()] if kept.exists() else []
-    done, started = {row["problem"] for row in rows}, time.monotonic()
+    done = {row["problem"] for row in rows}
     with Judge(workers=options.workers, mode="batch") as judge, kept.open("a", encoding="utf-8") as file:
         for problem in chosen:
-            if problem.problem_id in done or time.monotonic() - started > options.most_s:
-                continue
-            rows.append(audit_one(problem, judge, options))
-            print(json.dumps(rows[-1]), file=file, flush=True)
+            if problem.problem_id not in done:
+                rows.append(audit_one(problem, judge, options))
+                print(json.dumps(rows[-1]), file=file, flush=True)
     names = {problem.problem_id for problem in chosen}
-    report([row for row in rows if row["problem"] in names])
+    rows = [row for row in rows if row["problem"] in names]
+    harness.show(report(rows))
+    missed = [row for row in rows if row.get("caught", 0) < row["pass every test"] or row.get("false alarms")]
+    harness.show({"missed or blamed": row["problem"]} | {n: row.get(n, "") for n in COUNTED} for row in missed)
 
 
 if __name__ == "__main__":

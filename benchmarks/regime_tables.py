@@ -1,35 +1,42 @@
-"""The tables of docs/evidence/regime.md, out of the results of `spo study regime` that lie beside it.
+"""Tables and pictures of docs/evidence/regime.md, from the results of `spo study regime` that lie beside the page.
 
-    python -m benchmarks.regime_tables [FILE]
+    python -m benchmarks.regime_tables [--path FILE] [--pictures FOLDER]
 
-A test compares them with the page. Per cent; means over seeds and 95% Student intervals over seeds, which fewer than
-three runs do not get; differences are paired by seed.
+A test compares the tables with the page. In per cent: means over seeds and 95% Student intervals over seeds, which
+fewer than three runs do not get. Differences are paired by seed. `--pictures` draws pass@1 and pass@10 along training
+in four corners (paper: Figures 1, 2), for methods and for losses; the page's are in docs/pictures.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks import harness
 from flows import study_config
 from tasks.estimators import mean_interval
 from tasks.report import study_results
-from tasks.report.study import ArmResult
+from tasks.report.chart_rendering import save_png
+from tasks.report.charts import Panel, Series, curves
+from tasks.report.study import ArmResult, series_of
 from tasks.report.table_sections import markdown_table
 
 RESULTS = Path(__file__).parents[1] / "docs" / "evidence" / "data" / "regime.jsonl"
 PREFIX = {"few, large": "few-large-", "few, small": "few-", "many, large": "large-", "many, small": ""}
-"""By corner, what the names of its arms begin with; one that another begins with comes after it."""
+"""By corner, the beginning of its arms' names. A prefix of another one comes after it."""
 CORNERS = tuple(PREFIX)
 FEWEST = 3
 """Runs from which on an interval is given."""
-
 Arms = Mapping[str, ArmResult]
 """By their names in the study, with or without the rate at the end."""
+PPO = "ppo-3e-5"
+"""PPO's arm where many problems meet small steps: the best of the rates that the search tried."""
+SQUARED, SIGMOID = ("squared", "half-online-3e-5"), ("advantage-3e-5", "half-online-3e-5")
+"""Cross-entropy at the rate of these losses stands beside them there."""
+BOTH = ("pass@1", "pass@10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +58,6 @@ class Claim:
         return PREFIX[corner] + self.arm, PREFIX[corner] + self.against
 
 
-PPO = "ppo-3e-5"
-"""PPO's arm where many problems meet small steps: the best of the rates that the search tried."""
-SQUARED, SIGMOID = ("squared", "half-online-3e-5"), ("advantage-3e-5", "half-online-3e-5")
-"""Cross-entropy at the rate of these losses stands beside them there."""
-BOTH = ("pass@1", "pass@10")
 CLAIMS = (
     Claim("half online, online", "ahead", "half-online", "online"),
     Claim("online, PPO", "ahead on pass@10", "online", "ppo", BOTH, ("online", PPO)),
@@ -81,28 +83,38 @@ LABELS = {
     "monte-carlo": "Monte-Carlo targets",
     "pivotal-rollouts": "their rollouts alone",
 }
+PICTURES: Mapping[str, Mapping[str, str]] = {
+    "regime-methods": {
+        "SPO half online": "half-online",
+        "SPO online": "online",
+        "PPO": "ppo",
+        "fine-tuning on the corpus": "rejection",
+    },
+    "regime-losses": {
+        "cross-entropy": "half-online",
+        "squared": "squared",
+        "sigmoid of the advantage": "advantage",
+        "reverse Q, squared": "reverse-q-squared",
+        "reverse Q, cross-entropy": "reverse-q-cross-entropy",
+    },
+}
+"""By label, the arm without its corner's prefix. A label that a corner lacks comes last, so that colours stay."""
+SMALL_STEPS_OF_MANY = {
+    "PPO": PPO,
+    "cross-entropy": "half-online-3e-5",
+    "sigmoid of the advantage": "advantage-3e-5",
+    "reverse Q, cross-entropy": "",
+}
+"""Arms of many problems and small steps with other names; at these losses' rate there is no reverse Q with
+cross-entropy."""
 
 
 def read(path: Path = RESULTS) -> dict[str, ArmResult]:
     """The study's arms that the file has runs of."""
     plan = study_config.load("regime")
     results = study_results.read(path, plan.settings())
-    return {
-        name: results.added(name, ArmResult(plan.arms[name].label, (), (), ()))
-        for name in plan.arms
-        if name in results.arms
-    }
-
-
-def rates() -> dict[str, float]:
-    """The learning rate of each arm."""
-    plan = study_config.load("regime")
-    return {name: plan.config(name, 0).train.optimizer.learning_rate for name in plan.arms}
-
-
-def corner_of(arm: str) -> str:
-    """The corner that an arm's name says."""
-    return next(corner for corner, prefix in PREFIX.items() if arm.startswith(prefix))
+    known = {name: ArmResult(arm.label, (), (), ()) for name, arm in plan.arms.items() if name in results.arms}
+    return {name: results.added(name, empty) for name, empty in known.items()}
 
 
 def percent(values: Sequence[float], sign: str = "") -> str:
@@ -113,7 +125,7 @@ def percent(values: Sequence[float], sign: str = "") -> str:
     return f"{mean} [{low}, {high}]"
 
 
-def claims(arms: Arms) -> str:
+def claims(arms: Arms) -> list[dict[str, str]]:
     """Every claim in the four corners: first arm minus second, points."""
     rows: list[dict[str, str]] = []
     for claim in CLAIMS:
@@ -123,28 +135,21 @@ def claims(arms: Arms) -> str:
                 first, second = (arms.get(name) for name in claim.pair(corner))
                 row[corner] = percent(first.differences(second, measure), "+") if first and second else "not run"
             rows.append(row)
-    return "\n".join(markdown_table(("first, second", "measure", "the paper", *CORNERS), rows))
+    return rows
 
 
-def at_the_end(arms: Arms, rate: Mapping[str, float], corner: str) -> str:
-    """The arms of a corner at the end of training; pass@10 also after a third of it. Empty without a run."""
+def at_the_end(arms: Arms, rate: Mapping[str, float], corner: str) -> list[dict[str, str]]:
+    """The arms of a corner at the end of training; pass@10 also after a third of it."""
     rows: list[dict[str, str]] = []
     for stem, label in LABELS.items():
         alike = [arm for arm in arms if re.fullmatch(re.escape(PREFIX[corner] + stem) + r"(-\de-\d)?", arm)]
-        for number, arm in enumerate(sorted(alike, key=lambda arm: -rate[arm])):
-            row = {"arm": "" if number else label, "rate": study_config.short_text(rate[arm])}
-            rows.append(row | _figures(arms[arm]))
-    return "\n".join(markdown_table(list(rows[0]), rows)) if rows else ""
-
-
-def _figures(arm: ArmResult) -> dict[str, str]:
-    third = [_pass_after(curve["pass@10"], 1 / 3) for curve in arm.curves]
-    seeds = "" if len(arm.seeds) >= FEWEST else f" (seed{'s' * (len(arm.seeds) > 1)} {', '.join(map(str, arm.seeds))})"
-    return {
-        "pass@1": percent(arm.values("pass@1")) + seeds,
-        "pass@10": percent(arm.values("pass@10")),
-        "after a third": f"{100 * fmean(third):.1f}",
-    }
+        for number, name in enumerate(sorted(alike, key=lambda arm: -rate[arm])):
+            arm, row = arms[name], {"arm": "" if number else label, "rate": study_config.short_text(rate[name])}
+            few = f" (seed{'s' * (len(arm.seeds) > 1)} {', '.join(map(str, arm.seeds))})"
+            row["pass@1"] = percent(arm.values("pass@1")) + (few if len(arm.seeds) < FEWEST else "")
+            third = fmean(_pass_after(curve["pass@10"], 1 / 3) for curve in arm.curves)
+            rows.append(row | {"pass@10": percent(arm.values("pass@10")), "after a third": f"{100 * third:.1f}"})
+    return rows
 
 
 def _pass_after(curve: Mapping[int, float], share: float) -> float:
@@ -152,23 +157,62 @@ def _pass_after(curve: Mapping[int, float], share: float) -> float:
     return curve[max(step for step in curve if step <= share * max(curve))]
 
 
-def cost(arms: Arms) -> str:
-    """Hours of training by corner, and the runs that they are of."""
+def cost(arms: Arms) -> list[dict[str, str]]:
+    """Hours of training by corner, and the number of runs."""
     rows: list[dict[str, str]] = []
     for corner in CORNERS:
-        own = [arms[name] for name in arms if corner_of(name) == corner]
+        own = [
+            arms[name] for name in arms if next(c for c, start in PREFIX.items() if name.startswith(start)) == corner
+        ]
         hours = sum(sum(arm.values("train s")) for arm in own) / 3600
         runs = sum(len(arm.seeds) for arm in own)
         rows.append({"corner": corner, "runs": str(runs), "hours of training": f"{hours:.1f}"})
-    return "\n".join(markdown_table(list(rows[0]), rows))
+    return rows
+
+
+def _corner(arm: str) -> str:
+    return next(corner for corner, prefix in PREFIX.items() if arm.startswith(prefix))
 
 
 def tables(arms: Arms) -> dict[str, str]:
-    """Every table of the page, by what it is of; that of a corner without a run is empty."""
-    rate = rates()
-    return {"claims": claims(arms), **{name: at_the_end(arms, rate, name) for name in CORNERS}, "cost": cost(arms)}
+    """Every table of the page by its name; that of a corner without a run is empty."""
+    plan = study_config.load("regime")
+    rate = {name: plan.config(name, 0).train.optimizer.learning_rate for name in plan.arms}
+    found = {"claims": claims(arms), **{corner: at_the_end(arms, rate, corner) for corner in CORNERS}}
+    found["cost"] = cost(arms)
+    return {name: "\n".join(markdown_table(list(rows[0]), rows)) if rows else "" for name, rows in found.items()}
+
+
+def arm_of(picture: str, label: str, corner: str) -> str:
+    """The arm of a line in a corner; empty where it has none."""
+    stem = PICTURES[picture][label]
+    return SMALL_STEPS_OF_MANY.get(label, stem) if corner == "many, small" else PREFIX[corner] + stem
+
+
+def series(label: str, arm: ArmResult, measure: str) -> Series:
+    """The arm's curve by optimizer step, under the picture's label."""
+    return replace(series_of(arm, measure, fewest=FEWEST), label=label)
+
+
+def draw(arms: Arms, folder: Path) -> list[Path]:
+    """Draws every picture, one for each measure, with four panels."""
+    drawn: list[Path] = []
+    for picture, labels in PICTURES.items():
+        for measure in BOTH:
+            panels: list[Panel] = []
+            for corner in CORNERS:
+                names = {label: arm_of(picture, label, corner) for label in labels}
+                lines = [series(label, arms[name], measure) for label, name in names.items() if name in arms]
+                panels.append(Panel("{} problems, {} steps".format(*corner.split(", ")), lines, share=True))
+            chart = curves(picture, f"{measure} along training", panels, "optimizer step")
+            drawn.append(save_png(chart, folder / f"{picture}-{measure.replace('@', '')}.png"))
+    return drawn
 
 
 if __name__ == "__main__":
-    for title, table in tables(read(*map(Path, sys.argv[1:]))).items():
+    options = harness.options(__doc__, path=str(RESULTS), pictures=None)
+    found = read(Path(options.path))
+    for path in draw(found, Path(options.pictures)) if options.pictures else ():
+        print(path)
+    for title, table in tables(found).items():
         print(f"{title}\n\n{table}\n")

@@ -1,10 +1,9 @@
-"""Tokens that llama.cpp or vLLM draws, run by `benchmarks.sampling_real` in that peer's own environment.
+"""Tokens that llama.cpp or vLLM draws, run by `benchmarks.sampling` in that peer's own environment.
 
     python benchmarks/sampling_peer.py TASK.json
 
-The task names the peer, its model, the prompts, `samples` of each and `tokens` a response. Says "ready" when it is
-loaded and warm, waits for a line, and prints one line of JSON: tokens drawn and seconds (of the processor with one
-thread, else of the wall).
+The task names the peer, its model, the prompts, `samples` of each and `tokens` a response. Prints "ready" when loaded
+and warm, waits for a line, and prints tokens and seconds as JSON (CPU seconds with one thread, else wall seconds).
 """
 
 from __future__ import annotations
@@ -24,36 +23,30 @@ Task = dict[str, Any]
 
 
 class LlamaCpp:
-    """llama.cpp's batched decoding: a prompt is computed once, its cache copied to each of its samples.
+    """llama.cpp's batched decoding. A prompt is computed once and its cache copied to each of its samples.
 
-    Every sample has a stream of cache of its own: with one cache for all, in which a prompt is stored once, every token
-    looks through the whole of it, which takes twice as long.
+    Every sample has its own cache stream: with one for all, every token reads the whole of it, which is twice as slow.
     """
 
     def __init__(self, task: Task) -> None:
         self._lib: Any = importlib.import_module("llama_cpp")
         self._task = task
-        quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
-        self._quiet = quiet
-        self._lib.llama_log_set(quiet, None)
+        self._quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
+        self._lib.llama_log_set(self._quiet, None)
         self._lib.llama_backend_init()
         source, weights = Path(task["model"]), Path(task["converted"])
         if not weights.exists():
             given = self._lib.llama_model_quantize_default_params()
-            given.ftype, given.allow_requantize = {"F32": 0, "Q8_0": 7}[task["precision"]], True
+            given.ftype, given.allow_requantize = 0, True  # float32
             self._lib.llama_model_quantize(bytes(source), bytes(weights), ctypes.byref(given))
         self._model = self._lib.llama_model_load_from_file(bytes(weights), self._lib.llama_model_default_params())
         self._vocab = self._lib.llama_model_get_vocab(self._model)
         self._samplers: list[Any] = []
-        self._open()
-
-    def _open(self) -> None:
-        task, lib = self._task, self._lib
+        lib = self._lib
         rows, longest = task["batch"], len(task["prompts"][0]) + task["tokens"]
         given = lib.llama_context_default_params()
         given.n_seq_max, given.kv_unified = rows, False
-        own = -(-longest // 32) * 32
-        given.n_ctx = rows * own
+        given.n_ctx = rows * (-(-longest // 32) * 32)
         given.n_batch = given.n_ubatch = 512
         given.n_threads = given.n_threads_batch = task["threads"]
         self._context = lib.llama_init_from_model(self._model, given)
@@ -68,7 +61,7 @@ class LlamaCpp:
             self._samplers.append(chain)
 
     def draw(self) -> int:
-        """Tokens drawn: as many prompts at once as fill a batch."""
+        """Tokens drawn, as many prompts at once as fill a batch."""
         task = self._task
         per_prompt = min(task["samples"], task["batch"])
         at_once, drawn = max(1, task["batch"] // per_prompt), 0
@@ -125,35 +118,22 @@ class Vllm:
     """vLLM with prefix caching, all prompts in one call."""
 
     def __init__(self, task: Task) -> None:
-        os.environ |= {
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "VLLM_NO_USAGE_STATS": "1",
-            "VLLM_CONFIGURE_LOGGING": "0",
-            "VLLM_CPU_KVCACHE_SPACE": "4",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": str(task["threads"]),
-        }
+        os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1", "VLLM_CONFIGURE_LOGGING": "0"}
+        os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "4", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        os.environ["OMP_NUM_THREADS"] = str(task["threads"])
         vllm: Any = importlib.import_module("vllm")
         self._task = task
-        self._engine = vllm.LLM(
-            model=task["model"],
-            dtype="float32",
-            max_num_seqs=task["batch"],
-            max_model_len=len(task["prompts"][0]) + task["tokens"] + 1,
-            enable_prefix_caching=True,
-        )
+        longest = len(task["prompts"][0]) + task["tokens"] + 1
+        sizes = {"max_num_seqs": task["batch"], "max_model_len": longest, "enable_prefix_caching": True}
+        self._engine = vllm.LLM(model=task["model"], dtype=task["dtype"], skip_tokenizer_init=True, **sizes)
         importlib.import_module("torch").set_num_threads(task["threads"])
         self._settings = vllm.SamplingParams(
-            n=task["samples"],
-            top_p=task["top_p"],
-            max_tokens=task["tokens"],
-            ignore_eos=True,
-            detokenize=False,
+            n=task["samples"], top_p=task["top_p"], max_tokens=task["tokens"], ignore_eos=True, detokenize=False
         )
 
-    def draw(self) -> int:
-        """Tokens drawn."""
-        inputs = [{"prompt_token_ids": prompt} for prompt in self._task["prompts"]]
+    def draw(self, prompts: Sequence[Sequence[int]] = ()) -> int:
+        """Tokens drawn, for the task's prompts if no others are given."""
+        inputs = [{"prompt_token_ids": prompt} for prompt in prompts or self._task["prompts"]]
         found = self._engine.generate(inputs, self._settings, use_tqdm=False)
         return sum(len(drawn.token_ids) for output in found for drawn in output.outputs)
 
@@ -163,11 +143,8 @@ def main() -> None:
     task = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     clock: Callable[[], float] = time.process_time if task["threads"] == 1 else time.perf_counter
     peer: LlamaCpp | Vllm = {"llama.cpp": LlamaCpp, "vllm": Vllm}[task["peer"]](task)
-    if task["peer"] == "vllm":
-        few = dict(task, prompts=[[1, 2, 3] * 10], samples=task["batch"], tokens=4)
-        peer._task, was = few, task
-        peer.draw()
-        peer._task = was
+    if isinstance(peer, Vllm):
+        peer.draw([[1, 2, 3] * 10])
     print("ready", flush=True)
     sys.stdin.readline()
     began = clock()

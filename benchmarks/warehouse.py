@@ -1,108 +1,41 @@
-"""What the warehouse costs, beside raw pyarrow (the limit), plain DuckLake inserts and delta-rs, in one run.
+"""Cost of the warehouse, beside raw pyarrow (the limit), plain DuckLake inserts and delta-rs, in one run.
 
-    python -m benchmarks.warehouse --rows 40000 400000 4000000 --writers 1 4 16 --batches 64 160 256
+    python -m benchmarks.warehouse [--writers 1 4 16] [--rows 40000 4000000]
 
-CPU time is user + system time of the writing processes. Every trajectory has 200 tokens (2.4 KB of token ids,
-log-probabilities and text). delta-rs is measured when the package `deltalake` is installed (the extra `benchmarks`).
+Every trajectory has 200 tokens (2.4 KB of token ids, log-probabilities and text); a batch has `--batch` rows.
+`--writers`: so many processes append `--write-rows` rows. `--rows`: queries over warehouses of so many rows, before and
+after compaction. CPU seconds are those of the process, user and system. delta-rs is measured where `deltalake` is
+installed (the extra `benchmarks`).
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import json
 import multiprocessing
-import os
-import platform
-import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from benchmarks.warehouse_systems import SYSTEMS, as_arrow, cpu_s, encodings, trajectories
-from warehouse import Warehouse, encoding
-from warehouse.following import RunFollower
+from benchmarks import harness
+from warehouse import Warehouse, encoding, lake
+from warehouse.location import parse_location
 from warehouse.maintenance import compact, live_files
 
-BATCH = 160
+TOKENS, RUN = 200, "benchmark"
 CONTEXT = multiprocessing.get_context("spawn")
-
-
-@dataclass(frozen=True)
-class Written:
-    """What one writer measured."""
-
-    latencies_s: list[float]
-    cpu_s: float
-    seconds: float
-    conflicts: int
-    rows: int
-
-
-def write(system: str, folder: str, size: int, writer: int, batches: int, ready: Any, results: Any) -> None:
-    """A writing process: everything is generated before the clock starts."""
-    generator = np.random.default_rng(writer)
-    prepared = [trajectories(generator, size, f"{writer}-{number}") for number in range(min(batches, 8))]
-    with SYSTEMS[system](folder) as append:
-        append(f"warm/{writer}", prepared[0])
-        ready.wait()
-        latencies: list[float] = []
-        conflicts = 0
-        begun, cpu = time.perf_counter(), cpu_s()
-        for number in range(batches):
-            start = time.perf_counter()
-            conflicts += append(f"{writer}/{number}", prepared[number % len(prepared)])
-            latencies.append(time.perf_counter() - start)
-        done = Written(latencies, cpu_s() - cpu, time.perf_counter() - begun, conflicts, batches * size)
-    results.put(done)
-
-
-def writing(writers: int, size: int, rows: int) -> list[dict[str, Any]]:
-    """Every system appending about `rows` rows in batches of `size` from `writers` processes; raw pyarrow first."""
-    systems = [name for name in SYSTEMS if name != "delta-rs" or importlib.util.find_spec("deltalake")]
-    found = [_writing(system, writers, size, rows) for system in systems]
-    limit = found[0]["CPU ms/append"]
-    return [row | {"CPU / raw": round(row["CPU ms/append"] / limit, 1)} for row in found]
-
-
-def _writing(system: str, writers: int, size: int, rows: int) -> dict[str, Any]:
-    folder = tempfile.mkdtemp(prefix="warehouse-benchmark-")
-    try:
-        with Warehouse.open(f"{folder}/warehouse"):
-            pass
-        batches = max(4, rows // size // writers)
-        ready, results = CONTEXT.Barrier(writers), CONTEXT.Queue()
-        arguments = [(system, folder, size, writer, batches, ready, results) for writer in range(writers)]
-        processes = [CONTEXT.Process(target=write, args=given) for given in arguments]
-        for process in processes:
-            process.start()
-        done: list[Written] = [results.get(timeout=600) for _ in processes]
-        for process in processes:
-            process.join()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    latencies = sorted(latency for part in done for latency in part.latencies_s)
-    total = sum(part.rows for part in done)
-    return {
-        "system": system,
-        "writers": writers,
-        "rows a batch": size,
-        "rows/s": round(total / max(part.seconds for part in done)),
-        "rows/CPU-s": round(total / sum(part.cpu_s for part in done)),
-        "CPU ms/append": round(1000 * sum(part.cpu_s for part in done) / len(latencies), 1),
-        "median ms": round(1000 * statistics.median(latencies), 1),
-        "p99 ms": round(1000 * latencies[int(len(latencies) * 0.99)], 1),
-        "conflicts": sum(part.conflicts for part in done),
-    }
-
-
+Rows = list[dict[str, Any]]
+Append = Callable[[str, Rows], int]
+"""Appends a named batch; returns the number of conflicts."""
 QUERIES = {
     "newest 128 scored": "SELECT trajectory_id, token_ids, reward FROM trajectories WHERE snapshot_id > ? - 3 "
     "AND reward IS NOT NULL ORDER BY snapshot_id DESC LIMIT 128",
@@ -113,214 +46,184 @@ QUERIES = {
 }
 
 
-def reading(rows: int) -> list[dict[str, Any]]:
-    """CPU and wall time of the named queries and of following, before and after compaction."""
-    folder = tempfile.mkdtemp(prefix="warehouse-benchmark-")
-    try:
-        fill(folder, rows)
-        before = measure(folder, rows, "before")
-        compact(f"{folder}/warehouse", many_files=1)
-        return before + measure(folder, rows, "after")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def fill(folder: str, rows: int) -> None:
-    """Files of 40,000 rows, as merging leaves them, and 64 appended batches of 160: a warehouse in use."""
-    generator = np.random.default_rng(0)
-    size = min(40_000, rows - 64 * BATCH)
-    block = encoding.parquet_bytes("trajectories", as_arrow("bulk", trajectories(generator, size, "t")))
-    with Warehouse.open(f"{folder}/warehouse") as store:
-        for number in range((rows - 64 * BATCH) // size):
-            store.stage_parts(f"bulk/{number}", [("trajectories", size, block)], run_id="benchmark")
-            store.commit()
-        small = trajectories(generator, BATCH, "s")
-        for number in range(64):
-            store.append(f"small/{number}", {"trajectories": small}, run_id="benchmark")
-
-
-def measure(folder: str, rows: int, when: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    with Warehouse.open(f"{folder}/warehouse") as store:
-        files = live_files(store)
-        newest = store.snapshot()
-        actions: dict[str, Callable[[], object]] = {
-            name: (lambda query=query: store.rows(query, [newest])) for name, query in QUERIES.items()
+def trajectories(seed: int, count: int, prefix: str) -> Rows:
+    """Rows like those of training: skewed token ids, log-probabilities, a text, a few repeated names."""
+    generator = np.random.default_rng(seed)
+    tokens = np.minimum(generator.zipf(1.3, (count, TOKENS)), 49_151)
+    logprobs = -generator.exponential(0.5, (count, TOKENS)).astype(np.float32)
+    rewards = -(generator.random(count) < 0.7).astype(float)
+    words = np.array([f"w{number} " for number in range(2000)])
+    same = {"source": "online", "policy_start": "0123456789abcdef", "temperature": 0.4, "top_p": 0.95}
+    same |= {"prompt_tokens": 300, "logprob_kind": "raw", "finish_reason": "stop"}
+    return [
+        same
+        | {
+            "trajectory_id": f"{prefix}-{number}",
+            "problem_id": f"problem-{generator.integers(500)}",
+            "prompt_id": f"prompt-{number % 50}",
+            "seed": int(generator.integers(1 << 40)),
+            "token_ids": tokens[number].tolist(),
+            "sampled_logprobs": logprobs[number].tolist(),
+            "text": "".join(words[tokens[number] % 2000]),
+            "reward": float(rewards[number]),
+            "verdict": "accepted" if rewards[number] == 0 else "wrong_answer",
+            "step": number // 100,
         }
-        actions["follow 640 new rows"] = lambda: store.follow("trajectories", newest - 4)
-        if when == "after":
-            generator = np.random.default_rng(1)
-            for number in range(4):
-                more = trajectories(generator, BATCH, f"m{number}")
-                store.append(f"more/{number}", {"trajectories": more}, run_id="benchmark")
-            newest = store.snapshot()
-        for name, action in actions.items():
-            action()
-            cpu, walls = cpu_s(), []
-            for _ in range(5):
-                start = time.perf_counter()
-                action()
-                walls.append(time.perf_counter() - start)
-            found.append(
-                {
-                    "rows": rows,
-                    "compaction": when,
-                    "files": len(files),
-                    "MB": round(sum(file.bytes for file in files) / 1e6, 1),
-                    "query": name,
-                    "CPU ms": round(200 * (cpu_s() - cpu), 1),
-                    "median ms": round(1000 * statistics.median(walls), 1),
-                }
-            )
-    return found
+        for number in range(count)
+    ]
 
 
-def _append_slowly(folder: str, times: Any) -> None:
-    generator = np.random.default_rng(2)
-    rows = trajectories(generator, 64, "v")
-    with Warehouse.open(f"{folder}/warehouse") as store:
-        for number in range(40):
-            begun = time.time()
-            store.append(f"visible/{number}", {"trajectories": rows}, run_id="benchmark")
-            times.put((f"visible/{number}", begun))
-            time.sleep(0.1)
+def as_arrow(name: str, rows: Rows) -> pa.Table:
+    """The batch as the warehouse encodes it."""
+    return encoding.to_arrow("trajectories", rows, run_id=RUN, batch_id=name, now=datetime.now(UTC))
 
 
-def visibility() -> dict[str, Any]:
-    """From the beginning of an append to its rows in the hands of a follower in another process."""
-    folder = tempfile.mkdtemp(prefix="warehouse-benchmark-")
-    try:
-        with Warehouse.open(f"{folder}/warehouse") as store:
-            cursor, seen = store.snapshot(), dict[str, float]()
-            times = CONTEXT.Queue()
-            process = CONTEXT.Process(target=_append_slowly, args=(folder, times))
-            process.start()
-            while len(seen) < 40:
-                rows, cursor = store.follow("trajectories", cursor)
-                for row in rows:
-                    seen.setdefault(row["batch_id"], time.time())
-                time.sleep(0.02)
-            begun = dict(times.get() for _ in range(40))
-            process.join()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    delays = sorted(1000 * (seen[name] - begun[name]) for name in seen)
-    return {"p50 ms": round(statistics.median(delays), 1), "p95 ms": round(delays[37], 1)}
+def ours(folder: str, stack: ExitStack) -> Append:
+    """Durable appends, each visible when it returns."""
+    store = stack.enter_context(Warehouse.open(f"{folder}/warehouse"))
+    return lambda name, rows: store.append(name, {"trajectories": rows}, run_id=RUN) and 0
 
 
-def growing(counts: list[int]) -> list[dict[str, Any]]:
-    """What every live file that nobody merged costs, and what merging them costs once."""
-    folder = tempfile.mkdtemp(prefix="warehouse-benchmark-")
-    location, found = f"{folder}/warehouse", list[dict[str, Any]]()
-    rows = trajectories(np.random.default_rng(0), 8, "g")
-    try:
-        number = 0
-        for count in counts:
+def raw_pyarrow(folder: str, _: ExitStack) -> Append:
+    """Parquet files in the same encoding, without a catalog and without syncing."""
+    (Path(folder) / "raw").mkdir(exist_ok=True)
+    options = encoding._writer_options("trajectories")
+
+    def append(name: str, rows: Rows) -> int:
+        pq.write_table(as_arrow(name, rows), Path(folder) / "raw" / f"{name.replace('/', '-')}.parquet", **options)
+        return 0
+
+    return append
+
+
+def plain_ducklake(folder: str, stack: ExitStack) -> Append:
+    """DuckLake's own inserts, tried again after a conflict."""
+    connection = lake.connect(parse_location(f"{folder}/warehouse"), read_only=False)
+    stack.callback(connection.close)
+
+    def insert(table: pa.Table) -> None:
+        connection.register("fresh", table)
+        connection.execute(f"INSERT INTO {lake.STORED}.trajectories SELECT * FROM fresh")
+
+    return _until_it_works(insert, duckdb.Error)
+
+
+def delta_rs(folder: str, _: ExitStack) -> Append:
+    """delta-rs, tried again after a conflict."""
+    from deltalake import write_deltalake
+    from deltalake.exceptions import DeltaError
+
+    return _until_it_works(lambda table: write_deltalake(f"{folder}/delta", table, mode="append"), OSError, DeltaError)
+
+
+def _until_it_works(insert: Callable[[pa.Table], None], *conflicts: type[Exception]) -> Append:
+    def append(name: str, rows: Rows) -> int:
+        for attempt in range(1000):
+            try:
+                insert(as_arrow(name, rows))
+                return attempt
+            except conflicts:
+                time.sleep(0.01)
+        raise RuntimeError("1000 conflicts")
+
+    return append
+
+
+SYSTEMS = {"raw pyarrow": raw_pyarrow, "ours": ours, "plain DuckLake": plain_ducklake, "delta-rs": delta_rs}
+
+
+def write(system: str, folder: str, size: int, writer: int, batches: int, ready: Any, results: Any) -> None:
+    """A writing process; rows are generated before the clock starts."""
+    prepared = [trajectories(writer, size, f"{writer}-{number}") for number in range(min(batches, 8))]
+    with ExitStack() as stack:
+        append = SYSTEMS[system](folder, stack)
+        append(f"warm/{writer}", prepared[0])
+        ready.wait()
+        began, cpu, conflicts, latencies = time.perf_counter(), time.process_time(), 0, list[float]()
+        for number in range(batches):
+            start = time.perf_counter()
+            conflicts += append(f"{writer}/{number}", prepared[number % len(prepared)])
+            latencies.append(time.perf_counter() - start)
+        results.put((time.perf_counter() - began, time.process_time() - cpu, conflicts, latencies))
+
+
+def writing(writers: int, size: int, rows: int) -> Iterator[dict[str, Any]]:
+    """A row for each system; raw pyarrow is the base of the ratio of CPU time."""
+    batches, base = max(4, rows // size // writers), 0.0
+    for system in SYSTEMS:
+        if system == "delta-rs" and importlib.util.find_spec("deltalake") is None:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            Warehouse.open(f"{folder}/warehouse").close()
+            ready, results = CONTEXT.Barrier(writers), CONTEXT.Queue()
+            tasks = [(system, folder, size, writer, batches, ready, results) for writer in range(writers)]
+            processes = [CONTEXT.Process(target=write, args=task) for task in tasks]
+            for process in processes:
+                process.start()
+            done = [results.get(timeout=600) for _ in processes]
+            for process in processes:
+                process.join()
+        latencies = sorted(latency for _, _, _, each in done for latency in each)
+        cpu = sum(part[1] for part in done) / len(latencies)
+        base = base or cpu
+        row = {"system": system, "rows/s": size * len(latencies) / max(part[0] for part in done)}
+        row |= {"CPU ms an append": 1000 * cpu, "CPU/raw": cpu / base, "median ms": 1000 * statistics.median(latencies)}
+        p99 = 1000 * latencies[int(len(latencies) * 0.99)]
+        yield row | {"p99 ms": p99, "conflicts": sum(part[2] for part in done)}
+
+
+def reading(rows: int, batch: int) -> Iterator[dict[str, Any]]:
+    """CPU and wall milliseconds of queries and of following, before and after compaction."""
+    with tempfile.TemporaryDirectory() as folder:
+        location = f"{folder}/warehouse"
+        fill(location, rows, batch)
+        for when in ("before", "after"):
+            if when == "after":
+                compact(location, many_files=1)
             with Warehouse.open(location) as store:
-                while number < count:
-                    store.stage(f"g/{number}", {"trajectories": rows}, run_id="benchmark")
-                    number += 1
-                    if number % 64 == 0:
-                        store.commit()
-                store.commit()
-            found.append({"live files": count, **_opened(location), "merging s": ""})
-        begun = time.perf_counter()
-        compact(location)
-        merged = round(time.perf_counter() - begun, 1)
-        found.append({"live files": "the same, merged", **_opened(location), "merging s": merged})
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return found
+                for number in range(4):
+                    fresh = trajectories(1, batch, f"m{number}")
+                    store.append(f"{when}/{number}", {"trajectories": fresh}, run_id=RUN)
+                files = live_files(store)
+                for name, action in queries(store, batch).items():
+                    row = {"query": name, "compaction": when, "files": len(files)}
+                    row |= {"MB": sum(file.bytes for file in files) / 1e6, "CPU ms": 1000 * harness.median_s(action)}
+                    yield row | {"wall ms": 1000 * harness.median_s(action, time.perf_counter)}
 
 
-def following_a_run(counts: list[int]) -> list[dict[str, Any]]:
-    """What a loop pays that asks for its run's newest batch of 64 trajectories, by the catalog's snapshots."""
-    folder, found = tempfile.mkdtemp(prefix="warehouse-benchmark-"), list[dict[str, Any]]()
-    rows = trajectories(np.random.default_rng(0), 64, "r")
-    try:
-        with Warehouse.open(f"{folder}/warehouse") as store:
-            for count in counts:
-                while store.snapshot() < count:
-                    store.append(f"r/{store.snapshot()}", {"trajectories": rows}, run_id="benchmark")
-                found.append({"snapshots": count, **_followed(store, store.snapshot() - 1)})
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return found
-
-
-def _followed(store: Warehouse, since: int) -> dict[str, float]:
-    of_run = {"where": "run_id = ?", "parameters": ("benchmark",)}
-    return {
-        "Warehouse.follow": _cpu_ms(lambda: store.follow("trajectories", since, **of_run)),
-        "RunFollower": _cpu_ms(lambda: RunFollower(store, "trajectories", "benchmark", since=since).read()),
+def queries(store: Warehouse, batch: int) -> dict[str, Callable[[], object]]:
+    """Named readings of the newest snapshot."""
+    newest = store.snapshot()
+    actions: dict[str, Callable[[], object]] = {
+        name: lambda sql=sql: store.rows(sql, [newest]) for name, sql in QUERIES.items()
     }
+    return actions | {f"follow {4 * batch} new rows": lambda: store.follow("trajectories", newest - 4)}
 
 
-def _cpu_ms(action: Callable[[], object]) -> float:
-    """CPU time of an action that has been done once before, the mean of three."""
-    action()
-    cpu = cpu_s()
-    for _ in range(3):
-        action()
-    return round(1000 * (cpu_s() - cpu) / 3, 1)
-
-
-def _opened(location: str) -> dict[str, float]:
+def fill(location: str, rows: int, batch: int) -> None:
+    """Files of 40,000 rows, as merging leaves them, and 64 appended batches: a warehouse in use."""
+    size = min(40_000, rows - 64 * batch)
+    block = encoding.parquet_bytes("trajectories", as_arrow("bulk", trajectories(0, size, "t")))
+    small = trajectories(1, batch, "s")
     with Warehouse.open(location) as store:
-        newest = store.snapshot()
-        return {
-            "catalog MB": round((Path(location) / "catalog.sqlite").stat().st_size / 1e6, 1),
-            "opening, CPU ms": _cpu_ms(lambda: Warehouse.open(location).close()),
-            "following nothing": _cpu_ms(lambda: store.follow("trajectories", newest)),
-            "following 1 snapshot": _cpu_ms(lambda: store.follow("trajectories", newest - 1)),
-            "newest 128": _cpu_ms(lambda: store.rows(QUERIES["newest 128 scored"], [newest])),
-            "rows by source": _cpu_ms(lambda: store.rows(QUERIES["rows by source"], [newest])),
-        }
-
-
-def show(title: str, rows: list[dict[str, Any]]) -> None:
-    print(f"\n{title}\n")
-    if not rows:
-        print("nothing was measured")
-        return
-    names = list(rows[0])
-    print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
-    for row in rows:
-        print("| " + " | ".join(str(row[name]) for name in names) + " |", flush=True)
+        for number in range((rows - 64 * batch) // size):
+            store.stage_parts(f"bulk/{number}", [("trajectories", size, block)], run_id=RUN)
+            store.commit()
+        for number in range(64):
+            store.append(f"small/{number}", {"trajectories": small}, run_id=RUN)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="*", default=[40_000], help="sizes of the warehouses that are read")
-    parser.add_argument("--write-rows", type=int, default=40_000, help="rows written by each system")
-    parser.add_argument("--writers", type=int, nargs="*", default=[1, 4, 16], help="with batches of 160 rows")
-    parser.add_argument("--batches", type=int, nargs="*", default=[64, 256], help="further batch sizes, 4 writers")
-    parser.add_argument("--files", type=int, nargs="*", default=[], help="numbers of live files, ascending")
-    parser.add_argument("--snapshots", type=int, nargs="*", default=[], help="numbers of snapshots, ascending")
-    parser.add_argument("--json", type=Path, help="write every figure to this file as well")
-    chosen = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, DuckDB {duckdb.__version__}")
-    result: dict[str, list[dict[str, Any]]] = {}
-
-    def add(title: str, rows: list[dict[str, Any]]) -> None:
-        result[title] = rows
-        show(title, rows)
-
-    if chosen.writers or chosen.batches:
-        add("Encodings, 4,000 trajectories", encodings())
-    cases = [(writers, BATCH) for writers in chosen.writers] + [(4, size) for size in chosen.batches]
-    for writers, size in cases:
-        add(f"{writers} writers, batches of {size} rows", writing(writers, size, chosen.write_rows))
-    if cases:
-        add("From append to follower", [visibility()])
-    for rows in chosen.rows:
-        add(f"Reading {rows:,} rows", reading(rows))
-    if chosen.files:
-        add("Growing without merging", growing(chosen.files))
-    if chosen.snapshots:
-        add("Following one run, CPU ms", following_a_run(chosen.snapshots))
-    if chosen.json:
-        chosen.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    """Prints a table for each number of writers and size."""
+    options = harness.options(
+        __doc__, writers=[1, 4, 16], rows=[40_000], batch=160, write_rows=40_000
+    )  # fmt: skip
+    print(f"{harness.machine()}, DuckDB {duckdb.__version__}")
+    for writers in options.writers:
+        title = f"{writers} writers, batches of {options.batch} rows"
+        harness.show(writing(writers, options.batch, options.write_rows), title)
+    for rows in options.rows:
+        harness.show(reading(rows, options.batch), f"Reading {rows:,} rows")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks import regime_pictures, regime_tables
+from benchmarks import regime_tables
 from flows import study_config
 from tasks.report.study import ArmResult
 
@@ -46,8 +46,8 @@ def test_of_an_arm_at_several_rates_the_first_row_has_the_label() -> None:
     names = ("pass@1", "pass@10", "distinct correct", "duplicates", "online trajectories", "train s")
     one = ArmResult("", [0], [{"pass@10": {0: 0.1, 3: 0.2}}], [dict.fromkeys(names, 0.5)])
     rate = {"ppo-1e-5": 1e-5, "ppo-3e-5": 3e-5}
-    rows = regime_tables.at_the_end(dict.fromkeys(rate, one), rate, "many, small").splitlines()[2:]
-    assert [[cell.strip() for cell in row.split("|")[1:3]] for row in rows] == [["PPO", "3e-5"], ["", "1e-5"]]
+    rows = regime_tables.at_the_end(dict.fromkeys(rate, one), rate, "many, small")
+    assert [(row["arm"], row["rate"]) for row in rows] == [("PPO", "3e-5"), ("", "1e-5")]
 
 
 def test_differences_are_paired_by_seed_whatever_their_order() -> None:
@@ -66,17 +66,17 @@ def test_every_line_of_the_pictures_is_an_arm_of_the_study_and_is_drawn_with_its
     arms: dict[str, ArmResult], tmp_path: Path
 ) -> None:
     lines = {
-        (picture, label, corner): regime_pictures.arm_of(picture, label, corner)
-        for picture, labels in regime_pictures.PICTURES.items()
+        (picture, label, corner): regime_tables.arm_of(picture, label, corner)
+        for picture, labels in regime_tables.PICTURES.items()
         for label in labels
         for corner in regime_tables.CORNERS
     }
     corners_without = {("fine-tuning on the corpus", "few, large"), ("fine-tuning on the corpus", "few, small")}
     known = {name for (_, label, corner), name in lines.items() if name and (label, corner) not in corners_without}
     assert known <= set(study_config.load("regime").arms)
-    drawn = regime_pictures.draw(arms, tmp_path)
+    drawn = regime_tables.draw(arms, tmp_path)
     assert [path.is_file() for path in drawn] == [True] * 4
     half = arms["half-online"]
-    line = regime_pictures.series("SPO half online", half, "pass@10")
+    line = regime_tables.series("SPO half online", half, "pass@10")
     assert line.y[-1] == pytest.approx(fmean(half.values("pass@10")))
     assert line.low[-1] < line.y[-1] < line.high[-1]

@@ -1,19 +1,16 @@
 """Bytes of weights, gradients and optimizer state on each rank under ZeRO 0 to 3, in bfloat16.
 
-    python -m benchmarks.memory_per_rank                  # the table of docs/scaling.md, for 8 B parameters
-    python -m benchmarks.memory_per_rank --measure 2 8    # a small model under DeepSpeed itself, stage 2, rank 0 of 8
+    python -m tests.tasks.train.zero_memory STAGE RANKS    # a small model under DeepSpeed, on the first rank
 
-The number of parameters is that of the model on the meta device, which has no memory. What DeepSpeed holds is counted
-on torch's fake process group: one process that believes itself the first of so many. Buckets of communication (5e8
-numbers each by default) and activations come on top; to be counted, buckets are made small.
+Tensors of DeepSpeed are counted on torch's fake process group, in one process that believes itself the first of so
+many. Buckets of communication (5e8 numbers each by default) and activations come on top; here buckets are small.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
+import sys
 from typing import Any
 
 import torch
@@ -40,7 +37,7 @@ def parameters(shape: dict[str, Any]) -> int:
 
 
 def bytes_per_parameter(stage: int, ranks: int) -> float:
-    """What a parameter costs each rank while a gradient is there. Stage 0 is stage 1 in bfloat16 (train.zero_stage)."""
+    """Bytes of a parameter on each rank while a gradient exists. Stage 0 is stage 1 in bfloat16 (train.zero_stage)."""
     if stage < 2:
         return WEIGHT + GRADIENT + ADDED_UP + OPTIMIZER / ranks
     divided = ADDED_UP + OPTIMIZER
@@ -90,24 +87,5 @@ def held_bytes() -> int:
     return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in found}.values())
 
 
-def main() -> None:
-    """Print the table, or a measurement as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", type=int, nargs=2, metavar=("STAGE", "RANKS"))
-    given = parser.parse_args()
-    if given.measure:
-        print(json.dumps({"measured": measured(*given.measure), "formula": bytes_per_parameter(*given.measure)}))
-        return
-    count, ranks = parameters(LLAMA_8B), (1, 4, 8, 64)
-    print(
-        f"{count:,} parameters\n\n| ZeRO | "
-        + " | ".join(f"{n} ranks" for n in ranks)
-        + " |\n|---|"
-        + "---|" * len(ranks)
-    )
-    for stage in (0, 1, 2, 3):
-        print(f"| {stage} | " + " | ".join(f"{count * bytes_per_parameter(stage, n) / 1e9:.1f}" for n in ranks) + " |")
-
-
 if __name__ == "__main__":
-    main()
+    print(measured(*map(int, sys.argv[1:])))
