@@ -72,9 +72,9 @@ def solutions(options: argparse.Namespace) -> None:
     first = found[options.ways[0]]
     rows: list[dict[str, Any]] = []
     for way, given in found.items():
-        right = [v for v, (_, one, _) in zip(given, programs, strict=True) if one.verified == "accepted"]
+        right = [v for v, (_, one, _) in zip(given, programs, strict=True) if one.claimed == one.verified == "accepted"]
         failing = [v for v, (_, one, _) in zip(given, programs, strict=True) if one.verified not in ("accepted", None)]
-        row = {"way": way, "marked passing, accepted": f"{right.count('accepted')} of {len(right)}"}
+        row = {"way": way, "claimed right, accepted": f"{right.count('accepted')} of {len(right)}"}
         row |= {"marked failing, accepted": f"{failing.count('accepted')} of {len(failing)}"}
         rows.append(row | {"unlike the first way": sum(a != b for a, b in zip(given, first, strict=True))})
     harness.show(rows)

@@ -9,8 +9,8 @@ out in rounds, each by what the earlier ones showed.
 
 Two things keep early luck from deciding. S is taken as (k + 2) / (n + 4), which holds back both "solved" and
 "hopeless" after few samples. And every prompt has a quarter of its uniform share before any is compared. Stopping by
-results biases k/n upwards, for a prompt is left alone sooner after a lucky start; benchmarks/q0_allocation.py measures
-how much is left of that (less than the bias that uniform sampling has from prompts it never saw solved).
+results biases k/n upwards, for a prompt is left alone sooner after a lucky start. Simulated, this is less than the bias
+that uniform sampling has from prompts it never saw solved (tests/tasks/q0/test_allocation.py).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from warehouse.queries import query
 
 KNOWN_VERDICTS = query(__name__, "known_verdicts")
 VERDICT_BYTES = 210
-"""What a verdict takes in memory with its keys, measured (`python -m benchmarks.memory`)."""
+"""Bytes of a verdict in memory with its keys, measured with tracemalloc."""
 SUITES_AHEAD = 128
 """Expected suites that are read with one that is new: a question costs as much as the warehouse is large."""
 

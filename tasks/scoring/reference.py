@@ -27,7 +27,7 @@ CODE_VERSION = 1
 
 FLOAT_BYTES = array("f").itemsize
 ENTRY_BYTES = 200
-"""What an entry takes beside its numbers, measured (`python -m benchmarks.memory`)."""
+"""Bytes of an entry beside its numbers, measured with tracemalloc."""
 
 STORED, SCORED_BY = query(__name__, "stored"), query(__name__, "scored_by")
 

@@ -137,7 +137,7 @@ def test_nothing_is_planned_for_no_prompts() -> None:
 
 
 def test_adaptive_has_a_smaller_squared_error_and_no_larger_bias_than_uniform() -> None:
-    """Over 40 sets of 40 prompts with shares from 0.001 to 1; the full table is benchmarks/q0_allocation.py."""
+    """Over 40 sets of 40 prompts with shares from 0.001 to 1."""
     errors: dict[bool, list[float]] = {False: [], True: []}
     for seed in range(40):
         values = 10 ** np.random.default_rng([seed, 7]).uniform(-3, 0, 40)
