@@ -31,15 +31,16 @@ SHAPES = {
 """Vocabulary, hidden and intermediate size, layers, heads and key-value heads of Llamas."""
 
 
-def options(doc: str | None, *paths: str, **defaults: Any) -> argparse.Namespace:
-    """Parses the command line. `paths` are positional; the default of an option decides its type.
+def options(doc: str | None, *given: str | tuple[str, ...], **defaults: Any) -> argparse.Namespace:
+    """Parses the command line. `given` are positional: names of paths, or the choices of `part`.
 
-    False is a switch, a list takes several values, a tuple holds the choices (its first is the default), None is an
-    optional text, and a type in place of a default makes the option required.
+    The default of an option decides its type. False is a switch, a list takes several values, a tuple holds the
+    choices, its first the default. None is an optional text. A type in place of a default makes the option required.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for path in paths:
-        parser.add_argument(path, type=Path)
+    for name in given:
+        kind: Any = {"type": Path} if isinstance(name, str) else {"choices": name}
+        parser.add_argument(name if isinstance(name, str) else "part", **kind)
     for name, default in defaults.items():
         flag = "--" + name.replace("_", "-")
         if default is False:

@@ -42,9 +42,11 @@ Method = Callable[[Curve, str], tuple[set[int], int]]
 
 def main() -> None:
     """Prints the table of a part."""
-    options = harness.options(__doc__, "part", trajectories=64, peer_trajectories=12, length=128, seed=0, models=None)
-    if str(options.part) == "curves":
-        harness.show(curves(options.trajectories, options.length, options.seed))
+    options = harness.options(
+        __doc__, ("curves", "stage"), trajectories=64, peer_trajectories=12, length=128, models=None
+    )
+    if options.part == "curves":
+        harness.show(curves(options.trajectories, options.length))
         return
     with tempfile.TemporaryDirectory() as folder:
         harness.show(stage(Path(folder), options))
@@ -128,10 +130,10 @@ METHODS: dict[str, Method] = {
 }
 
 
-def curves(trajectories: int, length: int, seed: int) -> Iterator[dict[str, Any]]:
+def curves(trajectories: int, length: int) -> Iterator[dict[str, Any]]:
     """A row for each family of curves and method."""
     for family, make in FAMILIES.items():
-        draws = random.Random(f"{family}/{seed}")
+        draws = random.Random(family)
         made = [make(length, draws) for _ in range(trajectories)]
         for name, method in METHODS.items():
             right = wrong = missed = rollouts = 0

@@ -39,10 +39,10 @@ Flags = list[list[bool]]
 def main() -> None:
     """Prints the tables of a part."""
     options = harness.options(
-        __doc__, "part", "path", ways=["test", "batch"], every=1, only=[""], cpu_s=0.0, problems=None, of=100,
-        ks=[1, 10, 100],
+        __doc__, ("solutions", "samples"), "path", ways=["test", "batch"], every=1, only=[""], cpu_s=0.0,
+        problems=None, of=100, ks=[1, 10, 100],
     )  # fmt: skip
-    if str(options.part) == "solutions":
+    if options.part == "solutions":
         solutions(options)
         return
     sampled = records(options.path)
@@ -130,7 +130,7 @@ def judged(sampled: Sequence[dict[str, Any]], problems: Sequence[dict[str, Any]]
             problem = by_id[one["problem_id"]]
             test = TestCase(f"{problem['test_code']}\n{problem['test_call']}\n", "")
             style: dict[str, Any] = {"style": "function", "entry_point": problem["entry_point"]}
-            suite = Suite(one["problem_id"], (test,), Limits(cpu_s=3.0), setup=problem["statement"], **style)
+            suite = Suite(one["problem_id"], (test,), limits=Limits(cpu_s=3.0), setup=problem["statement"], **style)
             programs = [problem["statement"] + sample["completion"] for sample in one["samples"][:of]]
             found = judge.judge([Submission(program, suite) for program in programs])
             flags.append([judgement.verdict is Verdict.accepted for judgement in found])
