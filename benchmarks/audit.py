@@ -84,8 +84,7 @@ def main() -> None:
             if problem.problem_id not in done:
                 rows.append(audit_one(problem, judge, options))
                 print(json.dumps(rows[-1]), file=file, flush=True)
-    names = {problem.problem_id for problem in chosen}
-    rows = [row for row in rows if row["problem"] in names]
+    rows = [row for row in rows if row["problem"] in {problem.problem_id for problem in chosen}]
     harness.show(report(rows))
     missed = [row for row in rows if row.get("caught", 0) < row["pass every test"] or row.get("false alarms")]
     harness.show({"missed or blamed": row["problem"]} | {n: row.get(n, "") for n in COUNTED} for row in missed)

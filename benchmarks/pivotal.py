@@ -1,7 +1,7 @@
 """Pivotal token search: what it finds on known success curves, and what the stage costs.
 
     python -m benchmarks.pivotal curves [--trajectories 150] [--length 128]
-    python -m benchmarks.pivotal stage [--trajectories 64] [--peer-trajectories 12] [--models FOLDER]
+    python -m benchmarks.pivotal stage [--trajectories 64] [--peers 12] [--models FOLDER]
 
 `curves` compares with the recursion as published (Phi-4): K rollouts a node, split while the ends differ by at least
 0.2, no interval, no budget. A found token is right when the true S changes there by at least 0.2. Curves end at S = 1.
@@ -42,9 +42,7 @@ Method = Callable[[Curve, str], tuple[set[int], int]]
 
 def main() -> None:
     """Prints the table of a part."""
-    options = harness.options(
-        __doc__, ("curves", "stage"), trajectories=64, peer_trajectories=12, length=128, models=None
-    )
+    options = harness.options(__doc__, ("curves", "stage"), trajectories=64, peers=12, length=128, models=None)
     if options.part == "curves":
         harness.show(curves(options.trajectories, options.length))
         return
@@ -162,7 +160,7 @@ def stage(folder: Path, options: Any) -> Iterator[dict[str, Any]]:
         context = Context(run_id, runs.load_config(store, run_id), store, ready)
         for name in ("prepare", "q0", "corpus"):
             run_stage(STAGES[name], context)
-    for name, most in (("all at once", options.trajectories), ("one by one", options.peer_trajectories)):
+    for name, most in (("all at once", options.trajectories), ("one by one", options.peers)):
         home = folder / name
         shutil.copytree(ready, home)
         wall, cpu, rollouts, pivots = search(home, most, at_once=not base)
