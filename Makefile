@@ -2,12 +2,13 @@
 SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKERS ?= 3
+CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+WORKERS ?= $(shell echo $$(( $(CORES) < 12 ? $(CORES) + 1 : 12 )))# one more than cores, since some tests wait
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_adapter.py \
 	tests/tasks/engines/test_vllm_worker.py tests/tasks/publish/test_vllm_loads.py
 
-.PHONY: help run ui test coverage test-slow test-all test-gpu test-vllm check install up down format lock clean
+.PHONY: help run ui test test-quick coverage test-slow test-all test-gpu test-vllm check install up down format lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -20,8 +21,11 @@ run: install ## the whole pipeline on the built-in task (recipe tiny); RECIPE=..
 ui: install ## the pages over the warehouse in the browser (ARGS=--open opens one)
 	@$(BIN)/spo ui $(ARGS)
 
-test: install ## the tests, in three processes (WORKERS=... others; ARGS=... passes arguments to pytest)
+test: install ## the tests (ARGS=... passes arguments to pytest, WORKERS=... sets the number of processes)
 	@$(PYTEST) $(ARGS)
+
+test-quick: install ## tests that start no process, in a minute or two
+	@$(PYTEST) --quick $(ARGS)
 
 coverage: install ## the tests, with what they cover of the packages and its floor
 	@$(PYTEST) --cov --cov-report=term:skip-covered $(ARGS)
