@@ -1,4 +1,4 @@
-"""Take the pictures of docs/ui.md from the pages over a warehouse, in the Chromium of this machine.
+"""Take the pictures of docs/guides/ui.md from the pages over a warehouse, in the Chromium of this machine.
 
     SPO_HOME=... python scripts/ui_pictures.py docs/pictures
 

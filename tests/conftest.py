@@ -1,4 +1,4 @@
-"""All tests: what is computed where, and that those which docs/paper-map.md cites call what it says they test."""
+"""All tests: where they compute, and that those in docs/reference/paper-map.md call the cited functions."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     with paper_map.calls_to(*functions) as missing:
         result = yield
     if missing:
-        raise AssertionError(f"docs/paper-map.md cites this test for {sorted(missing)}, which it never calls")
+        raise AssertionError(f"docs/reference/paper-map.md cites this test for {sorted(missing)}, which it never calls")
     return result

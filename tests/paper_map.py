@@ -1,4 +1,4 @@
-"""The rows of docs/paper-map.md, and whether the test that a row cites calls the function that it names."""
+"""The rows of docs/reference/paper-map.md, and whether the test that a row cites calls the function that it names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-PAPER_MAP = Path(__file__).parents[1] / "docs" / "paper-map.md"
+PAPER_MAP = Path(__file__).parents[1] / "docs" / "reference" / "paper-map.md"
 
 
 @dataclass(frozen=True, slots=True)

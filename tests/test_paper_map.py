@@ -1,4 +1,4 @@
-"""docs/paper-map.md says the truth. That the cited tests call the named functions is asked when they run (conftest)."""
+"""docs/reference/paper-map.md matches the code. tests/conftest.py checks that cited tests call their functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows to Arrow tables to Parquet bytes: frozen schemas, validation, and the encodings chosen by measurement.
 
 Token ids and short repeated texts are dictionary-encoded, floats are byte-stream-split, everything is zstd level 1
-(figures in docs/warehouse.md). Row groups are small so that the newest rows are found without reading the rest.
+(figures in docs/evidence/benchmarks.md). Row groups are small, so the newest rows are found without reading the rest.
 """
 
 from __future__ import annotations

@@ -72,14 +72,14 @@ def import_(
 ) -> None:
     """Add another warehouse, a file's rows, or rollouts of another program; what is there already is not added again.
 
-    Rollouts are judged here and retokenized exactly or refused; every row is accounted for (docs/import.md).
+    Rollouts are judged here and retokenized exactly or refused; every row is accounted for (docs/guides/import.md).
     """
     if from_ is None:
         claimed = {"--as": as_ != Origin.other_model, "--trust": trust, "--correct-at": correct_at != 1.0}
         of_rollouts = {"--column": column, "--model": model, **claimed, "--account": account}
         for option, given in (of_rollouts | {"--split": split != "train", "--revision": revision}).items():
             if given:
-                raise typer.BadParameter(f"{option} is for rollouts: say --from FORMAT (docs/import.md)")
+                raise typer.BadParameter(f"{option} is for rollouts: say --from FORMAT (docs/guides/import.md)")
         _take_rows(source, table, run)
         return
     if table is not None:
@@ -112,8 +112,8 @@ def _take_rows(source: str, table: str | None, run: str | None) -> None:
 
     if table is None and (source.startswith(HUB) or Path(source).is_file()):
         raise typer.BadParameter(
-            f"{source} is no warehouse: say --from FORMAT for a file of rollouts (docs/import.md), --from columns for "
-            f"a data set of the hub, or --table TABLE for rows of a table"
+            f"{source} is no warehouse: say --from FORMAT for a file of rollouts (docs/guides/import.md), "
+            f"--from columns for a data set of the hub, or --table TABLE for rows of a table"
         )
     here = "in {0.batches} batches; {0.skipped} batches were here already".format
     if table is not None:

@@ -21,7 +21,7 @@ def recipes(
     set_: Settings = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json", help="Print the recipe as JSON instead of TOML.")] = False,
     fields: Annotated[bool, typer.Option("--fields", help="Print fields with default, bounds and meaning.")] = False,
-    document: Annotated[bool, typer.Option("--document", help="Print docs/configuration.md.")] = False,
+    document: Annotated[bool, typer.Option("--document", help="Print docs/reference/settings.md.")] = False,
 ) -> None:
     """The recipes that ship with the project; one of them with every value; or what fields mean."""
     from tasks.config import documentation

@@ -1,4 +1,4 @@
-"""The configuration of a run: models, recipes and their checks; docs/configuration.md lists every field.
+"""The configuration of a run: models, recipes and their checks; docs/reference/settings.md lists every field.
 
 base              what every section is built from; errors
 problems, sampling, offline, train (objectives, optimizer), tree

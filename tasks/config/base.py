@@ -32,7 +32,7 @@ Depth = Annotated[int | None, Field(ge=1, le=6, exclude_if=lambda depth: depth i
 
 
 class ConfigError(CodedError):
-    """Something is wrong with a recipe or an override; the message names the field."""
+    """A recipe or an override is wrong; the message names the field."""
 
 
 class UnknownRecipe(ConfigError):
@@ -80,16 +80,16 @@ class Section(BaseModel):
 
 
 class BehaviourConfig(Section):
-    """How responses are drawn: whose weights, which temperature, which nucleus."""
+    """Sampling settings: weights, temperature, nucleus."""
 
     weights: Literal["latest", "reference"] = "latest"
-    """`latest`: the newest weights that training has published. `reference`: those of pi_0."""
+    """`latest`: the newest published weights. `reference`: those of pi_0."""
     temperature: tuple[Temperature, Temperature] = (0.1, 0.8)
-    """Drawn uniformly per response from [low, high]; equal bounds fix it. Low temperatures repeat the same few answers,
-    high ones break programs (paper: 0.1 to 0.8 online, 0.4 in evaluation)."""
+    """Range [low, high]; each response draws its temperature uniformly from it. Equal bounds fix it (paper: 0.1 to 0.8
+    online, 0.4 in evaluation)."""
     top_p: PositiveFraction = 0.95
-    """Nucleus: tokens are drawn from the likeliest ones that together have this probability (paper: 0.95); 1 is the
-    whole vocabulary."""
+    """Nucleus: sampling uses the likeliest tokens that together have this probability. 1 is the whole vocabulary
+    (paper: 0.95)."""
 
     @property
     def exact(self) -> bool:

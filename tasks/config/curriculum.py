@@ -12,16 +12,15 @@ PromptRule = Literal["uniform", "learnability", "thompson"]
 
 
 class CurriculumConfig(Section):
-    """How problems are drawn where `train.prompts` is not `uniform` (docs/training.md#which-problems-are-drawn).
+    """Beliefs for `train.prompts` other than `uniform` (docs/guides/training.md#selection-of-problems).
 
-    The paper draws them uniformly. What is believed of a problem is a beta distribution of the chance that the present
-    policy solves it: Q0's counts, and this run's rollouts, both counting less the older they are.
+    A beta distribution per problem holds the policy's chance of success. It counts Q0 and this run's rollouts; old
+    evidence counts less.
     """
 
     floor: PositiveFraction = 0.1
-    """Share of the prompts that is drawn uniformly all the same: what a problem gets however hopeless or solved it
-    looks, so that it can surprise."""
+    """Share of the prompts that stays uniform, so that every problem is tried again."""
     half_life: PositiveInt = 20
-    """Optimizer steps after which a rollout, and Q0, count half: how fast the policy is expected to change."""
+    """Optimizer steps after which evidence counts half."""
     prior: Annotated[int, Field(ge=1, le=1_000_000)] = 8
-    """Rollouts that Q0's counts weigh as much as, at the start. They are counts of pi_0, which training leaves."""
+    """Rollouts that Q0's counts weigh as much as at the start."""

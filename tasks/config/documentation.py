@@ -1,51 +1,79 @@
-"""The fields of a run's configuration for people: docs/configuration.md, and lists of fields below a name."""
+"""The fields of a run's configuration as text: docs/reference/settings.md, and lists of fields below a name."""
 
 from __future__ import annotations
 
 import difflib
+import re
+import textwrap
 
 from tasks.config.base import InvalidConfig
 from tasks.config.fields import FieldText, SectionText, described
 from tasks.config.tree import RunConfig
 
 INTRODUCTION = """\
-# Configuration
+# Settings
 
-Every field of a recipe, written from the models in `tasks/config` by `spo recipes --document > docs/configuration.md`.
-`spo recipes --fields train.optimizer` prints those below a name, `spo recipes tiny` a recipe with all its values.
+Every field of a recipe. `spo recipes --document > docs/reference/settings.md` writes this page from `tasks/config`.
+`spo recipes --fields train.optimizer` prints the fields below a name. `spo recipes tiny` prints a whole recipe.
 
-What is given later wins: the defaults below, the recipe's `base`, the recipe (TOML), the overrides at submission
-(`spo run tiny --set train.steps=40`, or `-p overrides='{"train": {"steps": 40}}'`). Lists and values replace what was
-there, sections are merged; an override of `null`, in TOML `"none"` over anything but a text, takes back what the recipe
-says, so that the default holds. Unknown names, impossible values and settings that would be ignored are refused at
-submission, with the field's name. Numbers in brackets are sections of the paper (Cohen et al. 2025).
+**Order.** Later values win: defaults, the recipe's `base`, the recipe (TOML), overrides.
+An override is `spo run tiny --set train.steps=40`. Values and lists are replaced, sections are merged.
+The override `null` (in TOML `"none"`) restores the default.
+A wrong name or value is refused at submission, with the field's name.
 
-Relative paths, those of a recipe file included, start at the folder in which `spo run`, `spo plan` or `spo study` is
-given; what reaches a worker is absolute. `prefect deployment run` cannot know that folder: give it absolute paths, for
-relative ones start where `spo up` was given.
+**Paths.** Relative paths start at the folder of `spo run`, `spo plan` or `spo study`.
+`prefect deployment run` does not know that folder, so use absolute paths there.
 
-A default of `none` means that the line is left out. `[[name]]` is a list of sections. `NAME` stands for a name of the
-section's own: `[train.sources.online]`.
+**Notation.** The default `none` means that the line is absent.
+`[[name]]` is a list of sections, `NAME` a name of your choice.
+Numbers in brackets are sections of the paper (Cohen et al. 2025).
 """
-HEADING = ("field", "type", "default", "bounds", "meaning")
+HEADING = ("field", "default", "values", "meaning")
+WIDTH = 140
+UNBOUNDED = 1_000_000_000
+"""Upper bounds from here on are left out."""
 
 
 def page() -> str:
-    """The text of docs/configuration.md."""
-    return "\n".join([INTRODUCTION, *(_section(section) for section in described(RunConfig))])
+    """The text of docs/reference/settings.md."""
+    told: dict[tuple[str, ...], tuple[str, str]] = {}
+    return "\n".join([INTRODUCTION, *(_section(section, told) for section in described(RunConfig))])
 
 
-def _section(section: SectionText) -> str:
-    rows = [" | ".join((f"`{f.name}`", f.type, f"`{f.default}`", f.bounds, f.meaning)) for f in _escaped(section)]
-    table = [f"| {row} |" for row in (" | ".join(HEADING), " | ".join(["---"] * len(HEADING)), *rows)]
-    return "\n".join([f"## {_heading(section.path)}", "", section.meaning, "", *(table if rows else []), ""])
+def _section(section: SectionText, told: dict[tuple[str, ...], tuple[str, str]]) -> str:
+    """A section's table. `told` maps fields to the section that has described them, and the default there; updated."""
+    rows: list[str] = []
+    other: list[str] = []
+    first = ""
+    for field in _escaped(section):
+        key = (field.name, field.type, field.bounds, field.meaning)
+        if key in told:
+            first, default = told[key]
+            other += [f"`{field.name} = {field.default}`"] if field.default != default else []
+            continue
+        told[key] = (section.path, field.default)
+        rows.append(f"| `{field.name}` | `{field.default}` | {_values(field)} | {field.meaning} |")
+    defaults = f", with other defaults: {', '.join(other)}" if other else ""
+    text = [section.meaning, f"The fields of `{_name(first)}`{defaults}." if first else ""]
+    lines = [line for part in text if part for line in textwrap.wrap(part, WIDTH, break_long_words=False)]
+    table = [f"| {' | '.join(HEADING)} |", f"|{'---|' * len(HEADING)}", *rows, ""] if rows else []
+    return "\n".join([f"## {_heading(section.path)}", "", *lines, "", *table])
+
+
+def _values(field: FieldText) -> str:
+    bounds = re.sub(rf"^(\S+) to {UNBOUNDED:,}$", r">= \1", field.bounds)
+    return ", ".join(part for part in (field.type, bounds) if part)
 
 
 def _heading(path: str) -> str:
     if not path:
         return "The whole"
+    return f"`{_name(path)}`"
+
+
+def _name(path: str) -> str:
     name = path.replace(".*", ".NAME").removesuffix("[]").replace("[]", "")
-    return f"`[[{name}]]`" if path.endswith("[]") else f"`[{name}]`"
+    return f"[[{name}]]" if path.endswith("[]") else f"[{name}]"
 
 
 def _escaped(section: SectionText) -> list[FieldText]:

@@ -12,14 +12,14 @@ from pydantic_core import PydanticUndefined
 from tasks.config import toml_text
 from tasks.config.base import Section
 
-TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "null": "none"}
-LISTS = {"integer": "whole numbers", "number": "numbers", "string": "texts"}
+TYPES = {"integer": "integer", "number": "number", "string": "string", "boolean": "boolean", "null": "none"}
+LISTS = {"integer": "integers", "number": "numbers", "string": "strings"}
 REQUIRED = "(needed)"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldText:
-    """A field in words, e.g. ("steps", "whole number", "100000", "> 0", "Optimizer steps of the run.")."""
+    """A field in words, e.g. ("steps", "integer", "100000", "> 0", "Optimizer steps of the run.")."""
 
     name: str
     type: str

@@ -1,4 +1,4 @@
-"""What the methods of docs/methods.md need of a training section; what cannot be sound is refused by name."""
+"""What the methods of docs/reference/methods.md need of a training section; what cannot be sound is refused by name."""
 
 from __future__ import annotations
 

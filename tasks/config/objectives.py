@@ -31,7 +31,7 @@ ON_POLICY: frozenset[str] = frozenset({"grpo", "rloo", "max_rl", "pass_at_k"})
 IN_GROUPS: frozenset[str] = ON_POLICY | {"oapl", "tba", "asymre"}
 """Objectives that compare all responses to one prompt."""
 OTHER_METHODS: frozenset[str] = IN_GROUPS | {"a_star_po", "dpo"}
-"""The objectives of docs/methods.md that are not the paper's: each has a loss of its own."""
+"""The objectives of docs/reference/methods.md that are not the paper's: each has a loss of its own."""
 READ_BY: dict[str, frozenset[str]] = {
     "reduction": frozenset({"reverse_q", "monte_carlo", "likelihood", "grpo"}),
     "normalize": frozenset({"grpo"}),
@@ -49,43 +49,41 @@ Clip = Annotated[float, Field(gt=0, le=10)]
 
 
 class ObjectiveConfig(Section):
-    """One objective of a data source (3.1.2, 3.1.3), or another method's (docs/methods.md)."""
+    """One objective of a data source (3.1.2, 3.1.3), or another method's (docs/reference/methods.md)."""
 
     kind: ObjectiveKind = "terminal"
     """`terminal`: Q-regression at the last token, the paper's main objective. `reverse_q`: at every token, towards
-    reverse-Q targets. `advantage`: advantage regression. `monte_carlo`: at the tokens a pivotal search has visited;
-    for the source `pivotal` alone. `policy_gradient` (section 6): PPO's clipped loss with the cumulative value as
-    baseline; it needs responses sampled at temperature 1, top-p 1. `likelihood`: cross-entropy of the tokens of
-    successes, failures count nothing; from the corpus alone it is rejection fine-tuning, the plain baseline. Other
-    methods: `a_star_po`, `oapl` and `tba` (squared regressions), `grpo`, `rloo`, `max_rl` and `pass_at_k` (policy
-    gradients over groups), `asymre`, and `dpo`, which belongs to the source `pairs`."""
+    reverse-Q targets. `advantage`: advantage regression. `monte_carlo`: at the tokens of a pivotal search; for the
+    source `pivotal` alone. `policy_gradient` (section 6): PPO's clipped loss with the cumulative value as baseline;
+    needs temperature 1 and top-p 1. `likelihood`: cross-entropy of the tokens of successes; on the corpus alone it is
+    rejection fine-tuning. Other methods (docs/reference/methods.md): `a_star_po`, `oapl`, `tba`, `grpo`, `rloo`,
+    `max_rl`, `pass_at_k`, `asymre`, and `dpo` for the source `pairs`."""
     loss: Literal["cross_entropy", "squared", "sigmoid"] = "cross_entropy"
-    """`cross_entropy`: between success probabilities (paper's main comparison). `squared`: between rewards. `sigmoid`
-    belongs to `advantage`. `policy_gradient` takes none."""
+    """`cross_entropy`: between success probabilities (paper's main comparison). `squared`: between rewards. `sigmoid`:
+    for `advantage` only. `policy_gradient` has none."""
     weight: Factor = 1.0
     """Factor on the objective where a source has several."""
     reduction: Literal["mean", "sum"] = "mean"
-    """Over tokens, for `reverse_q`, `monte_carlo`, `likelihood` and `grpo`. `sum` lets long responses count for more;
-    it is Dr. GRPO's, without length normalisation."""
+    """Reduction over tokens, for `reverse_q`, `monte_carlo`, `likelihood` and `grpo`. With `sum` long responses count
+    for more, as in Dr. GRPO."""
     normalize: bool = True
     """`grpo`: divide advantages by the deviation of the group's rewards. Dr. GRPO does not."""
     clip_high: Clip | None = None
-    """Upper distance from 1 at which the probability ratio of `grpo`, `rloo`, `max_rl` and `pass_at_k` is clipped
-    (DAPO: 0.28); none: `train.ratio_clip`, as below 1."""
+    """Upper clip distance of the ratio for `grpo`, `rloo`, `max_rl` and `pass_at_k` (DAPO: 0.28). None:
+    `train.ratio_clip`."""
     truncation: Annotated[float, Field(gt=0, le=1000)] | None = None
-    """Instead of clipping: weigh the policy gradient by the probability ratio of the policy to what sampled, cut off at
-    this (truncated importance sampling, usually 2). None: clip."""
+    """Truncated importance sampling: weigh the gradient by the ratio to the sampler, cut off here (usually 2). None:
+    clip."""
     kl: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """Weight of the distance to the reference, reward units per nat. `grpo`: its estimate at every token is added to
-    the loss. `rloo`: the log-ratio to the reference is taken off the reward."""
+    """Weight of the distance to the reference, in reward units per nat. `grpo` adds it to the loss, `rloo` subtracts it
+    from the reward."""
     k: PositiveInt = 4
     """The k of `pass_at_k`, at most `train.responses_per_prompt`."""
     baseline_shift: Annotated[float, Field(ge=-1, le=1)] = -0.1
-    """`asymre`: what is added to the group's mean reward to give the baseline. Below 0 successes count for more than
-    failures, which is what off-policy data wants."""
+    """`asymre`: added to the group's mean reward to form the baseline. Below 0, successes count for more, which suits
+    off-policy data."""
     regression_beta: Annotated[float, Field(ge=0.0001, le=100)] | None = None
-    """`a_star_po`, `oapl`: beta of the log-ratio in the regression, in reward units; none: `train.beta`, which the
-    value always takes."""
+    """`a_star_po`, `oapl`: beta of the log-ratio in the regression, in reward units. None: `train.beta`."""
 
     @property
     def in_groups(self) -> bool:
@@ -130,18 +128,18 @@ class SourceConfig(Section):
     share: Fraction
     """Share of every batch; the shares of all sources add up to 1 (paper: 0.5 online, 0.5 offline)."""
     objectives: Annotated[tuple[ObjectiveConfig, ...], Field(min_length=1)] = (ObjectiveConfig(),)
-    """Objectives of its sequences; their weighted sum is minimised. `replay` has those of `online` unless it names its
+    """Objectives of its sequences; the loss is their weighted sum. `replay` uses those of `online` unless it names its
     own."""
 
 
 class PPOConfig(Section):
-    """PPO with generalised advantages from a value model (3.1.4); read when `train.algorithm` is `ppo`.
+    """PPO with generalised advantages from a value model (3.1.4), read when `train.algorithm` is `ppo`.
 
-    `train.ratio_clip` clips its ratio and `train.beta` weighs its KL penalty. The paper gives none of these values.
+    `train.ratio_clip` clips its ratio and `train.beta` weighs its KL penalty. The paper names no values.
     """
 
     epochs: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Passes over a batch. Many passes learn more from a sample, until the policy has left what sampled it."""
+    """Passes over a batch."""
     minibatches: PositiveInt = 4
     """Optimizer updates of one pass; each takes an equal part of the batch."""
     discount: PositiveFraction = 1.0
@@ -153,10 +151,9 @@ class PPOConfig(Section):
     value_coefficient: Factor = 0.5
     """Weight of the value loss; values are in reward units."""
     value_clip: Factor = 0.2
-    """Distance that a value may move within a batch before its loss stops rewarding it, in reward units."""
+    """Distance, in reward units, that a value may move within a batch before its loss is clipped."""
     value_learning_rate: PositiveFraction | None = None
     """Learning rate of the value model; None: the policy's."""
     value_start: Literal["mean_return", "zero"] = "mean_return"
-    """What the value model says of every state before its first update: the return that Q0's samples of pi_0 make
-    expected over the training problems, or 0, the return of a success. From 0 it has to fall to the mean first; with a
-    trace below 1 failures are meanwhile punished the less the longer they are."""
+    """Initial prediction of the value model: the mean return of Q0's samples, or 0. From 0 it must first fall to the
+    mean; meanwhile long failures are punished less."""

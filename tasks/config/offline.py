@@ -22,27 +22,26 @@ class Q0Config(Section):
     """Estimation of the prompts' soft values from samples of pi_0 at temperature 1, top-p 1 (3.1.3)."""
 
     samples: PositiveInt = 800
-    """Samples per prompt, counting those of earlier runs (paper: 800). The error of a soft value is about
-    sqrt((1 - S) / (n S)) nats for a chance of success S: few samples misplace the hard prompts."""
+    """Samples per prompt, earlier runs' included (paper: 800). The error of a soft value is about sqrt((1 - S) / (n S))
+    nats."""
     problems_per_shard: PositiveInt = 8
-    """Problems in one unit of work: what a crash can cost."""
+    """Problems in one unit of work; a crash costs at most one."""
     adaptive: bool = False
-    """Give the same total of samples to the prompts whose soft value is least certain (tasks/q0/allocation.py). The
-    paper samples all prompts alike."""
+    """Distribute the same total by uncertainty of the soft value (tasks/q0/allocation.py). The paper samples all
+    prompts alike."""
     narrow_nats: Annotated[float, Field(gt=0, le=100)] = 0.2
-    """`adaptive`: a prompt is left alone once the 95% interval of its soft value is this narrow, in nats."""
+    """`adaptive`: sampling of a prompt ends when the 95% interval of its soft value is this narrow (nats)."""
     zero_top_up: Count = 0
-    """Prompts without one success get further samples, up to this many in all; 0: none."""
+    """Prompts without a success get further samples, up to this many in all; 0: none."""
     zero_successes: Literal["keep", "corpus", "drop"] = "drop"
-    """Prompts that stay without one success: `drop` them from training, `keep` them with `prior`, or keep them with the
-    probability that pi_0 gives the correct programs of the `corpus` (docs/corpus.md). The paper does not say.
-    Fractional rewards (`train.reward`) take neither this nor `prior`."""
+    """Prompts that stay without a success. `drop`: leave them out of training. `keep`: use `prior`. `corpus`: use
+    pi_0's probability of the corpus's correct programs (docs/guides/corpus.md). Refused with fractional rewards."""
     prior: Annotated[float, Field(gt=0, le=10)] = 0.5
-    """Pseudo-successes added to kept prompts without a success (Jeffreys); half a success in n + 1 samples. The smaller
-    it is, the lower the soft value that such a prompt starts from. With `corpus`, for prompts without a program."""
+    """Pseudo-successes of kept prompts without a success (Jeffreys): S = prior / (n + 1). With `corpus` only for
+    prompts without a program."""
     count_rollouts: bool = True
-    """Use what other runs' rollout workers drew from pi_0 in Q0's way, too. Off where runs are compared: a later run's
-    samples would change what an earlier one is trained on when it is resumed. Never with fractional rewards."""
+    """Also count pi_0's samples from other runs' rollout workers. Off where runs are compared. Never with fractional
+    rewards."""
 
     @model_validator(mode="after")
     def _settings_are_read(self) -> Q0Config:
@@ -63,32 +62,30 @@ class OtherModelConfig(Section):
     """Another, larger model whose chain-of-thought samples join the corpus (5)."""
 
     name: Annotated[str, Field(min_length=1)]
-    """What its samples are called in the warehouse; another name asks it everything again."""
+    """Its name in the warehouse; another name samples everything again."""
     endpoint: str | None = None
-    """Base address of an OpenAI-compatible server, e.g. `http://localhost:8000/v1`; None: `model` is sampled here, by
-    the run's kind of engine."""
+    """Address of an OpenAI-compatible server, e.g. `http://localhost:8000/v1`. None: `model` is sampled here."""
     model: Annotated[str, Field(min_length=1)]
-    """With `endpoint`: the model's name there. Without: a hub name or checkpoint folder. The paper asks a Llama of 70 B
-    parameters (5)."""
+    """With `endpoint`: the model's name there. Without: a hub name or checkpoint folder (paper: a Llama of 70 B)."""
     key_variable: str = "OPENAI_API_KEY"
-    """Environment variable that holds the endpoint's key; an endpoint on this machine needs none."""
+    """Environment variable with the endpoint's key; an endpoint on this machine needs none."""
     samples: PositiveInt = 4
     """Samples per training problem, counting those of earlier runs."""
     temperature: Temperature = 0.7
-    """Sampling temperature; 0 always gives the likeliest answer, so that several samples are one."""
+    """Sampling temperature; 0 is greedy."""
     top_p: PositiveFraction = 0.95
-    """Nucleus that answers are drawn from: 1 is the whole vocabulary."""
+    """Nucleus; 1 is the whole vocabulary."""
     max_tokens: PositiveInt = 2048
-    """Length limit of its answers, in its own tokens; longer answers are cut off and count as failures."""
+    """Length limit of its answers, in its own tokens; longer ones count as failures."""
     prompt: str = (
         "Solve this problem. Think step by step first: what is asked, which method is fast enough, which cases are "
         "easy to miss. Then write the complete Python 3 program in one ```python block; {style}."
     )
-    """Put before the statement. `{style}` says how the program is called."""
+    """Text before the statement. `{style}` is replaced by how the program is called."""
     keep: Literal["text", "program"] = "text"
-    """What the policy is to learn: the whole answer, or only the program in it."""
+    """Target of training: the whole answer, or only the program in it."""
     requests: Parallel = 8
-    """Requests to the endpoint at a time; more than it can take are refused or time out there."""
+    """Concurrent requests to the endpoint."""
 
     @model_validator(mode="after")
     def _endpoint_is_asked(self) -> OtherModelConfig:
@@ -118,27 +115,25 @@ class CorpusConfig(Section):
         "prior_ppo",
         "other_model",
     )
-    """What may join it. `reference`: samples of pi_0. `human`: the problems' known programs. `prior_*`: online
-    trajectories of earlier runs. `other_model`: answers of `other_models`. `pivotal_rollout`: what pivotal searches of
-    earlier runs rolled out; not among the defaults, since the paper's corpus has none (as a source of training of its
-    own: `train.sources`)."""
+    """Allowed sources. `reference`: pi_0's samples. `human`: known programs. `prior_*`: earlier runs' online
+    trajectories. `other_model`: answers of `other_models`. `pivotal_rollout`: rollouts of earlier pivotal searches (not
+    in the paper's corpus)."""
     other_models: tuple[OtherModelConfig, ...] = ()
-    """Models to sample; answers are judged, and told to the policy in its own tokens."""
+    """Models to sample; their answers are judged and encoded in the policy's tokens."""
     files: tuple[str, ...] = ()
-    """JSON Lines or Parquet files of responses or programs from elsewhere (docs/corpus.md). Relative paths start at
-    the folder of `spo run`."""
+    """JSON Lines or Parquet files of responses or programs (docs/guides/corpus.md). Relative paths start at the folder
+    of `spo run`."""
     correct_only: bool = True
     """Keep correct responses only, as the paper does."""
     max_tokens: PositiveInt | None = None
-    """Tokens of the longest response to keep; None: `engine.max_response_tokens`, which is the limit for responses from
-    elsewhere."""
+    """Longest response to keep, in tokens. None: `engine.max_response_tokens`."""
     near_duplicates: Fraction = 0.8
-    """Of two programs for one problem whose five-token shingles have at least this Jaccard similarity one is kept;
-    1: only exact copies (same syntax tree) are left out. The paper removes duplicates and says no more."""
+    """Jaccard similarity of five-token shingles from which two programs of one problem are duplicates; 1: exact copies
+    only."""
     per_problem: PositiveInt = 32
-    """Most trajectories kept per problem, so that easy problems do not flood; the paper gives no number."""
+    """Most trajectories kept per problem; the paper names no number."""
     reference_logprobs: bool = True
-    """Compute log pi_0 of what training will draw here, once, instead of while training."""
+    """Compute log pi_0 of the drawn members here instead of during training."""
 
     @model_validator(mode="after")
     def _possible(self) -> CorpusConfig:
@@ -164,28 +159,26 @@ class PivotalConfig(Section):
     """Pivotal token search (3.1.3)."""
 
     trajectories: Count = 64
-    """Correct trajectories searched; 0 leaves the stage out (paper: 50,000)."""
+    """Correct trajectories to search; 0 skips the stage (paper: 50,000)."""
     method: Literal["bisection", "change_points"] = "change_points"
-    """`bisection`: test the ends of each interval, as published. `change_points`: weigh all counts along a trajectory
-    together, which finds more from the same rollouts (docs/pivotal.md)."""
+    """`bisection`: test the ends of each interval, as published. `change_points`: weigh all counts of a trajectory
+    together (docs/guides/pivotal.md)."""
     rollouts: PositiveInt = 10
-    """Rollouts per node (paper: 10). Ten of them place a chance of success within about 0.3."""
+    """Rollouts per node (paper: 10). Ten place a chance of success within about 0.3."""
     min_difference: PositiveFraction = 0.2
-    """Success probabilities must differ by at least this at a pivotal token, or at the ends of an interval to split;
-    the paper does not give it."""
+    """Smallest difference of success probabilities at a pivotal token; the paper names none."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.8
-    """`bisection`: the difference must be significant at this two-sided level. `change_points`: probability that a
-    token called pivotal is."""
+    """`bisection`: two-sided significance level. `change_points`: least probability that a token is pivotal."""
     explore: PositiveFraction = 0.2
-    """`change_points`: intervals are split where S jumps with at least this probability. Lower finds more and costs
-    more rollouts."""
+    """`change_points`: split intervals in which S jumps with at least this probability. Lower finds more and costs
+    more."""
     max_nodes: PositiveInt = 32
     """Budget per trajectory, in nodes of `rollouts` rollouts."""
     looks: tuple[PositiveInt, ...] = ()
-    """Rollouts of a node at each look, increasing, e.g. (5, 10, 20): doubtful nodes get more. Empty: `rollouts` (and,
-    for `change_points`, twice and four times as many)."""
+    """Rollouts of a node at each look, increasing, e.g. (5, 10, 20). Empty: `rollouts`, for `change_points` also twice
+    and four times as many."""
     line_ends: bool = False
-    """Prefer to split where a line ends, so that pivotal tokens are found near statements."""
+    """Prefer line ends as split points."""
 
     @model_validator(mode="after")
     def _looks_increase(self) -> PivotalConfig:

@@ -17,22 +17,21 @@ RewardClasses = Literal["as_found", "balanced", "successes", "failures"]
 
 
 class ReplayConfig(Section):
-    """Online trajectories of this run used again, failures included: the source `replay` (docs/training.md#replay).
+    """The source `replay` (docs/guides/training.md#replay): online trajectories of this run, used again.
 
     The paper uses each once. Read when `train.sources.replay` has a share, or `train.sampling_interval` is above 1.
     """
 
     uses: PositiveInt = 4
-    """Most times that a trajectory is trained on, the first as `online` included."""
+    """Most uses of a trajectory, the first included."""
     window: PositiveInt = 40
     """Optimizer steps after its first use in which a trajectory can be drawn again. All of them are held in memory."""
     rule: ReplayRule = "uniform"
-    """Which of them are drawn, none twice for one batch. `uniform`: all alike. `first_in_first_out`: those whose last
-    use is longest ago. `recent`: the chance falls linearly to 0 at the end of the window. `positive`: a success is
-    `positive_weight` times as likely as a failure. `balanced`: of a problem that has both, successes and failures have
-    the same chance together."""
+    """`uniform`: all alike. `first_in_first_out`: the longest unused. `recent`: the chance falls linearly over the
+    window. `positive`: successes weigh `positive_weight`. `balanced`: equal chance for successes and failures of a
+    problem."""
     positive_weight: Factor = 3.0
-    """How much likelier a success is than a failure, for `rule` `positive`; below 1 failures are."""
+    """Weight of a success relative to a failure, for `rule` `positive`."""
 
     @model_validator(mode="after")
     def _rule_reads_its_settings(self) -> ReplayConfig:
@@ -42,26 +41,22 @@ class ReplayConfig(Section):
 
 
 class EarlierConfig(Section):
-    """Online trajectories of earlier runs, failures included: the source `earlier` (docs/corpus.md#earlier-runs).
-
-    Those of the run's problems, under the same prompts and tests, that were there when its corpus was made. Read when
-    `train.sources.earlier` has a share.
-    """
+    """The source `earlier` (docs/guides/corpus.md#earlier-runs): online trajectories of earlier runs with the same
+    prompts and tests. The snapshot of the corpus fixes them. Read when `train.sources.earlier` has a share."""
 
     classes: RewardClasses = "as_found"
-    """Which rewards: `as_found`, all in the shares that are there; `balanced`, as many successes as failures in every
-    batch; `successes` or `failures` alone."""
+    """`as_found`: all. `balanced`: as many successes as failures in every batch. `successes`, `failures`: these
+    alone."""
     runs: PositiveInt = 8
-    """Newest earlier runs that it draws from."""
+    """Number of newest earlier runs to draw from."""
     run_ids: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
-    """Only these runs; empty: whatever runs are there."""
+    """Only these runs. Empty: all."""
     from_step: Count = 0
-    """Only what was sampled by weights of at least this optimizer step of their run. What is sampled at the start is
-    nearest to the policy that a new run begins with."""
+    """Only trajectories sampled by weights of at least this optimizer step."""
     to_step: Count | None = None
-    """Only what was sampled by weights of at most this optimizer step of their run; None: of any."""
+    """Only trajectories sampled by weights of at most this optimizer step. None: any."""
     per_problem: Annotated[int, Field(ge=1, le=100_000)] = 64
-    """Most trajectories per problem and reward class, the newest first, so that easy problems do not flood."""
+    """Most trajectories per problem and reward class, the newest first."""
 
     @model_validator(mode="after")
     def _steps_are_ordered(self) -> EarlierConfig:
@@ -71,14 +66,14 @@ class EarlierConfig(Section):
 
 
 class PairsConfig(Section):
-    """Pairs of a success and a failure of pi_0 on one prompt: the source `pairs`, for `dpo` (docs/methods.md).
+    """The source `pairs`, for `dpo` (docs/reference/methods.md): a success and a failure of pi_0 on one prompt.
 
-    They are Q0's and the corpus's samples of the reference that were there when training began, different programs
-    only; no response is in two pairs. Read when `train.sources.pairs` has a share.
+    Both come from Q0 and the corpus at the start of training. No response is in two pairs. Read when
+    `train.sources.pairs` has a share.
     """
 
     per_problem: Annotated[int, Field(ge=1, le=100_000)] = 32
-    """Most pairs per problem; problems that pi_0 always or never solved have none."""
+    """Most pairs per problem."""
 
 
 def learn_as_online(sources: dict[SourceName, SourceConfig]) -> dict[SourceName, SourceConfig]:

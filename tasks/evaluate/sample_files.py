@@ -1,4 +1,4 @@
-"""Files of programs that somebody sampled, which `spo eval` judges as they stand (docs/evaluate-a-model.md).
+"""Files of programs that somebody sampled, which `spo eval` judges as they stand (docs/guides/evaluate.md).
 
 A line names its problem (`problem_id`, `task_id` or `question_id`) and holds one program or several: `completion` goes
 on where the statement ends (HumanEval's way), `solution`, `program` or `code` is whole, `text`, `response` or `output`

@@ -143,7 +143,7 @@ def _policy_gradient(objective: ObjectiveConfig, evaluated: Evaluated, scales: S
     )
 
 
-# other methods' (docs/methods.md)
+# other methods' (docs/reference/methods.md)
 
 
 def _likelihood(objective: ObjectiveConfig, evaluated: Evaluated, scales: Scales, _: Tensor | None) -> Tensor:

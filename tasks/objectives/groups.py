@@ -1,4 +1,4 @@
-"""What the responses to one prompt say of each of them: advantages and values of whole groups (docs/methods.md).
+"""Advantages and values of whole groups of responses to one prompt (docs/reference/methods.md).
 
 Legend: K responses to one prompt, always the last dimension. `reward` r in [-1, 0], or any other number; `success` 1 or
 0; `terminal` r/beta and `log_ratio` log pi_theta(y|x)/pi_0(y|x) of a whole response, in nats. What comes out has the

@@ -1,4 +1,4 @@
-"""Policy gradients with an advantage per response, by what they do about the policy that sampled (docs/methods.md).
+"""Policy gradients with an advantage per response, by their correction for the sampler (docs/reference/methods.md).
 
 Legend: B sequences, T response tokens; `mask_BT` is True on response tokens; `advantage_B` is a constant. Losses are of
 shape B. The clipped loss per token is PPO's (`ppo.clipped_policy_loss`).

@@ -1,4 +1,4 @@
-"""Squared regressions of a response's log-ratio, and the logistic one of pairs (docs/methods.md).
+"""Squared regressions of a response's log-ratio, and the logistic one of pairs (docs/reference/methods.md).
 
 Legend: B sequences; `log_ratio_B` = log pi_theta(y|x) - log pi_ref(y|x), summed over tokens, pi_ref being the policy
 that it is regularised towards; arguments in nats, squared losses in reward units (nats times beta), of shape B. The

@@ -1,7 +1,7 @@
 """Worked examples of the few-shot template, by style. None of them is a problem of a built-in set.
 
 Both styles show the same four tasks: a number, a list, a word and a condition. They are the same in every prompt, so
-that an engine can compute their states once. Nine of them cost more, and no gain could be told (docs/problems.md).
+that an engine can compute their states once. Nine of them cost more, and no gain was seen (docs/guides/problems.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The project's own JSON Lines layout, described field by field in docs/problems.md."""
+"""The project's own JSON Lines layout, described field by field in docs/guides/problems.md."""
 
 from __future__ import annotations
 

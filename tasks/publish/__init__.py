@@ -1,4 +1,4 @@
-"""What came of a run, in the form that others load (docs/publish.md): its policy, its adapter, its trajectories.
+"""What came of a run, in the form that others load (docs/guides/publish.md): its policy, its adapter, its trajectories.
 
 facts     what the warehouse knows of them
 card      the model card and the data set's card

@@ -1,4 +1,4 @@
-"""The table of attacks in docs/sandbox.md counts what the suite has."""
+"""The table of attacks in docs/guides/sandbox.md counts what the suite has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.sandbox.attacks import programs as attacks
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "sandbox.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_attacks_counts_those_of_the_suite() -> None:

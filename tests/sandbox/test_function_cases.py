@@ -293,7 +293,7 @@ UNSUPPORTED = {
         "def f(g): g(2)",
     ),
 }
-"""What docs/sandbox.md says that asserts cannot do."""
+"""What docs/guides/sandbox.md says that asserts cannot do."""
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -1,4 +1,4 @@
-"""Rollouts that other programs wrote, read as they wrote them (docs/import.md).
+"""Rollouts that other programs wrote, read as they wrote them (docs/guides/import.md).
 
 response          what a row says, and fields of rows
 verifiers_traces  verifiers and prime-rl: traces.jsonl, and results.jsonl of versions before 0.2

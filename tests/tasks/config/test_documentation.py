@@ -14,12 +14,12 @@ from flows.settings import RECIPES, recipe_names
 from tasks import config
 from tasks.config import documentation, toml_text
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
 
 
 def test_the_document_is_what_the_models_say() -> None:
     written = DOCUMENT.read_text(encoding="utf-8")
-    assert written == documentation.page(), "run `spo recipes --document > docs/configuration.md`"
+    assert written == documentation.page(), "run `spo recipes --document`"
 
 
 def row(path: str, name: str) -> list[str]:
@@ -29,20 +29,24 @@ def row(path: str, name: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def test_a_row_says_type_default_bounds_and_meaning() -> None:
-    assert row("[train]", "steps")[:4] == ["`steps`", "whole number", "`100000`", "1 to 1,000,000,000"]
-    assert row("[train]", "algorithm")[1:3] == ["`spo`, `ppo`", '`"spo"`']
-    assert row("[pivotal]", "confidence")[1:4] == ["number", "`0.8`", "> 0, < 1"]
-    assert row("[corpus]", "near_duplicates")[1:4] == ["number", "`0.8`", "0 to 1"]
-    assert row("[train.optimizer]", "betas")[1:4] == ["[number, number]", "`[0.9, 0.95]`", ">= 0, < 1"]
-    assert row("[sandbox]", "cpu_limit_s")[1:3] == ["number or none", "`none`"]
-    assert row("[[corpus.other_models]]", "model")[2] == "`(needed)`"
+def test_a_row_says_default_type_bounds_and_meaning() -> None:
+    assert row("[train]", "steps")[:3] == ["`steps`", "`100000`", "integer, >= 1"]
+    assert row("[train]", "algorithm")[1:3] == ['`"spo"`', "`spo`, `ppo`"]
+    assert row("[pivotal]", "confidence")[1:3] == ["`0.8`", "number, > 0, < 1"]
+    assert row("[corpus]", "near_duplicates")[1:3] == ["`0.8`", "number, 0 to 1"]
+    assert row("[train.optimizer]", "betas")[1:3] == ["`[0.9, 0.95]`", "[number, number], >= 0, < 1"]
+    assert row("[sandbox]", "cpu_limit_s")[1:3] == ["`none`", "number or none, 0.01 to 3,600"]
+    assert row("[[corpus.other_models]]", "model")[1] == "`(needed)`"
 
 
-def test_a_section_that_stands_in_several_places_has_the_defaults_of_each() -> None:
-    assert row("[evaluate.behaviour]", "temperature")[2] == "`[0.4, 0.4]`"
-    assert row("[train.behaviour]", "temperature")[2] == "`[0.1, 0.8]`"
-    assert row("[corpus.behaviour]", "weights")[2] == '`"reference"`'
+@pytest.mark.parametrize(
+    ("path", "default"),
+    [("evaluate", "temperature = [0.4, 0.4]"), ("train", "temperature = [0.1, 0.8]")],
+)
+def test_a_section_in_several_places_names_its_other_defaults(path: str, default: str) -> None:
+    section = documentation.page().split(f"## `[{path}.behaviour]`\n")[1].split("\n## ")[0]
+    assert "`[corpus.behaviour]`" in section
+    assert f"`{default}`" in section
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tasks.engines.protocol import EngineDrift, EngineError, Request
 from tests.tasks.engines.conftest import build, save, save_tokenizer, write_adapter
 
 if importlib.util.find_spec("vllm") is None and os.environ.get("SPO_REQUIRE_VLLM") != "1":
-    pytest.skip("vLLM is not installed in this environment (docs/engines.md says how)", allow_module_level=True)
+    pytest.skip("vLLM is not installed in this environment (docs/guides/engines.md says how)", allow_module_level=True)
 
 from tasks.engines.vllm_engine import VllmEngine, transformers_scores
 

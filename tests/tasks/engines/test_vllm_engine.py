@@ -15,7 +15,7 @@ from tasks.engines.protocol import EngineDrift, EngineError, InvalidRequest, Req
 from tests.tasks.engines.conftest import END, build, save, write_adapter
 
 if importlib.util.find_spec("vllm") is None and os.environ.get("SPO_REQUIRE_VLLM") != "1":
-    pytest.skip("vLLM is not installed in this environment (docs/engines.md says how)", allow_module_level=True)
+    pytest.skip("vLLM is not installed in this environment (docs/guides/engines.md says how)", allow_module_level=True)
 
 from tasks.engines.vllm_engine import HeadRefresh, VllmEngine, canary_sequence, transformers_scores
 

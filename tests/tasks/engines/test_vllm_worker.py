@@ -13,7 +13,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 if importlib.util.find_spec("vllm") is None and os.environ.get("SPO_REQUIRE_VLLM") != "1":
-    pytest.skip("vLLM is not installed in this environment (docs/engines.md says how)", allow_module_level=True)
+    pytest.skip("vLLM is not installed in this environment (docs/guides/engines.md says how)", allow_module_level=True)
 
 from sandbox import Judge
 from tasks.engines.protocol import EngineDrift

@@ -1,4 +1,4 @@
-"""docs/methods.md names every method's objective, where it is, and nothing that is not there."""
+"""docs/reference/methods.md names every method's objective, where it is, and nothing that is not there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.config.objectives import IN_GROUPS, OTHER_METHODS, ObjectiveKind
 from tasks.objectives.dispatch import GROUP_VALUES, LOSSES
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
 FUNCTIONS = sorted(set(re.findall(r"`(tasks\.objectives\.\w+\.\w+)`", PAGE)))
 
 

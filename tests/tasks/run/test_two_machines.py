@@ -1,7 +1,7 @@
 """Two machines in small, with an engine and a judge on each: one run gives what it gives on one machine, bit for bit.
 
 What makes a process here another machine's: a session, a folder and an environment of its own, and nothing shared but
-the catalog in PostgreSQL, the bucket, and SPO_HOME, which is a shared disk (docs/scaling.md).
+the catalog in PostgreSQL, the bucket, and SPO_HOME, which is a shared disk (docs/guides/scaling.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of memory per rank in docs/scaling.md says what DeepSpeed holds."""
+"""The table of memory per rank in docs/guides/scaling.md says what DeepSpeed holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_deepspeed_holds_what_the_formula_says(stage: int, ranks: int) -> None:
 
 
 def test_the_documented_table_is_the_formula_at_8b() -> None:
-    page = (PROJECT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "guides" / "scaling.md").read_text(encoding="utf-8")
     count = parameters(LLAMA_8B)
     assert f"{count:,} parameters" in page
     for stage in (0, 1, 2, 3):
