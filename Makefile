@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_adapter.py \
 	tests/tasks/engines/test_vllm_worker.py tests/tasks/publish/test_vllm_loads.py
 
-.PHONY: help run ui test test-quick coverage test-slow test-all test-gpu test-vllm check install up down format lock clean
+.PHONY: help run ui test test-quick coverage test-slow test-all test-gpu test-vllm docs check install up down format lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -42,6 +42,10 @@ test-gpu: install ## what a GPU computes (TORCH=cuda); the other tests compute o
 test-vllm: ## the tests of the vLLM engine, on the CPU, in an environment of its own (.venv-vllm)
 	@$(if $(PYTHON),PYTHON="$(PYTHON)") scripts/install_vllm.sh .venv-vllm
 	@SPO_REQUIRE_VLLM=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(VLLM_TESTS) $(ARGS)
+
+docs: ## the site from README and docs/ into site/, strictly, by an environment of its own (.venv-docs)
+	@[ -x .venv-docs/bin/mkdocs ] || { $(or $(PYTHON),python3) -m venv .venv-docs && .venv-docs/bin/pip install -q -r requirements-docs.lock; }
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict $(ARGS)
 
 check: install ## style, types, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright && $(BIN)/lint-imports
