@@ -16,29 +16,30 @@ INTRODUCTION: Final = """\
 # Warehouse tables
 
 Every table, column, view and macro. `python -m warehouse.documentation > docs/reference/warehouse.md` writes this page.
-[The guide](../guides/warehouse.md) shows queries. Columns in bold are never null.
+[The guide](../guides/warehouse.md) shows queries. A column with \\* is never null.
 
-## Columns of every table
+## Tables
 """
 
 
 def page() -> str:
     """The text of docs/reference/warehouse.md."""
-    parts = [INTRODUCTION, _columns((*PROVENANCE, *VIEW_COLUMNS))]
+    rows = ["| **every table** | | columns of every table |", *_columns((*PROVENANCE, *VIEW_COLUMNS))]
     for table in TABLES.values():
-        parts.append(f"\n## {table.name}\n\nOne row per {table.row}.\n\n{_columns(table.columns)}")
+        rows += [f"| **{table.name}** | | **one row per {table.row}** |", *_columns(table.columns)]
+    parts = [INTRODUCTION, "| column | type | meaning |\n|---|---|---|", *rows]
     for title, kind in (("Views", "VIEW"), ("Macros", "MACRO")):
-        parts.append(f"\n## {title}\n\n| {kind.lower()} | question |\n|---|---|\n" + "\n".join(_questions(kind)))
+        parts += [f"\n## {title}\n\n| {kind.lower()} | question |\n|---|---|", *_questions(kind)]
     return "\n".join(parts) + "\n"
 
 
-def _columns(columns: Sequence[Column]) -> str:
-    lines = ["| column | type | meaning |", "|---|---|---|"]
+def _columns(columns: Sequence[Column]) -> list[str]:
+    lines: list[str] = []
     for column in columns:
         choices = f": {', '.join(f'`{choice}`' for choice in column.choices)}" if column.choices else ""
-        name = f"**{column.name}**" if column.required else column.name
+        name = f"{column.name} \\*" if column.required else column.name
         lines.append(f"| {name} | {column.type} | {column.meaning}{choices} |")
-    return "\n".join(lines)
+    return lines
 
 
 def _questions(kind: str) -> list[str]:

@@ -27,18 +27,16 @@ class AuditFailed(CodedError):
 
 
 def audit(
-    problems: Annotated[list[str] | None, typer.Argument(help="problem_ids; all problems when none is named.")] = None,
+    problems: Annotated[list[str] | None, typer.Argument(help="Problem ids; default: all problems.")] = None,
     set_: Annotated[str | None, typer.Option("--set", help="Problems of this set, as `problems.problem_set`.")] = None,
     run: Annotated[str | None, typer.Option(help="Problems of this run.")] = None,
     inputs: Annotated[int, typer.Option(min=1, max=100_000, help="New inputs for each problem.")] = INPUTS,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the inputs.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per problem.")] = False,
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Make tests of what the audits of these problems found.")
-    ] = False,
-    everything: Annotated[bool, typer.Option("--all", help="With --accept: of every problem with findings.")] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Make tests of the findings of these problems.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="With --accept: every problem with findings.")] = False,
 ) -> None:
-    """Run programs that passed the same tests on new inputs: where they part, tests are weak and programs survived."""
+    """Run programs that passed the same tests on new inputs, and report different answers."""
     named = list(problems or [])
     if accept and (bool(named) == everything or set_ or run):
         raise typer.BadParameter("--accept takes the names of problems, or --all")

@@ -35,12 +35,12 @@ class Leftover:
 
 
 def clean(
-    apply: Annotated[bool, typer.Option("--apply", help="Remove it; without this only a list is shown.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Remove; without it only a list is printed.")] = False,
     keep_days: Annotated[
-        float, typer.Option("--keep-days", min=0, help="Days that Prefect keeps what it knows of an ended flow run.")
+        float, typer.Option("--keep-days", min=0, help="Days that Prefect keeps ended flow runs.")
     ] = 7.0,
 ) -> None:
-    """List what may go without loss, and what that frees; with --apply remove it. Warehouse and weights stay."""
+    """List removable files and the space they take. Warehouse and weights stay."""
     found = [*finished_checkpoints(), *shared_memory(), *resting_server(), *old_flow_runs(timedelta(days=keep_days))]
     if not found:
         console.print("nothing to remove")

@@ -5,7 +5,6 @@ python -m flows.cli.documentation > docs/reference/commands.md
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any, Final
 
 import typer.main
@@ -20,21 +19,20 @@ Every command of `spo`, its arguments and its options.
 
 A setting is given as `--set NAME=VALUE`, or `-s NAME=VALUE`. [Settings](settings.md) lists the names.
 """
-WIDTH: Final = 140
 
 
 def page() -> str:
     """The text of docs/reference/commands.md."""
     root: Any = typer.main.get_command(app)
-    return "\n".join([INTRODUCTION, *(_command(name, command) for name, command in sorted(root.commands.items()))])
+    rows = [row for name, command in sorted(root.commands.items()) for row in _rows(name, command)]
+    return "\n".join([INTRODUCTION, "| command | meaning |", "|---|---|", *rows, ""])
 
 
-def _command(name: str, command: Any) -> str:
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
-    rows = [f"* {_names(one)}: {_meaning(one)}" for one in (*arguments, *options)]
-    text = textwrap.fill(" ".join((command.help or "").split()), WIDTH, break_long_words=False)
-    return "\n".join([f"## spo {name}", "", text, "", *rows, *([""] if rows else [])])
+def _rows(name: str, command: Any) -> list[str]:
+    parameters = sorted(command.params, key=lambda one: one.param_type_name != "argument")
+    shown = [one for one in parameters if not getattr(one, "hidden", False)]
+    text = " ".join((command.help or "").split())
+    return [f"| **spo {name}** | {text} |", *(f"| {_names(one)} | {_meaning(one)} |" for one in shown)]
 
 
 def _names(parameter: Any) -> str:
@@ -44,7 +42,7 @@ def _names(parameter: Any) -> str:
 
 
 def _meaning(parameter: Any) -> str:
-    return " ".join((parameter.help or "").split())
+    return " ".join((parameter.help or "").split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":

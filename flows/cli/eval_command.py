@@ -46,23 +46,23 @@ def evaluate(
         typer.Argument(help="Checkpoint folder, hub name, .gguf file, or file of samples; with --compare two runs."),
     ],
     set_: Annotated[str | None, typer.Option("--set", help="Problems: file, folder, hf:OWNER/NAME, or basics.")] = None,
-    layout: Annotated[SetLayout | None, typer.Option(help="Fields of the problems; else told from the file.")] = None,
-    only: Annotated[str | None, typer.Option(help="Problems whose field `split` says this.")] = None,
-    since: Annotated[str | None, typer.Option(help="livecodebench: released on this day or later.")] = None,
-    until: Annotated[str | None, typer.Option(help="livecodebench: released before this day.")] = None,
-    most: Annotated[int | None, typer.Option(help="Most problems to take.")] = None,
-    samples: Annotated[int, typer.Option(help="Samples of each problem.")] = 20,
-    k: Annotated[list[int], typer.Option("--k", help="The k of pass@k; may be given several times.")] = [1, 10],  # noqa: B006
-    temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 always takes the likeliest.")] = 0.4,
+    layout: Annotated[SetLayout | None, typer.Option(help="Layout of the problems; default: by their fields.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only problems whose field `split` has this value.")] = None,
+    since: Annotated[str | None, typer.Option(help="livecodebench: first release day.")] = None,
+    until: Annotated[str | None, typer.Option(help="livecodebench: day after the last release.")] = None,
+    most: Annotated[int | None, typer.Option(help="Most problems to use.")] = None,
+    samples: Annotated[int, typer.Option(help="Samples per problem.")] = 20,
+    k: Annotated[list[int], typer.Option("--k", help="The k of pass@k; repeatable.")] = [1, 10],  # noqa: B006
+    temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")] = 0.4,
     top_p: Annotated[float, typer.Option(help="Nucleus.")] = 0.95,
     max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 512,
-    endpoint: Annotated[str | None, typer.Option(help="OpenAI-compatible server that has the model.")] = None,
+    endpoint: Annotated[str | None, typer.Option(help="OpenAI-compatible server of the model.")] = None,
     settings: Annotated[
         list[str], typer.Option("--setting", "-s", help="Field of the configuration, e.g. engine.kind=vllm.")
     ] = [],  # noqa: B006
     compare: Annotated[bool, typer.Option("--compare", help="Compare two evaluations or runs.")] = False,
 ) -> None:
-    """Evaluate a model: exact pass@k with intervals, and whether this warehouse trained on the problems."""
+    """Evaluate a model: exact pass@k with intervals, and problems that this warehouse trained on."""
     if compare:
         _compare(models)
         return

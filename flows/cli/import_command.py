@@ -50,27 +50,27 @@ def import_(
     ],
     table: Annotated[str | None, typer.Option(help="Table that a file's rows belong to.")] = None,
     from_: Annotated[
-        Format | None, typer.Option("--from", help="Rollouts: who wrote them; columns: anybody, see --column.")
+        Format | None,
+        typer.Option("--from", help="Rollouts: the program that wrote them; columns: any file, see --column."),
     ] = None,
     run: Annotated[
         str | None,
         typer.Option(
-            help="Rollouts: the run whose problems, prompts and policy they are for; the newest. --table: the run that "
-            "the rows belong to; the one that each names."
+            help="Rollouts: run with their problems, prompts and policy; default: the newest. --table: run of the rows."
         ),
     ] = None,
     column: Annotated[
         list[str], typer.Option("--column", "-c", help="Rollouts: FIELD=PLACE, e.g. problem_id=info.task; repeatable.")
     ] = [],  # noqa: B006
-    model: Annotated[str, typer.Option(help="Rollouts: who drew the rows that do not say it.")] = "",
-    as_: Annotated[Origin, typer.Option("--as", help="Rollouts: what they are in the corpus.")] = Origin.other_model,
-    trust: Annotated[bool, typer.Option("--trust", help="Rollouts: take the file's rewards unjudged.")] = False,
-    correct_at: Annotated[float, typer.Option(help="Rollouts: the least reward of a correct one in the file.")] = 1.0,
+    model: Annotated[str, typer.Option(help="Rollouts: model of rows that name none.")] = "",
+    as_: Annotated[Origin, typer.Option("--as", help="Rollouts: their source in the corpus.")] = Origin.other_model,
+    trust: Annotated[bool, typer.Option("--trust", help="Rollouts: use the file's rewards unjudged.")] = False,
+    correct_at: Annotated[float, typer.Option(help="Rollouts: least reward of a correct row.")] = 1.0,
     split: Annotated[str, typer.Option(help="hf: split of the data set.")] = "train",
     revision: Annotated[str | None, typer.Option(help="hf: commit or branch.")] = None,
     account: Annotated[Path | None, typer.Option(help="Rollouts: also write the account here, as JSON.")] = None,
 ) -> None:
-    """Add another warehouse, a file's rows, or rollouts of another program; what is there already is not added again.
+    """Add another warehouse, a file's rows, or rollouts of another program. Repeating it adds nothing.
 
     Rollouts are judged here and retokenized exactly or refused; every row is accounted for (docs/guides/import.md).
     """

@@ -31,9 +31,11 @@ class BackendChoice(StrEnum):
 
 def judge(
     program: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A Python program.")],
-    problem: Annotated[str, typer.Option(help="problem_id, in the warehouse or in --problems.")],
-    problems: Annotated[Path | None, typer.Option(help="JSON Lines file of problems to look in instead.")] = None,
-    backend: Annotated[BackendChoice, typer.Option(help="Where to run the program.")] = BackendChoice.embedded,
+    problem: Annotated[str, typer.Option(help="Problem id, in the warehouse or in --problems.")],
+    problems: Annotated[
+        Path | None, typer.Option(help="JSON Lines file of problems, instead of the warehouse.")
+    ] = None,
+    backend: Annotated[BackendChoice, typer.Option(help="Backend of the sandbox.")] = BackendChoice.embedded,
 ) -> None:
     """Judge a program in the sandbox and print a verdict per test. Exit status 0 if it is accepted."""
     from sandbox import Judge, Submission, Verdict

@@ -80,7 +80,7 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Soft Policy Optimization of code models: pipeline, warehouse and judge."""
@@ -104,7 +104,7 @@ def _fail(message: str) -> NoReturn:
 
 @app.command()
 def up() -> None:
-    """Start the embedded Prefect server and worker, and deploy the flows. Does nothing that is already done."""
+    """Start the embedded Prefect server and worker, and deploy the flows."""
     from flows.server import embedded
 
     embedded.up(_say)
@@ -126,7 +126,7 @@ def sql(
     at: Annotated[int | None, typer.Option(help="Read tables as of this snapshot.")] = None,
     limit: Annotated[int, typer.Option(help="Rows shown in the table output; 0 shows all.")] = 100,
 ) -> None:
-    """Ask the warehouse a question. Read-only; works while runs write."""
+    """Query the warehouse. Read-only; works while runs write."""
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:
@@ -144,7 +144,7 @@ def sql(
 
 @app.command()
 def runs(limit: Annotated[int, typer.Option(min=0, help="Newest runs shown; 0 shows all.")] = 20) -> None:
-    """The newest runs and the stages they finished."""
+    """List the newest runs and their finished stages."""
     from tasks.run import runs as known
     from warehouse import Warehouse
 
@@ -154,7 +154,7 @@ def runs(limit: Annotated[int, typer.Option(min=0, help="Newest runs shown; 0 sh
 
 @app.command()
 def doctor() -> None:
-    """What works on this machine: versions, sandbox walls, engines, GPU, disk, server, warehouse."""
+    """Check this machine: versions, sandbox walls, engines, GPU, disk, server, warehouse."""
     from flows.cli import doctor as examination
 
     worst = examination.show(console)

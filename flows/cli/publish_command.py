@@ -31,15 +31,13 @@ class PublishedPart(StrEnum):
 def publish(
     run: Annotated[str, typer.Argument(help="Run, or RUN@STEP.")],
     target: Annotated[str, typer.Argument(help="New folder, or hf:OWNER/NAME.")],
-    part: Annotated[
-        list[PublishedPart], typer.Option(help="Only this; may be given several times. Without: all there are.")
-    ] = [],  # noqa: B006
+    part: Annotated[list[PublishedPart], typer.Option(help="Only this part; repeatable. Default: all.")] = [],  # noqa: B006
     licence: Annotated[str, typer.Option(help="Licence to state, as the hub names it: apache-2.0, mit, ...")] = "",
-    name: Annotated[str | None, typer.Option(help="What the cards call it; the target's name.")] = None,
-    public: Annotated[bool, typer.Option("--public", help="hf: a public repository; private without.")] = False,
+    name: Annotated[str | None, typer.Option(help="Name in the cards; default: the target's.")] = None,
+    public: Annotated[bool, typer.Option("--public", help="hf: a public repository; default: private.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show files and cards; write and send nothing.")] = False,
 ) -> None:
-    """Publish what came of a run: a Hugging Face folder with a card, its adapter, its trajectories as a data set."""
+    """Publish a run: model folder with a card, adapter, trajectories as a data set."""
     from tasks.publish import facts, hub, parts
     from tasks.run import runs
     from tasks.run.stage import Context

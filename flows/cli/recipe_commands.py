@@ -17,13 +17,13 @@ console = Console()
 
 
 def recipes(
-    name: Annotated[str, typer.Argument(help="Recipe to print; with --fields the beginning of fields' names.")] = "",
+    name: Annotated[str, typer.Argument(help="Recipe to print; with --fields: beginning of the names.")] = "",
     set_: Settings = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json", help="Print the recipe as JSON instead of TOML.")] = False,
     fields: Annotated[bool, typer.Option("--fields", help="Print fields with default, bounds and meaning.")] = False,
     document: Annotated[bool, typer.Option("--document", help="Print docs/reference/settings.md.")] = False,
 ) -> None:
-    """The recipes that ship with the project; one of them with every value; or what fields mean."""
+    """List the recipes, or print one with every value, or print fields with their meaning."""
     from tasks.config import documentation
 
     if document:

@@ -22,12 +22,10 @@ class RejudgeFailed(CodedError):
 
 
 def rejudge(
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only say what there is to do.")] = False,
-    verdict: Annotated[
-        list[Verdict], typer.Option(help="Doubt responses with this verdict, too; may be given several times.")
-    ] = [],  # noqa: B006
+    apply: Annotated[bool, typer.Option("--apply", help="Judge again; without it only a count is printed.")] = False,
+    verdict: Annotated[list[Verdict], typer.Option(help="Also judge responses with this verdict; repeatable.")] = [],  # noqa: B006
 ) -> None:
-    """Judge again what an older version of the sandbox may have judged wrongly. Old verdicts stay in the past."""
+    """Judge again what an older version of the sandbox may have judged wrongly."""
     from tasks.rejudge import look
     from warehouse import Warehouse
 

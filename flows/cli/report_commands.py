@@ -19,10 +19,10 @@ LONGEST_NAME = 200
 
 
 def report(
-    runs: Annotated[list[str] | None, typer.Argument(help="Runs, the newest if none is named.")] = None,
+    runs: Annotated[list[str] | None, typer.Argument(help="Runs; default: the newest.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write into.")] = None,
 ) -> None:
-    """Write one HTML file, and its figures as PNG, about a run or several side by side; also while they train."""
+    """Write one HTML file and its figures about one run or several; also while they train."""
     from tasks.report import run_history, run_report
     from tasks.run import runs as known
     from warehouse import Warehouse
@@ -48,7 +48,7 @@ def compare(
     first: Annotated[str, typer.Argument(help="Run, or RUN@STEP.", metavar="RUN_A")],
     second: Annotated[str, typer.Argument(help="Run, or RUN@STEP.", metavar="RUN_B")],
 ) -> None:
-    """Compare two policies on the same problems: pass@k of both, the difference with its interval, the sign test.
+    """Compare two policies on the same problems: pass@k, paired difference with interval, sign test.
 
     A run stands for its last evaluated policy; tiny-1@0 is the reference policy it started from.
     """
@@ -80,13 +80,13 @@ def compare(
 
 def show(
     trajectory: Annotated[
-        str | None, typer.Argument(help="Its id, or how it begins; none: list searched ones.")
+        str | None, typer.Argument(help="Trajectory id or its beginning; default: list the searched ones.")
     ] = None,
     policy: Annotated[str | None, typer.Option(help="Policy whose own values to show; default: the newest.")] = None,
     values: Annotated[bool, typer.Option(help="Show a policy's own values (loads two checkpoints).")] = True,
     out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
 ) -> None:
-    """Write one program's page of `spo ui` as a file: its tokens, pivotal ones marked, values along them."""
+    """Write the page of one program as a file: tokens, pivotal tokens, values."""
     os.environ.setdefault("TQDM_DISABLE", "1")
     from tasks.explorer import one_file
     from tasks.explorer.pages import Explorer

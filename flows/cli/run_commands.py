@@ -36,13 +36,13 @@ class RunEnded(CodedError):
 def run(
     recipe: Annotated[str | None, typer.Argument(help="Recipe name or TOML file; `tiny` without --like.")] = None,
     set_: Settings = [],  # noqa: B006
-    like: Annotated[str | None, typer.Option(metavar="RUN", help="Take this run's settings instead.")] = None,
+    like: Annotated[str | None, typer.Option(metavar="RUN", help="Use this run's settings.")] = None,
     stage: Annotated[Stage | None, typer.Option(help="Run one stage only: prepare, q0 or corpus.")] = None,
-    force: Annotated[list[Stage], typer.Option(help="Stage to run even if it is done.")] = [],  # noqa: B006
+    force: Annotated[list[Stage], typer.Option(help="Run this stage although it is done; repeatable.")] = [],  # noqa: B006
     pin: Pin = None,
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
-    """Run the pipeline: like `prefect deployment run spo/full-pipeline --watch`, with a live table of the stages."""
+    """Run the pipeline with a live table of the stages."""
     if recipe and like:
         raise typer.BadParameter(f"a recipe ({recipe!r}) and --like {like} cannot both be the origin of a run")
     if stage in NEED_EARLIER_STAGES:
@@ -67,7 +67,7 @@ def run(
 
 
 def resume(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run to continue; the newest one.")] = None,
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run to continue; default: the newest.")] = None,
     from_: Annotated[
         Stage | None, typer.Option("--from", help="Run this stage and all later ones, even if they are done.")
     ] = None,
@@ -75,7 +75,7 @@ def resume(
     pin: Pin = None,
     summary: Annotated[bool, typer.Option(help="Print the result at the end.")] = True,
 ) -> None:
-    """Continue a run: finished stages are skipped, unfinished ones go on where they were."""
+    """Continue a run: skip finished stages, continue unfinished ones."""
     from tasks.run import runs
     from tasks.run.stage import refuse
     from warehouse import Warehouse
@@ -109,9 +109,9 @@ def _all_done(store: Warehouse, run_id: str) -> bool:
 
 
 def status(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run to look at; the newest one.")] = None,
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run; default: the newest.")] = None,
 ) -> None:
-    """What runs now, with rates and times left, and which stages of a run are fresh, stale or missing."""
+    """Print active stages with rates and times left, and the state of each stage of a run."""
     from flows.cli import status as shown
 
     shown.show_status(console, run_id)
@@ -120,12 +120,12 @@ def status(
 def plan(
     recipe: Annotated[str, typer.Argument(help="Recipe name or TOML file.")] = "tiny",
     set_: Settings = [],  # noqa: B006
-    of: Annotated[str | None, typer.Option("--run", help="Plan the rest of this run instead.")] = None,
+    of: Annotated[str | None, typer.Option("--run", help="Estimate the rest of this run.")] = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Draw 16 samples of 16 prompts first; they count as Q0's later.")
+        bool, typer.Option("--probe", help="Draw 16 samples of 16 prompts first; Q0 reuses them.")
     ] = False,
 ) -> None:
-    """What a run would sample, judge and train, what is there already, and the time it should take.
+    """Estimate a run: samples, judgements, training steps, stored work, time.
 
     Without --probe it changes nothing.
     """

@@ -32,12 +32,10 @@ def study(
     first_seed: Annotated[int | None, typer.Option(min=0, help="First seed, instead of the study's own.")] = None,
     results: Annotated[
         Path | None,
-        typer.Option(
-            help="Results of other machines (JSON Lines): what stands there is not run, what is run joins it."
-        ),
+        typer.Option(help="File of results (JSON Lines): known arms are not run, new ones are added."),
     ] = None,
 ) -> None:
-    """Compare ways of training over several seeds; stopped or failed, the same command continues."""
+    """Compare ways of training over several seeds. The same command continues a stopped study."""
     from flows.cli import watch
     from flows.server import embedded
     from flows.study_config import load

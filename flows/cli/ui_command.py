@@ -14,25 +14,21 @@ console = Console()
 
 
 def ui(
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; beyond this machine a token is needed.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 4280,
+    host: Annotated[str, typer.Option(help="Address to listen on; other machines need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free one.")] = 4280,
     token: Annotated[
-        str | None, typer.Option(envvar="SPO_UI_TOKEN", help="Needed to enter; made up where one is needed.")
+        str | None, typer.Option(envvar="SPO_UI_TOKEN", help="Token for access; default: a random one where needed.")
     ] = None,
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds after which a typed question is stopped.")] = 10.0,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Time limit of a typed question (seconds).")] = 10.0,
     open_: Annotated[bool, typer.Option("--open", help="Open the address in this machine's browser.")] = False,
     bundle: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write the pages as files instead of serving them.")
     ] = None,
-    run: Annotated[list[str], typer.Option(help="Of a bundle: a run to take; may be given several times.")] = [],  # noqa: B006
-    sql: Annotated[
-        str | None, typer.Option(help="Of a bundle: take the problem_id and trajectory_id that this question gives.")
-    ] = None,
-    at: Annotated[int | None, typer.Option(help="Of a bundle: the snapshot that it shows.")] = None,
+    run: Annotated[list[str], typer.Option(help="Bundle: run to include; repeatable.")] = [],  # noqa: B006
+    sql: Annotated[str | None, typer.Option(help="Bundle: problem_id and trajectory_id of this query.")] = None,
+    at: Annotated[int | None, typer.Option(help="Bundle: snapshot.")] = None,
 ) -> None:
-    """Look at runs, problems, programs and tokens in the browser. Read-only; works while runs write."""
+    """Show runs, problems, programs and tokens in the browser. Read-only; works while runs write."""
     if bundle is not None:
         _freeze(bundle, run, sql, at)
         return

@@ -14,7 +14,7 @@ Form = Literal["parquet", "jsonl", "hf"]
 
 
 def compact() -> None:
-    """Merge small files, let old snapshots go that no run refers to, delete what nothing needs. Safe beside runs."""
+    """Merge small files, expire unused snapshots, delete replaced files. Safe beside runs."""
     from warehouse import maintenance
 
     require_warehouse()
@@ -23,11 +23,11 @@ def compact() -> None:
 
 
 def upgrade(
-    yes: Annotated[bool, typer.Option("--yes", help="Also where runs are not finished.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Also with unfinished runs.")] = False,
 ) -> None:
-    """Bring what an older version stored to today's rules (identities of programs); once, and not beside runs.
+    """Update the identities that an older version stored; once, and not beside runs.
 
-    What it changes belongs to a new snapshot: the past, `spo sql --at` and runs that began before lose sight of it.
+    The changed rows belong to a new snapshot. Older snapshots, and runs that began before, no longer show them.
     """
     from tasks.problems.rehash import rehash
     from warehouse import Warehouse, maintenance
@@ -47,7 +47,7 @@ def upgrade(
 
 
 def verify(
-    repair: Annotated[bool, typer.Option(help="Also mend what can be mended safely; nothing is deleted.")] = False,
+    repair: Annotated[bool, typer.Option(help="Repair what is safe to repair; nothing is deleted.")] = False,
 ) -> None:
     """Check every file against the catalog and the ledger: sizes, hashes, rows, batches."""
     from warehouse import verification
@@ -62,10 +62,10 @@ def verify(
 
 
 def quarantine(
-    batches: Annotated[list[str], typer.Argument(help="Batch ids; a batch is what was appended at once.")],
-    reason: Annotated[str, typer.Option(help="Kept with them.")] = "bad data",
+    batches: Annotated[list[str], typer.Argument(help="Batch ids.")],
+    reason: Annotated[str, typer.Option(help="Reason, stored with the batches.")] = "bad data",
 ) -> None:
-    """Leave batches, and what took their place, out of every view from now on; nothing is deleted."""
+    """Leave batches and their successors out of every view. Nothing is deleted."""
     from warehouse import Warehouse
     from warehouse.schema import SUPERSEDED
     from warehouse.superseding import successors
@@ -90,10 +90,10 @@ def quarantine(
 def export(
     target: Annotated[Path, typer.Argument(help="New folder.")],
     what: Annotated[
-        list[str], typer.Option("--what", "-w", help="Table, view, or one query; may be given several times.")
+        list[str], typer.Option("--what", "-w", help="Table, view, or a whole query to be written; repeatable.")
     ] = ["trajectories"],  # noqa: B006
     form: Annotated[
-        Form, typer.Option(help="hf: the layout that datasets.load_dataset reads, with a card.")
+        Form, typer.Option(help="File format; hf: the layout of datasets.load_dataset, with a card.")
     ] = "parquet",
     at: Annotated[int | None, typer.Option(help="Snapshot to read at.")] = None,
     hidden_tests: Annotated[bool, typer.Option(help="Allow hidden tests to be written.")] = False,

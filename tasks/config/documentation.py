@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import textwrap
 
 from tasks.config.base import InvalidConfig
 from tasks.config.fields import FieldText, SectionText, described
@@ -25,23 +24,31 @@ A wrong name or value is refused at submission, with the field's name.
 `prefect deployment run` does not know that folder, so use absolute paths there.
 
 **Notation.** The default `none` means that the line is absent.
-`[[name]]` is a list of sections, `NAME` a name of your choice.
+`train.optimizer.learning_rate` is the field `learning_rate` of the section `[train.optimizer]`.
+`name[]` is a list of sections (`[[name]]`), `NAME` a name of your choice.
 Numbers in brackets are sections of the paper (Cohen et al. 2025).
 """
 HEADING = ("field", "default", "values", "meaning")
-WIDTH = 140
 UNBOUNDED = 1_000_000_000
 """Upper bounds from here on are left out."""
 
 
 def page() -> str:
     """The text of docs/reference/settings.md."""
+    parts: dict[str, list[str]] = {}
     told: dict[tuple[str, ...], tuple[str, str]] = {}
-    return "\n".join([INTRODUCTION, *(_section(section, told) for section in described(RunConfig))])
+    for section in described(RunConfig):
+        parts.setdefault(section.path.partition(".")[0].removesuffix("[]"), []).extend(_rows(section, told))
+    return "\n".join([INTRODUCTION, *(_part(name, rows) for name, rows in parts.items())])
 
 
-def _section(section: SectionText, told: dict[tuple[str, ...], tuple[str, str]]) -> str:
-    """A section's table. `told` maps fields to the section that has described them, and the default there; updated."""
+def _part(name: str, rows: list[str]) -> str:
+    table = [f"| {' | '.join(HEADING)} |", f"|{'---|' * len(HEADING)}", *rows, ""]
+    return "\n".join([f"## {name or 'The whole'}", "", *table])
+
+
+def _rows(section: SectionText, told: dict[tuple[str, ...], tuple[str, str]]) -> list[str]:
+    """A section's rows. `told` maps fields to the section that has described them, and the default there; updated."""
     rows: list[str] = []
     other: list[str] = []
     first = ""
@@ -52,12 +59,12 @@ def _section(section: SectionText, told: dict[tuple[str, ...], tuple[str, str]])
             other += [f"`{field.name} = {field.default}`"] if field.default != default else []
             continue
         told[key] = (section.path, field.default)
-        rows.append(f"| `{field.name}` | `{field.default}` | {_values(field)} | {field.meaning} |")
-    defaults = f", with other defaults: {', '.join(other)}" if other else ""
-    text = [section.meaning, f"The fields of `{_name(first)}`{defaults}." if first else ""]
-    lines = [line for part in text if part for line in textwrap.wrap(part, WIDTH, break_long_words=False)]
-    table = [f"| {' | '.join(HEADING)} |", f"|{'---|' * len(HEADING)}", *rows, ""] if rows else []
-    return "\n".join([f"## {_heading(section.path)}", "", *lines, "", *table])
+        name = _name(f"{section.path}.{field.name}".removeprefix("."))
+        rows.append(f"| `{name}` | `{field.default}` | {_values(field)} | {field.meaning} |")
+    defaults = f"; other defaults: {', '.join(other)}" if other else ""
+    same = f" Fields of `{_name(first)}`{defaults}." if first else ""
+    name = _name(section.path) or "a recipe"
+    return [f"| **{name}** | | | {section.meaning.replace('|', chr(92) + '|')}{same} |", *rows]
 
 
 def _values(field: FieldText) -> str:
@@ -65,15 +72,8 @@ def _values(field: FieldText) -> str:
     return ", ".join(part for part in (field.type, bounds) if part)
 
 
-def _heading(path: str) -> str:
-    if not path:
-        return "The whole"
-    return f"`{_name(path)}`"
-
-
 def _name(path: str) -> str:
-    name = path.replace(".*", ".NAME").removesuffix("[]").replace("[]", "")
-    return f"[[{name}]]" if path.endswith("[]") else f"[{name}]"
+    return path.replace(".*", ".NAME")
 
 
 def _escaped(section: SectionText) -> list[FieldText]:

@@ -22,31 +22,36 @@ def test_the_document_is_what_the_models_say() -> None:
     assert written == documentation.page(), "run `spo recipes --document`"
 
 
-def row(path: str, name: str) -> list[str]:
+def row(name: str) -> list[str]:
     """The cells of a field's row in the document."""
-    lines = documentation.page().split(f"## `{path}`\n")[1].split("\n## ")[0].splitlines()
-    (line,) = [line for line in lines if line.startswith(f"| `{name}` |")]
+    (line,) = [line for line in documentation.page().splitlines() if line.startswith(f"| {name} |")]
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def test_a_row_says_default_type_bounds_and_meaning() -> None:
-    assert row("[train]", "steps")[:3] == ["`steps`", "`100000`", "integer, >= 1"]
-    assert row("[train]", "algorithm")[1:3] == ['`"spo"`', "`spo`, `ppo`"]
-    assert row("[pivotal]", "confidence")[1:3] == ["`0.8`", "number, > 0, < 1"]
-    assert row("[corpus]", "near_duplicates")[1:3] == ["`0.8`", "number, 0 to 1"]
-    assert row("[train.optimizer]", "betas")[1:3] == ["`[0.9, 0.95]`", "[number, number], >= 0, < 1"]
-    assert row("[sandbox]", "cpu_limit_s")[1:3] == ["`none`", "number or none, 0.01 to 3,600"]
-    assert row("[[corpus.other_models]]", "model")[1] == "`(needed)`"
+@pytest.mark.parametrize(
+    ("name", "default", "values"),
+    [
+        ("train.steps", "100000", "integer, >= 1"),
+        ("train.algorithm", '"spo"', "`spo`, `ppo`"),
+        ("pivotal.confidence", "0.8", "number, > 0, < 1"),
+        ("corpus.near_duplicates", "0.8", "number, 0 to 1"),
+        ("train.optimizer.betas", "[0.9, 0.95]", "[number, number], >= 0, < 1"),
+        ("sandbox.cpu_limit_s", "none", "number or none, 0.01 to 3,600"),
+        ("corpus.other_models[].model", "(needed)", "string"),
+    ],
+)
+def test_a_row_says_default_type_and_bounds(name: str, default: str, values: str) -> None:
+    assert row(f"`{name}`")[1:3] == [f"`{default}`", values]
 
 
 @pytest.mark.parametrize(
-    ("path", "default"),
-    [("evaluate", "temperature = [0.4, 0.4]"), ("train", "temperature = [0.1, 0.8]")],
+    ("section", "default"),
+    [("evaluate.behaviour", "temperature = [0.4, 0.4]"), ("train.behaviour", "temperature = [0.1, 0.8]")],
 )
-def test_a_section_in_several_places_names_its_other_defaults(path: str, default: str) -> None:
-    section = documentation.page().split(f"## `[{path}.behaviour]`\n")[1].split("\n## ")[0]
-    assert "`[corpus.behaviour]`" in section
-    assert f"`{default}`" in section
+def test_a_section_in_several_places_names_its_other_defaults(section: str, default: str) -> None:
+    meaning = " ".join(row(f"**{section}**"))
+    assert "`corpus.behaviour`" in meaning
+    assert f"`{default}`" in meaning
 
 
 @pytest.mark.parametrize(
