@@ -67,8 +67,8 @@ def sentences(text: str) -> Iterator[str]:
             line = LIST_ITEM.sub("", line)
         blocks[-1:] = [f"{blocks[-1] if blocks else ''} {line.strip()}"]
     for block in blocks:
-        plain = re.sub(r"`[^`]*`", "CODE", re.sub(r"\]\([^)]*\)", "]", block))
-        for sentence in re.split(r"(?<=[.!?:])\s+(?=[A-Z*\"'(\[])", plain):
+        plain = re.sub(r"`[^`]*`", "CODE", re.sub(r"\]\([^)]*\)|\*\*", "", block))
+        for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z0-9*\"'(\[]|pi_)", plain):
             if len(sentence.split()) > 1:
                 yield sentence.strip()
 
