@@ -47,6 +47,11 @@ def _part(name: str, rows: list[str]) -> str:
     return "\n".join([f"## {name or 'The whole'}", "", *table])
 
 
+def _linked(text: str) -> str:
+    """`text` with the pages that it names as links."""
+    return re.sub(r"docs/((?:guides|reference|decisions)/([\w-]+)\.md\S*?)(?=[).,:;]|$)", r"[\2](../\1)", text)
+
+
 def _rows(section: SectionText, told: dict[tuple[str, ...], tuple[str, str]]) -> list[str]:
     """A section's rows. `told` maps fields to the section that has described them, and the default there; updated."""
     rows: list[str] = []
@@ -60,11 +65,11 @@ def _rows(section: SectionText, told: dict[tuple[str, ...], tuple[str, str]]) ->
             continue
         told[key] = (section.path, field.default)
         name = _name(f"{section.path}.{field.name}".removeprefix("."))
-        rows.append(f"| `{name}` | `{field.default}` | {_values(field)} | {field.meaning} |")
+        rows.append(f"| `{name}` | `{field.default}` | {_values(field)} | {_linked(field.meaning)} |")
     defaults = f"; other defaults: {', '.join(other)}" if other else ""
     same = f" Fields of `{_name(first)}`{defaults}." if first else ""
     name = _name(section.path) or "a recipe"
-    return [f"| **{name}** | | | {section.meaning.replace('|', chr(92) + '|')}{same} |", *rows]
+    return [f"| **{name}** | | | {_linked(section.meaning)}{same} |", *rows]
 
 
 def _values(field: FieldText) -> str:
