@@ -24,22 +24,21 @@ Every table, column, view and macro. `python -m warehouse.documentation > docs/r
 
 def page() -> str:
     """The text of docs/reference/warehouse.md."""
-    rows = ["| **every table** | | columns of every table |", *_columns((*PROVENANCE, *VIEW_COLUMNS))]
-    for table in TABLES.values():
-        rows += [f"| **{table.name}** | | **one row per {table.row}** |", *_columns(table.columns)]
-    parts = [INTRODUCTION, "| column | type | meaning |\n|---|---|---|", *rows]
+    rows = [f"| every table | {_columns((*PROVENANCE, *VIEW_COLUMNS))} |"]
+    rows += [f"| **{one.name}** | *One row per {one.row}.*<br>{_columns(one.columns)} |" for one in TABLES.values()]
+    parts = [INTRODUCTION, "| table | columns |\n|---|---|", *rows]
     for title, kind in (("Views", "VIEW"), ("Macros", "MACRO")):
         parts += [f"\n## {title}\n\n| {kind.lower()} | question |\n|---|---|", *_questions(kind)]
     return "\n".join(parts) + "\n"
 
 
-def _columns(columns: Sequence[Column]) -> list[str]:
+def _columns(columns: Sequence[Column]) -> str:
     lines: list[str] = []
     for column in columns:
         choices = f": {', '.join(f'`{choice}`' for choice in column.choices)}" if column.choices else ""
-        name = f"{column.name} \\*" if column.required else column.name
-        lines.append(f"| {name} | {column.type} | {column.meaning}{choices} |")
-    return lines
+        name = f"`{column.name}`" + (" \\*" if column.required else "")
+        lines.append(f"{name} {column.type}: {column.meaning}{choices}")
+    return "<br>".join(lines)
 
 
 def _questions(kind: str) -> list[str]:

@@ -15,7 +15,8 @@ INTRODUCTION: Final = """\
 # Commands
 
 Every command of `spo`, its arguments and its options.
-`python -m flows.cli.documentation > docs/reference/commands.md` writes this page. `spo COMMAND --help` prints the same.
+`python -m flows.cli.documentation > docs/reference/commands.md` writes this page.
+The option `--help` of each command prints the same.
 
 A setting is given as `--set NAME=VALUE`, or `-s NAME=VALUE`. [Settings](settings.md) lists the names.
 """
@@ -24,15 +25,14 @@ A setting is given as `--set NAME=VALUE`, or `-s NAME=VALUE`. [Settings](setting
 def page() -> str:
     """The text of docs/reference/commands.md."""
     root: Any = typer.main.get_command(app)
-    rows = [row for name, command in sorted(root.commands.items()) for row in _rows(name, command)]
-    return "\n".join([INTRODUCTION, "| command | meaning |", "|---|---|", *rows, ""])
+    rows = [_row(name, command) for name, command in sorted(root.commands.items())]
+    return "\n".join([INTRODUCTION, "| command | arguments and options |", "|---|---|", *rows, ""])
 
 
-def _rows(name: str, command: Any) -> list[str]:
+def _row(name: str, command: Any) -> str:
     parameters = sorted(command.params, key=lambda one: one.param_type_name != "argument")
-    shown = [one for one in parameters if not getattr(one, "hidden", False)]
-    text = " ".join((command.help or "").split())
-    return [f"| **spo {name}** | {text} |", *(f"| {_names(one)} | {_meaning(one)} |" for one in shown)]
+    shown = [f"{_names(one)} {_meaning(one)}" for one in parameters if not getattr(one, "hidden", False)]
+    return f"| **{name}** | {'<br>'.join([' '.join((command.help or '').split()), *shown])} |"
 
 
 def _names(parameter: Any) -> str:
