@@ -37,6 +37,17 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
+def test_pages_that_the_code_names_exist() -> None:
+    named = {
+        (path.name, page)
+        for path in tracked()
+        if path.suffix in {".py", ".toml", ".sql", ".sh", ".yml", ".yaml"}
+        for page in re.findall(r"\bdocs/[\w/.-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert [where for where in named if not (PROJECT / where[1]).exists()] == []
+
+
 def test_the_lock_file_has_every_dependency() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
