@@ -43,9 +43,12 @@ test-vllm: ## the tests of the vLLM engine, on the CPU, in an environment of its
 	@$(if $(PYTHON),PYTHON="$(PYTHON)") scripts/install_vllm.sh .venv-vllm
 	@SPO_REQUIRE_VLLM=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(VLLM_TESTS) $(ARGS)
 
-docs: ## the site from README and docs/ into site/, strictly, by an environment of its own (.venv-docs)
-	@[ -x .venv-docs/bin/mkdocs ] || { $(or $(PYTHON),python3) -m venv .venv-docs && .venv-docs/bin/pip install -q -r requirements-docs.lock; }
+docs: .venv-docs/.installed ## the site from README and docs/ into site/, strictly (environment .venv-docs)
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict $(ARGS)
+
+.venv-docs/.installed: requirements-docs.lock
+	@$(or $(PYTHON),python3) -m venv .venv-docs
+	@.venv-docs/bin/pip install --disable-pip-version-check -qq -r requirements-docs.lock && touch $@
 
 check: install ## style, types, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright && $(BIN)/lint-imports
