@@ -109,7 +109,7 @@ class TrainConfig(Section):
         "auto"
     )
     """`waiting`: training waits for the whole publication. `background`: training waits for a copy, a thread writes it;
-    needs memory for one more copy. `auto`: `background` from 1 GB of weights on, except in strict alternation."""
+    needs memory for one more copy. `auto`: `background` from 1 GB of weights on, but not with PPO or in strict alternation."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """The optimizer of the policy."""
     lora: AdapterConfig | None = None
