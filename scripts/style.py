@@ -88,8 +88,9 @@ def docstrings() -> Iterator[tuple[Path, str]]:
 
 
 def before_command(readme: str) -> list[str]:
-    """The README's words between its title and its first command."""
-    text = re.sub(r"!\[[^]]*\]\([^)]*\)|^#.*$", "", readme.partition("```")[0], flags=re.MULTILINE)
+    """The README's words between its title and its first command, without those of pictures."""
+    before = re.split(r"^(?:git|make|pip|python|spo) ", readme, maxsplit=1, flags=re.MULTILINE)[0]
+    text = re.sub(r"!\[[^]]*\]\([^)]*\)|^#.*$|^```.*$", "", before, flags=re.MULTILINE)
     return re.sub(r"\]\([^)]*\)", "]", text).split()
 
 

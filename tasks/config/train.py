@@ -108,8 +108,9 @@ class TrainConfig(Section):
     publish: Annotated[Literal["auto", "waiting", "background"], Field(exclude_if=lambda given: given == "auto")] = (
         "auto"
     )
-    """`waiting`: training waits for the whole publication. `background`: training waits for a copy, a thread writes it;
-    needs memory for one more copy. `auto`: `background` from 1 GB of weights on, but not with PPO or in strict alternation."""
+    """`waiting`: training waits for the whole publication. `background`: training waits for a copy, a thread writes
+    it; needs memory for one more copy. `auto`: `background` from 1 GB of weights on, but not with PPO or in strict
+    alternation."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """The optimizer of the policy."""
     lora: AdapterConfig | None = None
