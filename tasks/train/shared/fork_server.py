@@ -26,7 +26,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 PRELOADED = (
     "torch.utils.tensorboard",
@@ -60,17 +60,34 @@ class ForkedProcess:
         self._ended.set()
 
 
-class ForkServer:
-    """A server that imports, and then forks on request."""
+class RunningServer(Protocol):
+    """The part of a `subprocess.Popen` that is used of a server's process."""
 
-    def __init__(self) -> None:
+    def kill(self) -> None:
+        """Kill it."""
+        ...
+
+    def wait(self) -> int:
+        """Its exit status once it has ended."""
+        ...
+
+
+def start_server(requests: socket.socket) -> RunningServer:
+    """A new interpreter that imports, and then serves the socket."""
+    command = [sys.executable, "-m", "tasks.train.shared.fork_server", str(requests.fileno())]
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, pass_fds=[requests.fileno()], start_new_session=True, env=environment
+    )
+
+
+class ForkServer:
+    """A server that imports, and then forks on request. `start`: its process, which calls `serve` with the socket."""
+
+    def __init__(self, start: Callable[[socket.socket], RunningServer] = start_server) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "tasks.train.shared.fork_server", str(theirs.fileno())]
-            environment = {"OMP_NUM_THREADS": "1", **os.environ}
-            self._server = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True, env=environment
-            )
+            self._server = start(theirs)
         self._asking = threading.Lock()
         self._answers: queue.Queue[ForkedProcess | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -106,13 +123,14 @@ class ForkServer:
 
 
 _started: list[ForkServer] = []
+_kept: list[ForkServer] = []
 _starting = threading.Lock()
 
 
 def start() -> None:
-    """Let the server import in the background, unless it does already."""
+    """Let the server import in the background, unless there is one already."""
     with _starting:
-        if not _started:
+        if not (_kept or _started):
             _started.append(ForkServer())
 
 
@@ -121,6 +139,12 @@ def stop() -> None:
     with _starting:
         while _started:
             _started.pop().stop()
+
+
+def keep(server: ForkServer | None) -> None:
+    """Fork from this server in every training of this process, until another or none is kept; `stop` leaves it."""
+    with _starting:
+        _kept[:] = [server] if server else []
 
 
 def forked(command: Sequence[str], streams: Sequence[int], environment: Mapping[str, str]) -> ForkedProcess | None:
@@ -132,10 +156,11 @@ def forked(command: Sequence[str], streams: Sequence[int], environment: Mapping[
     niceness = 0
     if list(command[:2]) == ["nice", "-n"]:
         niceness, command = int(command[2]), command[3:]
-    if not _started or list(command[:2]) != [sys.executable, "-m"] or not command[2].startswith("tasks."):
+    servers = _kept or _started
+    if not servers or list(command[:2]) != [sys.executable, "-m"] or not command[2].startswith("tasks."):
         return None
     request = {"module": command[2], "arguments": command[3:], "niceness": niceness, "environment": dict(environment)}
-    return _started[0].start(request, streams)
+    return servers[0].start(request, streams)
 
 
 def serve(requests: socket.socket) -> None:
