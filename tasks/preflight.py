@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,11 +50,28 @@ class NotReady(CodedError):
     """The run could not work; the message lists everything that is wrong."""
 
 
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The packages and the room on the disk of this machine."""
+
+    installed: Callable[[str], bool] = _installed
+    """By the name of a package."""
+    free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
+
+
+HERE = Machine()
+
+
 @dataclass(slots=True)
 class _Faults:
     """What is wrong, in the order in which it was found."""
 
     messages: list[str]
+    machine: Machine = HERE
 
     def add(self, message: str) -> None:
         if message not in self.messages:
@@ -95,12 +112,19 @@ def evaluation_faults(config: RunConfig, clock: Clock = time.monotonic) -> list[
     return found.messages
 
 
-def faults(config: RunConfig, home: Path, warehouse: str | None = None, *, clock: Clock = time.monotonic) -> list[str]:
+def faults(
+    config: RunConfig,
+    home: Path,
+    warehouse: str | None = None,
+    *,
+    clock: Clock = time.monotonic,
+    machine: Machine = HERE,
+) -> list[str]:
     """Everything that would keep a run of `config` from working, each in words that say what to do.
 
     `warehouse` is the location of what was imported for the corpus; None: nothing was.
     """
-    found = _Faults([])
+    found = _Faults([], machine)
     problems = _look_at_problems(config, found, clock)
     for path in config.corpus.files:
         with found.taken():
@@ -285,7 +309,7 @@ def _look_at_disk(config: RunConfig, home: Path, folder: Path | None, found: _Fa
     kept = 1 + train.steps // (train.model_update_interval if rank else train.snapshot_interval)
     needed = LEAST_FREE_BYTES + weights * kept + states
     place = next(path for path in (home, *home.parents) if path.exists())
-    free = shutil.disk_usage(place).free
+    free = found.machine.free_bytes(place)
     if free < needed:
         found.add(
             f"{free / 2**30:.1f} GiB are free in {place}, and {kept} kept policies ({weights * kept / 2**30:.1f} GiB) "
@@ -305,7 +329,7 @@ def _look_at_engine(config: RunConfig, found: _Faults) -> None:
 
 def _look_at_trackers(config: RunConfig, found: _Faults) -> None:
     for package in config.train.report_to:
-        if importlib.util.find_spec(package) is None:
+        if not found.machine.installed(package):
             found.add(
                 f"train.report_to names {package!r}, which is not installed: `pip install {package}`, or take it out"
             )
@@ -321,7 +345,7 @@ def _look_at_adapters(config: RunConfig, folder: Path | None, found: _Faults) ->
     """Complain of adapters that cannot be made, or for layers that the model has not: training would end with it."""
     if config.train.lora is None:
         return
-    if importlib.util.find_spec("peft") is None:
+    if not found.machine.installed("peft"):
         found.add("train.lora needs the package peft: `pip install peft`, or take train.lora out of the recipe")
     if folder is None or "all-linear" in config.train.lora.modules:
         return

@@ -6,15 +6,16 @@ import gzip
 import json
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sandbox import SandboxUnavailable
 from tasks import config
-from tasks.preflight import NotReady, faults, require
+from tasks.engines.inspection import adapter_bytes
+from tasks.preflight import Machine, NotReady, faults, require
 from tasks.problems.records import InvalidProblem, read_records
+from tests.tasks.small_model import small_model
 from tests.warehouse.conftest import trajectories
 from warehouse import Warehouse
 
@@ -22,12 +23,12 @@ PROBLEM = {"problem_id": "a", "statement": "Print 1.", "input_tests": ["\n"], "o
 RESPONSE = {"problem_id": "a", "program": "print(1)"}
 
 
-def check(problems: dict[str, Any] | None = None, **sections: Any) -> None:
-    require(run(problems, **sections), Path.cwd())
-
-
 def run(problems: dict[str, Any] | None = None, **sections: Any) -> config.RunConfig:
     return config.validate({"problems": problems or {}} | sections)
+
+
+def check(problems: dict[str, Any] | None = None, **sections: Any) -> None:
+    require(run(problems, **sections), Path.cwd())
 
 
 def lines(path: Path, *records: dict[str, Any]) -> str:
@@ -35,113 +36,13 @@ def lines(path: Path, *records: dict[str, Any]) -> str:
     return str(path)
 
 
-def test_what_can_be_read_is_taken(tmp_path: Path) -> None:
-    path = lines(tmp_path / "p.jsonl", PROBLEM, PROBLEM | {"problem_id": "c"})
-    sets = [{"source": "jsonl", "path": lines(tmp_path / "t.jsonl", PROBLEM | {"problem_id": "b"})}]
-    check({"source": "jsonl", "path": path, "evaluation_sets": sets})
-    check(corpus={"files": [lines(tmp_path / "r.jsonl", RESPONSE)]})
-    check()
+def numbered(*changes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [PROBLEM | {"problem_id": f"p{number}"} | change for number, change in enumerate(changes)]
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match=r"absent\.jsonl: cannot be read"):
-        check({"source": "jsonl", "path": str(tmp_path / "absent.jsonl")})
-    with pytest.raises(NotReady, match=r"absent\.jsonl: cannot be read"):
-        check(corpus={"files": [str(tmp_path / "absent.jsonl")]})
-    with pytest.raises(NotReady, match="is no folder of problem packages"):
-        check({"source": "kattis", "path": str(tmp_path / "absent")})
-
-
-def test_programs_and_packages_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "wandb" else object())
-    with pytest.raises(NotReady) as caught:
-        check(engine={"python": "/no/such/python"}, train={"report_to": ["tensorboard", "wandb"]})
-    assert "engine.python is '/no/such/python', which is no program here" in str(caught.value)
-    assert "train.report_to names 'wandb', which is not installed" in str(caught.value)
-
-
-@pytest.mark.parametrize("name, value, told", [("final_logit_softcapping", 30.0, "= 30.0"), ("logit_scale", 1, "")])
-def test_a_model_that_can_be_sampled_and_not_trained_is_named(
-    name: str, value: float, told: str, tmp_path: Path
-) -> None:
-    folder = checkpoint(tmp_path / "model")
-    settings = json.loads((folder / "config.json").read_text()) | {name: value}
-    (folder / "config.json").write_text(json.dumps(settings))
-    found = faults(run(reference={"model": str(folder)}), tmp_path)
-    assert [told in fault and name in fault for fault in found] == ([True] if told else [])
-
-
-def test_adapters_for_layers_that_the_model_has_not_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = {"model": str(checkpoint(tmp_path / "model"))}
-    monkeypatch.setattr("tasks.preflight.inspection.layer_matrices", lambda _: {"q_proj", "v_proj"})  # pyright: ignore
-    assert faults(run(reference=small, train={"lora": {"modules": ["q_proj", "c_attn"]}}), tmp_path) == []
-    (fault,) = faults(run(reference=small, train={"lora": {"modules": ["c_attn"]}}), tmp_path)
-    assert "names c_attn, and the layers of model have q_proj, v_proj" in fault
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "peft" else object())
-    assert "needs the package peft" in faults(run(train={"lora": {"rank": 4}}), tmp_path)[0]
-
-
-def test_a_record_of_another_layout_is_named_with_line_and_field(tmp_path: Path) -> None:
-    path = lines(tmp_path / "p.jsonl", PROBLEM, {"problem_id": "b"})
-    with pytest.raises(NotReady, match=r"p\.jsonl:2: field 'statement'"):
-        check({"source": "jsonl", "path": path})
-    with pytest.raises(NotReady, match=r"r\.jsonl:1: field"):
-        check(corpus={"files": [lines(tmp_path / "r.jsonl", {"problem_id": "a"})]})
-
-
-@pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz"])
-def test_text_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
-    good = json.dumps(PROBLEM).encode()
-    content = b"\n".join([good] * 300 + [good.replace(b"Print", b"Pr\xefnt")])
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    with pytest.raises(NotReady, match=rf"{name}:301: not UTF-8.*0xef"):
-        check({"source": "jsonl", "path": str(path)})
-    with pytest.raises(InvalidProblem, match=rf"{name}:301: not UTF-8"):
-        list(read_records(path))
-
-
-def test_a_package_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "sum").mkdir()
-    (tmp_path / "sum" / "problem.yaml").write_text("name: Sum\n", encoding="utf-8")
-    with pytest.raises(NotReady, match="sum"):
-        check({"source": "kattis", "path": str(tmp_path)})
-
-
-def test_a_model_given_as_a_path_must_be_a_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match="no checkpoint folder"):
-        check(reference={"model": str(tmp_path / "absent")})
-    with pytest.raises(NotReady, match=r"no config\.json"):
-        check(reference={"model": str(tmp_path)})
-    with pytest.raises(NotReady, match=r"other\.gguf"):
-        check(reference={"model": str(tmp_path), "gguf_file": "other.gguf"})
-
-
-def test_a_large_file_is_looked_at_for_a_while_only(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
-    lines(path, *[PROBLEM | {"problem_id": str(i)} for i in range(500)])
-    with path.open("a", encoding="utf-8") as file:
-        file.write("{broken")
-    large = run({"source": "jsonl", "path": str(path)})
-    seconds = iter(range(1000))
-    require(large, Path.cwd(), clock=lambda: float(next(seconds)))
-    assert next(seconds) < 10, "a second passed with every record, and two were granted"
-    with pytest.raises(NotReady, match=r"p\.jsonl:501: not valid JSON"):
-        require(large, Path.cwd(), clock=lambda: 0.0)
-
-
-def test_of_a_set_the_split_that_is_asked_for_is_looked_at(tmp_path: Path) -> None:
-    records = [PROBLEM | {"problem_id": name, "split": "train"} for name in "abc"]
-    other = PROBLEM | {"problem_id": "d", "split": "test", "statement": 1}
-    path = lines(tmp_path / "p.jsonl", other, *records)
-    sets = [{"source": "jsonl", "path": lines(tmp_path / "t.jsonl", PROBLEM | {"problem_id": "e"})}]
-    asked = {"source": "jsonl", "path": path, "evaluation_sets": sets}
-    check(asked | {"only": "train"})
-    with pytest.raises(NotReady, match=r"p\.jsonl: no record whose field 'split' is 'tests'"):
-        check(asked | {"only": "tests"})
-    path = lines(tmp_path / "p.jsonl", *records[:1], *[one | {"split": "other"} for one in records[1:]])
-    with pytest.raises(NotReady, match="1 training problem"):
-        check(asked | {"only": "train"})
+def solved(*programs: str) -> list[dict[str, Any]]:
+    own = [{"code": program, "language": "python3", "correct": True} for program in programs]
+    return numbered(*({"solutions": [one]} for one in own))
 
 
 def checkpoint(folder: Path, **changes: Any) -> Path:
@@ -161,82 +62,151 @@ def checkpoint(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_a_model_is_looked_into_without_loading_it(tmp_path: Path) -> None:
-    assert faults(run(reference={"model": str(checkpoint(tmp_path / "good"))}), tmp_path) == []
-    (fault,) = faults(run(reference={"model": str(checkpoint(tmp_path / "endless", eos_token_id=None))}), tmp_path)
-    assert "names no end token" in fault
-    (fault,) = faults(run(reference={"model": str(tmp_path / "good"), "template": "chat"}), tmp_path)
-    assert "has no chat template" in fault
-    path = lines(tmp_path / "p.jsonl", PROBLEM, PROBLEM | {"problem_id": "b"})
-    short = {"source": "jsonl", "path": path, "evaluation": 0, "max_prompt_tokens": 3}
-    (fault,) = faults(run(short, reference={"model": str(tmp_path / "good")}), tmp_path)
-    assert "problems.max_prompt_tokens is 3" in fault
-
-
-@pytest.mark.parametrize("kept", [0, 20, -1])
-def test_weights_that_were_cut_off_are_named(tmp_path: Path, kept: int) -> None:
-    weights = checkpoint(tmp_path / "model") / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:kept])
-    (fault,) = faults(run(reference={"model": str(tmp_path / "model")}), tmp_path)
-    assert "model.safetensors is no whole safetensors file" in fault
-    assert "fetch it again" in fault
-
-
-def test_a_shard_that_the_index_names_must_be_there(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path / "model")
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with good and bad files of problems and of responses, problem packages and models."""
+    here = tmp_path_factory.mktemp("files")
+    lines(here / "good.jsonl", *numbered({}, {}))
+    lines(here / "evaluation.jsonl", PROBLEM | {"problem_id": "e"})
+    lines(here / "no statement.jsonl", PROBLEM, {"problem_id": "b"})
+    lines(here / "no tests.jsonl", PROBLEM, {"problem_id": "b", "statement": "No tests."})
+    lines(here / "response.jsonl", RESPONSE)
+    lines(here / "no program.jsonl", {"problem_id": "a"})
+    lines(here / "train.jsonl", *numbered({"split": "test", "statement": 1}, *[{"split": "train"}] * 3))
+    lines(here / "one train.jsonl", *numbered({"split": "train"}, *[{"split": "other"}] * 2))
+    lines(here / "wrong.jsonl", *solved(*["print(2)"] * 5))
+    lines(here / "one right.jsonl", *solved("print(1)", *["print(2)"] * 4))
+    good = json.dumps(PROBLEM).encode()
+    latin = b"\n".join([good] * 300 + [good.replace(b"Print", b"Pr\xefnt")])
+    (here / "latin.jsonl").write_bytes(latin)
+    (here / "latin.jsonl.gz").write_bytes(gzip.compress(latin))
+    (here / "packages" / "sum").mkdir(parents=True)
+    (here / "packages" / "sum" / "problem.yaml").write_text("name: Sum\n", encoding="utf-8")
+    checkpoint(here / "model")
+    checkpoint(here / "endless", eos_token_id=None)
+    checkpoint(here / "scaled", logit_scale=1)
+    checkpoint(here / "capped", final_logit_softcapping=30.0)
+    for kept in (0, 20, -1):
+        weights = checkpoint(here / f"cut {kept}") / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:kept])
     index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    (fault,) = faults(run(reference={"model": str(folder)}), tmp_path)
-    assert "lacks model-00002-of-00002.safetensors" in fault
+    (checkpoint(here / "half") / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    return here
 
 
-def test_one_training_problem_is_too_few(tmp_path: Path) -> None:
-    (fault,) = faults(run({"train": 1}), tmp_path)
-    assert "1 training problem: at least two" in fault
-    path = lines(tmp_path / "p.jsonl", PROBLEM, {"problem_id": "b", "statement": "No tests."})
-    (fault,) = faults(run({"source": "jsonl", "path": path, "evaluation": 0}), tmp_path)
-    assert "1 training problem: at least two" in fault
-    assert "no tests" in fault
+def jsonl(name: str, **more: Any) -> dict[str, Any]:
+    return {"source": "jsonl", "path": name, "evaluation": 0} | more
 
 
-def solved(program: str, number: int) -> dict[str, Any]:
-    solution = {"code": program, "language": "python3", "correct": True}
-    return PROBLEM | {"problem_id": f"p{number}", "solutions": [solution]}
+def evaluated(name: str, **more: Any) -> dict[str, Any]:
+    sets = [{"source": "jsonl", "path": "evaluation.jsonl"}]
+    return {"source": "jsonl", "path": name, "evaluation_sets": sets} | more
 
 
-def test_a_set_of_which_no_solution_passes_is_named(tmp_path: Path) -> None:
-    wrong = lines(tmp_path / "wrong.jsonl", *(solved("print(2)", number) for number in range(5)))
-    (fault,) = faults(run({"source": "jsonl", "path": wrong, "evaluation": 0}), tmp_path)
-    assert "no problem's own solution passes its tests (3 tried)" in fault
-    assert "'p0'" in fault
-    one_right = lines(tmp_path / "p.jsonl", solved("print(1)", 0), *(solved("print(2)", n) for n in range(1, 5)))
-    assert faults(run({"source": "jsonl", "path": one_right, "evaluation": 0}), tmp_path) == []
+HUMAN = {"corpus": {"sources": ["human"], "reference_samples": 0}}
 
 
-def test_a_source_of_the_mix_that_stays_empty_is_named(tmp_path: Path) -> None:
-    path = lines(tmp_path / "p.jsonl", PROBLEM, PROBLEM | {"problem_id": "b"})
-    corpus = {"sources": ["human"], "reference_samples": 0}
-    (fault,) = faults(run({"source": "jsonl", "path": path, "evaluation": 0}, corpus=corpus), tmp_path)
-    assert "train.sources.offline has a share and stays empty" in fault
+@pytest.mark.parametrize(
+    ("problems", "sections", "named"),
+    [
+        ({}, {}, None),
+        (evaluated("good.jsonl"), {}, None),
+        ({}, {"corpus": {"files": ["response.jsonl"]}}, None),
+        (evaluated("train.jsonl", only="train"), {}, None),
+        (jsonl("one right.jsonl"), {}, None),
+        ({}, {"reference": {"model": "./model"}}, None),
+        ({}, {"reference": {"model": "./scaled"}}, None),
+        (jsonl("absent.jsonl"), {}, "absent.jsonl"),
+        ({}, {"corpus": {"files": ["absent.jsonl"]}}, "absent.jsonl"),
+        ({"source": "kattis", "path": "absent"}, {}, "absent"),
+        ({"source": "kattis", "path": "packages"}, {}, "sum"),
+        (jsonl("no statement.jsonl"), {}, "no statement.jsonl:2"),
+        ({}, {"corpus": {"files": ["no program.jsonl"]}}, "no program.jsonl:1"),
+        (jsonl("latin.jsonl"), {}, "latin.jsonl:301"),
+        (jsonl("latin.jsonl.gz"), {}, "latin.jsonl.gz:301"),
+        (evaluated("train.jsonl", only="tests"), {}, "'tests'"),
+        (evaluated("one train.jsonl", only="train"), {}, "1 training problem"),
+        ({"train": 1}, {}, "1 training problem"),
+        (jsonl("no tests.jsonl"), {}, "1 training problem"),
+        (jsonl("wrong.jsonl"), {}, "'p0'"),
+        (jsonl("good.jsonl"), HUMAN, "train.sources.offline"),
+        ({}, {"reference": {"model": "./absent"}}, "absent"),
+        ({}, {"reference": {"model": "./packages"}}, "config.json"),
+        ({}, {"reference": {"model": "./packages", "gguf_file": "other.gguf"}}, "other.gguf"),
+        ({}, {"reference": {"model": "./endless"}}, "endless"),
+        ({}, {"reference": {"model": "./capped"}}, "final_logit_softcapping"),
+        ({}, {"reference": {"model": "./model", "template": "chat"}}, "template"),
+        (jsonl("good.jsonl", max_prompt_tokens=3), {"reference": {"model": "./model"}}, "problems.max_prompt_tokens"),
+        *(({}, {"reference": {"model": f"./cut {kept}"}}, "model.safetensors") for kept in (0, 20, -1)),
+        ({}, {"reference": {"model": "./half"}}, "model-00002-of-00002.safetensors"),
+    ],
+)
+def test_what_would_stop_a_run_is_named_and_nothing_else(
+    files: Path, problems: dict[str, Any], sections: dict[str, Any], named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    found = faults(run(problems, **sections), files)
+    assert [named in fault for fault in found] == ([] if named is None else [True])
+
+
+def test_text_that_is_not_utf_8_is_refused_by_the_reader_too(files: Path) -> None:
+    for name in ("latin.jsonl", "latin.jsonl.gz"):
+        with pytest.raises(InvalidProblem, match=f"{name}:301"):
+            list(read_records(files / name))
+
+
+def without(*packages: str) -> Machine:
+    return Machine(installed=lambda name: name not in packages)
+
+
+def with_room(size: int) -> Machine:
+    return Machine(free_bytes=lambda _: size)
+
+
+def test_programs_and_packages_that_are_not_there_are_named(tmp_path: Path) -> None:
+    wanted = run(engine={"python": "/no/such/python"}, train={"report_to": ["tensorboard", "wandb"]})
+    engine, tracker = faults(wanted, tmp_path, machine=without("wandb"))
+    assert "/no/such/python" in engine
+    assert "wandb" in tracker
+
+
+def test_adapters_for_layers_that_the_model_has_not_are_named(tmp_path: Path) -> None:
+    small = {"model": str(small_model(tmp_path / "model"))}
+    assert faults(run(reference=small, train={"lora": {"modules": ["q_proj", "c_attn"]}}), tmp_path) == []
+    (fault,) = faults(run(reference=small, train={"lora": {"modules": ["c_attn"]}}), tmp_path)
+    assert "c_attn" in fault
+    assert "q_proj" in fault
+    (fault,) = faults(run(train={"lora": {"rank": 4}}), tmp_path, machine=without("peft"))
+    assert "peft" in fault
+
+
+def test_a_large_file_is_looked_at_for_a_while_only(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    lines(path, *[PROBLEM | {"problem_id": str(i)} for i in range(500)])
+    with path.open("a", encoding="utf-8") as file:
+        file.write("{broken")
+    large = run({"source": "jsonl", "path": str(path)})
+    seconds = iter(range(1000))
+    require(large, Path.cwd(), clock=lambda: float(next(seconds)))
+    assert next(seconds) < 10, "a second passed with every record, and two were granted"
+    with pytest.raises(NotReady):
+        require(large, Path.cwd(), clock=lambda: 0.0)
 
 
 def test_what_was_imported_fills_the_corpus(tmp_path: Path) -> None:
     wanted = run(corpus={"sources": ["other_model"], "reference_samples": 0})
     with Warehouse.open(tmp_path / "warehouse") as store:
         (fault,) = faults(wanted, tmp_path, str(tmp_path / "warehouse"))
-        assert "`spo import` some" in fault
+        assert "corpus" in fault or "offline" in fault
         rows = [row | {"source": "other_model"} for row in trajectories(1)]
         store.append("import", {"trajectories": rows}, run_id="import")
     assert faults(wanted, tmp_path, str(tmp_path / "warehouse")) == []
     assert len(faults(wanted, tmp_path, str(tmp_path / "nothing"))) == 1
 
 
-def test_room_on_the_disk_is_looked_for_where_the_run_will_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tasks.preflight.LEAST_FREE_BYTES", 1 << 60)
-    (fault,) = faults(run(), tmp_path / "home" / "not" / "made")
-    assert f"GiB are free in {tmp_path}" in fault
+def test_room_on_the_disk_is_looked_for_where_the_run_will_write(tmp_path: Path) -> None:
+    (fault,) = faults(run(), tmp_path / "home" / "not" / "made", machine=with_room(1))
+    assert str(tmp_path) in fault
 
 
 @pytest.mark.parametrize(
@@ -248,7 +218,7 @@ def test_room_on_the_disk_is_looked_for_where_the_run_will_write(
     ],
 )
 def test_room_is_wanted_for_every_checkpoint_and_the_one_being_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: dict[str, Any], dtype: str, states: int
+    tmp_path: Path, train: dict[str, Any], dtype: str, states: int
 ) -> None:
     folder = checkpoint(tmp_path / "model")
     on_policy = {
@@ -266,19 +236,12 @@ def test_room_is_wanted_for_every_checkpoint_and_the_one_being_written(
     )
     kept = 2 * (folder / "model.safetensors").stat().st_size
     needed = (1 << 30) + kept + 64 * states  # a model of 8 x 8
-    monkeypatch.setattr("tasks.preflight.shutil.disk_usage", lambda _: SimpleNamespace(free=needed))  # pyright: ignore
-    assert faults(wanted, tmp_path) == []
-    monkeypatch.setattr("tasks.preflight.shutil.disk_usage", lambda _: SimpleNamespace(free=needed - 1))  # pyright: ignore
-    (fault,) = faults(wanted, tmp_path)
-    assert f"{train['keep_checkpoints'] + 1} checkpoints of the trainer" in fault
+    assert faults(wanted, tmp_path, machine=with_room(needed)) == []
+    assert len(faults(wanted, tmp_path, machine=with_room(needed - 1))) == 1
 
 
-def test_no_room_is_wanted_for_a_value_model_of_which_adapters_alone_are_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = checkpoint(tmp_path / "model")
-    monkeypatch.setattr("tasks.preflight.inspection.adapter_bytes", lambda *_: 4 * 10)  # pyright: ignore
-    monkeypatch.setattr("tasks.preflight.inspection.parameter_count", lambda *_: 1 << 40)  # pyright: ignore
+def test_no_room_is_wanted_for_a_value_model_of_which_adapters_alone_are_trained(tmp_path: Path) -> None:
+    folder = small_model(tmp_path / "model")
     train = {
         "algorithm": "ppo",
         "lora": {"rank": 1},
@@ -286,9 +249,11 @@ def test_no_room_is_wanted_for_a_value_model_of_which_adapters_alone_are_trained
         "sources": {"online": {"share": 1.0}, "offline": {"share": 0.0}},
         "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
     }
-    needed = (1 << 30) + 4 * 10 + 2 * 10 * 3 * 12  # one kept policy, three checkpoints
-    monkeypatch.setattr("tasks.preflight.shutil.disk_usage", lambda _: SimpleNamespace(free=needed))  # pyright: ignore
-    assert faults(run(reference={"model": str(folder)}, train=train), tmp_path) == []
+    adapted = adapter_bytes(folder, 1) // 4
+    needed = (1 << 30) + 4 * adapted + 2 * adapted * 3 * 12  # one kept policy, three checkpoints
+    wanted = run(reference={"model": str(folder), "template": "chat"}, train=train)
+    assert faults(wanted, tmp_path, machine=with_room(needed)) == []
+    assert len(faults(wanted, tmp_path, machine=with_room(needed - 1))) == 1
 
 
 def test_an_engine_and_walls_that_are_not_here_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,10 +266,10 @@ def test_an_engine_and_walls_that_are_not_here_are_named(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("tasks.preflight.Judge", refuse)
     engine, walls = faults(run(engine={"kind": "vllm", "python": str(bare)}), tmp_path)
-    assert f"vLLM is not installed for the interpreter {bare}; scripts/install_vllm.sh makes" in engine
+    assert str(bare) in engine
     engine, _ = faults(run(engine={"kind": "vllm", "python": str(tmp_path / "gone")}), tmp_path)
-    assert f"engine.python {tmp_path}/gone cannot be started" in engine
-    assert walls == "seccomp is missing; look at `spo doctor`"
+    assert f"{tmp_path}/gone" in engine
+    assert "seccomp" in walls
 
 
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
@@ -315,7 +280,6 @@ def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
             corpus={"files": [str(tmp_path / "no-file.jsonl")]},
         )
     text = str(refused.value)
-    assert text.startswith("3 things keep this run from starting:\n  1. ")
     assert all(name in text for name in ("absent.jsonl", "no-model", "no-file.jsonl"))
 
 
@@ -335,11 +299,12 @@ def test_packages_that_are_no_folder_are_named_unless_a_container_has_them(publi
     there, absent = public_folder, str(tmp_path / "absent")
     packages = [str(there), absent]
     (told,) = faults(run(sandbox={"packages": packages, "backend": "embedded"}), tmp_path)
-    assert f"sandbox.packages names {absent}, which is no folder" in told
+    assert absent in told
     assert str(there) not in told
     check(sandbox={"packages": [str(there)]})
-    (other,) = faults(run(sandbox={"packages": packages, "backend": "docker", "image": "mine"}), tmp_path) or [""]
-    assert "no folder" not in other
+    assert absent not in "".join(
+        faults(run(sandbox={"packages": packages, "backend": "docker", "image": "mine"}), tmp_path)
+    )
 
 
 def test_libraries_that_a_later_stage_would_miss_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -347,7 +312,8 @@ def test_libraries_that_a_later_stage_would_miss_are_named(monkeypatch: pytest.M
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else object())
     corpus = {"other_models": [{"name": "big", "endpoint": "http://127.0.0.1:9/v1", "model": "big"}]}
     evaluate = {"transfer": [{"source": "taco", "hub": "BAAI/TACO"}]}
-    found = faults(run(corpus=corpus | {"sources": ["other_model"]}, evaluate=evaluate), tmp_path)
+    wanted = run(corpus=corpus | {"sources": ["other_model"]}, evaluate=evaluate)
+    found = faults(wanted, tmp_path)
     assert [text.partition("`")[2].partition("`")[0] for text in found] == [
         "pip install -e '.[hub]'",
         "pip install -e '.[endpoint]'",
@@ -360,5 +326,5 @@ def test_an_evaluation_is_looked_at_for_what_it_needs_alone(tmp_path: Path) -> N
     tree = {"recipe": "eval", "subject": {"kind": "checkpoint"}, "evaluate": evaluate}
     require(config.validate(tree | {"reference": {"model": "miniature"}}), tmp_path)
     tree |= {"reference": {"model": str(tmp_path / "none")}, "sandbox": {"packages": [str(tmp_path / "absent")]}}
-    with pytest.raises(NotReady, match=r"(?s)2 things.*none.*sandbox.packages names"):
+    with pytest.raises(NotReady):
         require(config.validate(tree), tmp_path)
