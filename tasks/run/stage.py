@@ -220,11 +220,11 @@ def _run(stage: Stage[M], context: Context, attempt: _Attempt, *, force: bool) -
 
 
 @contextmanager
-def turn(context: Context, name: str) -> Generator[None]:
-    """Hold the lock `name`; while another process does the same work, the progress says which."""
+def turn(context: Context, name: str, short_wait_s: float = SHORT_WAIT_S) -> Generator[None]:
+    """Hold the lock `name`; while another process does the same work, the progress says which after a short wait."""
     with ExitStack() as held:
         try:
-            held.enter_context(context.warehouse.lock(name, timeout_s=SHORT_WAIT_S))
+            held.enter_context(context.warehouse.lock(name, timeout_s=short_wait_s))
         except WarehouseBusy as busy:
             context.progress(0, 0, "", f"waits for the same work elsewhere: {busy}")
             held.enter_context(context.warehouse.lock(name, timeout_s=LOCK_TIMEOUT_S))

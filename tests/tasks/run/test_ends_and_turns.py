@@ -18,10 +18,7 @@ from tasks.stages import STAGES
 from warehouse import Warehouse
 
 
-def test_who_does_the_same_work_is_named_while_it_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stages, "SHORT_WAIT_S", 0.2)
+def test_who_does_the_same_work_is_named_while_it_is_waited_for(tmp_path: Path) -> None:
     told, waiting = list[str](), threading.Event()
 
     def tell(*shown: object) -> None:
@@ -32,7 +29,7 @@ def test_who_does_the_same_work_is_named_while_it_is_waited_for(
         context = Context("tiny-1", config.validate({}), store, tmp_path, progress=tell)
 
         def second() -> None:
-            with stages.turn(context, "stage/key"):
+            with stages.turn(context, "stage/key", short_wait_s=0.2):
                 told.append("its turn")
 
         thread = threading.Thread(target=second)
