@@ -21,6 +21,13 @@ def preload(*modules: str) -> None:
     _CONTEXT.set_forkserver_preload(_PRELOADED)
 
 
+def start() -> None:
+    """Start the fork server, and wait until it has imported everything."""
+    process = _CONTEXT.Process(target=int)
+    process.start()
+    process.join()
+
+
 def process_of(target: Callable[..., None], *arguments: Any) -> ForkServerProcess:
     """A process for `target` with the environment of now (its parent, the fork server, may be older)."""
     return _CONTEXT.Process(target=_in_environment, args=(dict(os.environ), target, arguments))

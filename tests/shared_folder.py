@@ -1,9 +1,10 @@
-"""What takes long to make, made once for all processes of the tests."""
+"""Folders that take long to make: made once for all processes of the tests, and copied for those that change them."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,3 +26,20 @@ def made_once(name: str, make: Callable[[Path], None], factory: pytest.TempPathF
             make(folder)
             made.write_text(str(folder), encoding="utf-8")
     return Path(made.read_text(encoding="utf-8"))
+
+
+NEVER_CHANGED = (".parquet", ".safetensors", ".png")
+"""Endings of files that nothing writes again under their name, once they are there."""
+
+
+def copy_home(home: Path, to: Path) -> Path:
+    """A copy of a home, or of a folder of one; returns it. What never changes is the same file under a second name."""
+
+    def copy(source: str, target: str) -> None:
+        if source.endswith(NEVER_CHANGED):
+            os.link(source, target)
+        else:
+            shutil.copy2(source, target)
+
+    beside = shutil.ignore_patterns("*-wal", "*-shm")  # come and go while other processes read the catalog
+    return Path(shutil.copytree(home, to, ignore=beside, copy_function=copy, dirs_exist_ok=True))

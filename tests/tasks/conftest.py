@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import importlib
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sandbox import Judge, Judgement, Submission
+from sandbox import Judge, Judgement, Submission, Verdict
 from tasks import config
 from tasks.run import runs
 from tasks.run.stage import Context, Executor, StageProgress, StageResult, run_locally, run_stage, silent
 from tasks.run.stage_names import STAGE_NAMES, StageName
 from tasks.stages import STAGES
-from tests.shared_folder import made_once
+from tests import fork_server
+from tests.shared_folder import copy_home, made_once
+from tests.tasks.forked_training import trainings_forked
 from warehouse import Warehouse
 
 MICRO = str(Path(__file__).parent / "micro.toml")
+IMPORTED = (
+    "deepspeed",
+    "transformers.models.llama.modeling_llama",
+    "pyarrow.parquet",
+    "tasks.report.run_report",
+    "tasks.engines.transformers_engine",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import what a whole run needs, here and in the fork server, and make one, where tests need it.
+
+    Its cost stands with that of imports: no test is to pay for it beside its own.
+    """
+    if any({"finished", "with_models", "copied"} & set(getattr(item, "fixturenames", ())) for item in session.items):
+        for module in IMPORTED:
+            importlib.import_module(module)
+        fork_server.start()
+        with suppress(Exception):  # the fixture makes it again, and its failure is that of the tests which need it
+            finished_home(session.config._tmp_path_factory)  # type: ignore[attr-defined]
 
 
 class Lab:
@@ -28,10 +52,12 @@ class Lab:
     def __init__(self, home: Path, location: str | None = None) -> None:
         self.home = home
         self.location = location or str(home / "warehouse")
+        self.opened = Warehouse
+        """The class of its warehouse: `breaking` makes one that breaks."""
 
     @contextmanager
     def store(self) -> Iterator[Warehouse]:
-        with Warehouse.open(self.location) as store:
+        with self.opened.open(self.location) as store:
             yield store
 
     def start(self, origin: str, overrides: dict[str, Any] | None = None) -> str:
@@ -50,7 +76,7 @@ class Lab:
     ) -> dict[str, StageResult[Any]]:
         """Results of these stages, all when none is named."""
         results: dict[str, StageResult[Any]] = {}
-        with self.store() as store:
+        with trainings_forked() if "train" in (stages or STAGE_NAMES) else nullcontext(), self.store() as store:
             for name in stages or STAGE_NAMES:
                 context = Context(run_id, runs.load_config(store, run_id), store, self.home, progress, pin, executor)
                 results[name] = run_stage(STAGES[name], context, force=force)
@@ -81,21 +107,58 @@ def judge_broken_at(call: int) -> Iterator[None]:
 
 
 @contextmanager
-def storing_broken_at(prefix: str, call: int) -> Iterator[None]:
-    """Storing the n-th batch whose id begins so fails, as when the machine goes away; expects that it did."""
-    append, calls = Warehouse.append, 0
+def judgements_lost(lost: Callable[[Sequence[Submission]], Container[int]], detail: str = "") -> Iterator[None]:
+    """The sandbox itself fails on those of the submissions whose places `lost` names."""
+    judge = Judge.judge
 
-    def failing(self: Warehouse, batch: str, *arguments: Any, **named: Any) -> int:
-        nonlocal calls
-        calls += batch.startswith(prefix)
-        if calls == call and batch.startswith(prefix):
-            raise OSError("the machine went away")
-        return append(self, batch, *arguments, **named)
+    def failing(self: Judge, submissions: Iterable[Submission]) -> list[Judgement]:
+        given = list(submissions)
+        places, found = lost(given), judge(self, given)
+        return [
+            replace(one, verdict=Verdict.infra, detail=detail) if place in places else one
+            for place, one in enumerate(found)
+        ]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Warehouse, "append", failing)
-        with pytest.raises(OSError, match="went away"):
-            yield
+        patch.setattr(Judge, "judge", failing)
+        yield
+
+
+def breaking(prefix: str, call: int, blow: Callable[[], None], *, after: bool = False) -> type[Warehouse]:
+    """A warehouse that takes a blow before, or `after`, it stores the n-th batch whose id begins so."""
+    left = call
+
+    class Breaking(Warehouse):
+        def append(self, batch_id: str, *arguments: Any, **named: Any) -> int:
+            nonlocal left
+            left -= batch_id.startswith(prefix)
+            struck = left == 0 and batch_id.startswith(prefix)
+            if struck and not after:
+                blow()
+            stored = super().append(batch_id, *arguments, **named)
+            if struck:
+                blow()
+            return stored
+
+    return Breaking
+
+
+def interrupt() -> None:
+    """A blow as of Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def storing_broken_at(lab: Lab, prefix: str, call: int) -> Iterator[None]:
+    """Storing the n-th batch whose id begins so fails, as when the machine goes away; expects that it did."""
+
+    def fail() -> None:
+        raise OSError("the machine went away")
+
+    lab.opened = breaking(prefix, call, fail)
+    with pytest.raises(OSError, match="went away"):
+        yield
+    lab.opened = Warehouse
 
 
 def trained_with(lab: Lab, overrides: dict[str, Any]) -> tuple[Lab, str]:
@@ -111,9 +174,8 @@ def judge() -> Iterator[Judge]:
         yield judge
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A home with one finished run, `micro-1`, made once for all processes of the tests. Tests must not write to it."""
+def finished_home(factory: pytest.TempPathFactory) -> Path:
+    """A home with one finished run, `micro-1`, made once for all processes of the tests."""
 
     def make(folder: Path) -> None:
         lab = Lab(folder)
@@ -121,14 +183,35 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         results = lab.run("micro-1")
         assert not any(result.skipped for result in results.values())
 
-    return Lab(made_once("finished", make, tmp_path_factory))
+    return made_once("finished", make, factory)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """The home with one finished run. Tests must not write to it."""
+    return Lab(finished_home(tmp_path_factory))
 
 
 @pytest.fixture
 def with_models(finished: Lab, tmp_path: Path) -> Lab:
     """An empty warehouse whose reference policy is already made."""
-    shutil.copytree(finished.home / "models", tmp_path / "models")
+    copy_home(finished.home / "models", tmp_path / "models")
     return Lab(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _prepared(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab(tmp_path_factory.mktemp("prepared"))
+    copy_home(finished.home / "models", lab.home / "models")
+    lab.run(lab.start("first"), "prepare")
+    return lab
+
+
+@pytest.fixture
+def prepared(_prepared: Lab, tmp_path: Path) -> Lab:
+    """A warehouse with the problems and prompts of the run `micro-1`, which has done nothing else."""
+    copy_home(_prepared.home, tmp_path / "prepared")
+    return Lab(tmp_path / "prepared")
 
 
 @pytest.fixture
@@ -136,8 +219,6 @@ def copied(finished: Lab, tmp_path: Path) -> Callable[[], Lab]:
     """A copy of the finished home, to be changed."""
 
     def copy() -> Lab:
-        beside = shutil.ignore_patterns("*-wal", "*-shm")  # come and go while other processes read the catalogue
-        shutil.copytree(finished.home, tmp_path / "home", ignore=beside)
-        return Lab(tmp_path / "home")
+        return Lab(copy_home(finished.home, tmp_path / "home"))
 
     return copy

@@ -1,17 +1,22 @@
-"""The processes of a training run forked instead of started, so that a whole run costs seconds, and killed at will."""
+"""The processes of a training run, forked from the tests' fork server (tests/fork_server.py), and killed at will."""
 
 from __future__ import annotations
 
+import functools
 import os
-import runpy
 import signal
-import subprocess
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.context import ForkServerProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+import psutil
+
+from tasks.train.shared import fork_server
 from tests.fork_server import preload, process_of
 from warehouse.failpoints import failpoint_hooks
 
@@ -21,55 +26,62 @@ KILL = "SPO_TEST_KILL"
 """Environment variable `MODULE:N:FILE`: a process of that module kills itself at its Nth failpoint, once (FILE)."""
 
 
-class ForkedProcess:
-    """A `RunningProcess` of `[...] python -m MODULE ARGUMENTS`, forked from the fork server."""
+class _Server:
+    """A server process of trainings, forked with everything imported."""
 
-    def __init__(
-        self, command: Sequence[str], given: int, output: int, errors: IO[bytes], environment: Mapping[str, str]
-    ) -> None:
-        module = command.index("-m") + 1
-        pipes = [DupFd(number) for number in (given, output, errors.fileno())]
-        self._process = process_of(_main, command[module], command[module + 1 :], pipes, dict(environment))
+    def __init__(self, requests: socket.socket) -> None:
+        self._process: ForkServerProcess = process_of(_serve, DupFd(requests.fileno()))
+        self._process.daemon = True  # the end of this process does not wait for it
         self._process.start()
-        assert self._process.pid is not None
+
         self.pid = self._process.pid
 
-    def poll(self) -> int | None:
-        """Exit status, the negative number of the signal that killed it, None while it runs."""
-        return self._process.exitcode
+    def kill(self) -> None:
+        """Kill it."""
+        self._process.kill()
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, once it has ended."""
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("forked process", timeout or 0.0)
-        return self._process.exitcode
+    def wait(self) -> int:
+        """Its exit status once it has ended."""
+        self._process.join()
+        return self._process.exitcode or 0
 
 
-def _main(module: str, arguments: list[str], pipes: list[Any], environment: Mapping[str, str]) -> None:
-    os.setsid()
-    for number, pipe in enumerate(pipes):
-        os.dup2(pipe.detach(), number)
-    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
-    os.environ.clear()
-    os.environ.update(environment)
-    _die_when_told(module)
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__")
+_servers: list[_Server] = []
 
 
-def _die_when_told(module: str) -> None:
-    wanted, _, rest = os.environ.get(KILL, "").partition(":")
-    if not module.endswith(wanted or "no module"):
-        return
-    number, _, file = rest.partition(":")
-    left = int(number)
+@functools.cache
+def _server() -> fork_server.ForkServer:
+    return fork_server.ForkServer(lambda requests: _servers.append(_Server(requests)) or _servers[-1])
+
+
+@contextmanager
+def trainings_forked() -> Iterator[None]:
+    """Inside, trainers, workers and evaluators are forked from the tests' fork server."""
+    fork_server.keep(_server())
+    try:
+        yield
+    finally:
+        fork_server.keep(None)
+
+
+def kill_trainings() -> None:
+    """Kill all that was forked and still runs."""
+    for server in _servers:
+        for process in psutil.Process(server.pid).children():
+            process.kill()
+
+
+def _serve(requests: Any) -> None:
+    reached = 0
 
     def count(_: str) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0 and not Path(file).exists():
+        nonlocal reached
+        module, _, rest = os.environ.get(KILL, "").partition(":")
+        number, _, file = rest.partition(":")
+        reached += 1
+        if module and sys.argv[0].endswith(module) and reached == int(number) and not Path(file).exists():
             Path(file).touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
     failpoint_hooks.append(count)
+    fork_server.serve(socket.socket(fileno=requests.detach()))

@@ -17,7 +17,11 @@ from tasks.config import OtherModelConfig
 from tasks.corpus import other_models
 from tasks.corpus.known_programs import ROUND
 from tasks.run import runs
+from tasks.run.manifests import TrainManifest
+from tasks.run.stage import finished as manifest_of
 from tasks.run.stage_names import STAGE_NAMES
+from tasks.stages import STAGES
+from tests.shared_folder import copy_home
 from tests.tasks.conftest import MICRO, Lab
 
 ADDED = "SELECT count(*) FROM trajectories"
@@ -38,16 +42,17 @@ def test_every_stage_of_a_finished_run_is_fresh(finished: Lab) -> None:
     assert states(finished, "micro-1") == dict.fromkeys(STAGE_NAMES, "fresh")
 
 
-def test_a_run_whose_checkpoint_is_gone_is_stale_from_training_on(copied: Callable[[], Lab]) -> None:
-    lab = copied()
-    run_id = lab.start("short", {"train.steps": 2})
-    results = lab.run(run_id, *STAGE_NAMES[: STAGE_NAMES.index("train") + 1])
-    assert states(lab, run_id)["train"] == "fresh"
-    for kept in results["train"].manifest.policies:
-        assert kept.path.is_relative_to(lab.home)
-        shutil.rmtree(kept.path)
-    assert states(lab, run_id)["train"] == "stale"
-    assert states(lab, run_id)["pivotal"] == "fresh"
+def test_a_training_whose_weights_are_gone_does_not_stand(finished: Lab, tmp_path: Path) -> None:
+    with finished.store() as store:
+        found = manifest_of(store, TrainManifest, run_id="micro-1")
+    assert found is not None
+    kept = tuple(
+        one.model_copy(update={"path": copy_home(one.path, tmp_path / f"{one.step}")}) for one in found.policies
+    )
+    moved = found.model_copy(update={"policies": kept})
+    assert STAGES["train"].usable(moved)
+    shutil.rmtree(kept[-1].path)
+    assert not STAGES["train"].usable(moved)
 
 
 def test_a_failed_stage_says_why_and_later_ones_wait(with_models: Lab) -> None:

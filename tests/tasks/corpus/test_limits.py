@@ -8,43 +8,38 @@ from typing import Any
 import pytest
 
 from tasks.config import OtherModelConfig
-from tasks.corpus import other_models, stage
+from tasks.corpus import stage
 from tasks.corpus.other_models import Answer, Question
 from tests.tasks.conftest import Lab
-from tests.tasks.corpus.test_stage import ONLY_FILES, prepared, solutions
+from tests.tasks.corpus.test_other_models import serving
+from tests.tasks.corpus.test_stage import ONLY_FILES, corpus, solver
+from warehouse.superseding import content
 
 MODEL = {"name": "big", "endpoint": "http://127.0.0.1:9/v1", "model": "big-1", "samples": 1}
 
 
-def test_answers_that_were_too_long_are_asked_for_again_where_there_is_more_room(
-    with_models: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab, asked = with_models, list[int]()
-    prepared(lab, ONLY_FILES)
-    known = solutions(lab)
-
-    def answers(_client: Any, _config: Any, questions: list[Question]) -> list[Answer]:
-        asked.append(len(questions))
-        return [Answer(f"```python\n{known[q.problem.problem_id]}\n```", "stop") for q in questions]
-
-    monkeypatch.setattr(other_models, "_asked", answers)
-    for limit, in_all in ((4, [6]), (3, [6]), (80, [6, 6]), (80, [6, 6])):
-        settings = {"corpus.other_models": [MODEL], "engine.max_response_tokens": limit}
-        flow = lab.run(prepared(lab, ONLY_FILES | settings), "corpus")["corpus"].manifest.flow
-        assert asked == in_all
+def test_answers_that_were_too_long_are_asked_for_again_where_there_is_more_room(prepared: Lab) -> None:
+    with serving() as server:
+        server.write = solver(prepared)
+        for limit, in_all in ((4, 6), (3, 6), (80, 12)):
+            models = [MODEL | {"endpoint": server.address}]
+            settings = {"corpus.other_models": models, "engine.max_response_tokens": limit}
+            flow = corpus(prepared, ONLY_FILES | settings).manifest.flow
+            assert len(server.asked) == in_all
     assert flow["other_model"]["kept"] == 6
 
 
-@pytest.mark.parametrize("correct_only", [True, False])
-def test_what_pi_0_was_cut_off_in_at_another_limit_is_no_failure(correct_only: bool, copied: Callable[[], Lab]) -> None:
+def test_what_pi_0_was_cut_off_in_at_another_limit_is_no_failure(copied: Callable[[], Lab]) -> None:
     lab = copied()
-    limit = lab.value("SELECT max(max_response_tokens) FROM trajectories WHERE source = 'reference'")
-    settings = {"engine.max_response_tokens": limit + 8, "corpus.correct_only": correct_only, "corpus.per_problem": 99}
-    lab.run(lab.start("longer", settings), "prepare", "q0", "corpus")
-    cut = """SELECT DISTINCT t.max_response_tokens AS at FROM corpus c JOIN trajectories t USING (trajectory_id)
-             WHERE t.finish_reason = 'length' AND corpus_id = (SELECT arg_max(corpus_id, arrival) FROM corpus)"""
     with lab.store() as store:
-        assert {row["at"] for row in store.rows(cut)} <= {limit + 8}
+        (row,) = store.rows("SELECT * FROM trajectories WHERE source = 'reference' AND reward = -1 LIMIT 1")
+        cut = content(row) | {"trajectory_id": "cut", "normal_hash": "cut", "finish_reason": "length"}
+        store.append("cut", {"trajectories": [cut | {"text": "unheard_of = 1", "verdict": "cut_off"}]}, run_id="other")
+    everything = {"corpus.correct_only": False, "corpus.per_problem": 99, "corpus.near_duplicates": 1}
+    for limit, members in ((80, 1), (88, 0)):
+        run_id = lab.start(f"{limit}", everything | {"engine.max_response_tokens": limit})
+        lab.run(run_id, "prepare", "q0", "corpus")
+        assert lab.value(f"SELECT count(*) FROM corpus WHERE run_id = '{run_id}' AND trajectory_id = 'cut'") == members
 
 
 @pytest.mark.parametrize(

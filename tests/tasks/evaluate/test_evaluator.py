@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -17,8 +18,11 @@ from tasks.run import prompt_set, runs
 from tasks.run.sampling import open_sampler
 from tasks.run.stage import Context
 from tasks.train import stage as training
+from tasks.train.shared.child import RunningProcess, start_process
 from tasks.train.shared.job import TrainJob
+from tests.shared_folder import copy_home
 from tests.tasks.conftest import Lab
+from tests.tasks.forked_training import trainings_forked
 
 SAMPLES = (
     "SELECT string_agg(concat_ws('/', policy_id, problem_id, sample, token_ids, verdict, entropy), '; ' ORDER BY "
@@ -30,7 +34,7 @@ SAMPLES = (
 def unevaluated(finished: Lab, tmp_path: Path) -> tuple[Lab, Path]:
     """A warehouse that knows the problems of the finished run but none of its samples, and the run's job in it."""
     for name in ("models", "runs"):
-        shutil.copytree(finished.home / name, tmp_path / name)
+        copy_home(finished.home / name, tmp_path / name)
     lab = Lab(tmp_path)
     lab.run(lab.start("first"), "prepare")
     job = TrainJob.read(finished.home / "runs" / "micro-1" / "train" / "job.json")
@@ -38,36 +42,40 @@ def unevaluated(finished: Lab, tmp_path: Path) -> tuple[Lab, Path]:
     return lab, job.model_copy(update=moved).write(tmp_path / "job.json")
 
 
-def test_it_draws_what_the_stage_draws_and_leaves_the_stage_nothing_to_do(
+@contextmanager
+def started(job: Path) -> Iterator[tuple[RunningProcess, IO[bytes]]]:
+    """The evaluator of a job and what it prints; its standard input closes at the end, and it ends."""
+    (given, ours), (printed, output) = os.pipe(), os.pipe()
+    with trainings_forked(), open(os.devnull, "wb") as errors, os.fdopen(printed, "rb") as lines:
+        process = start_process(training.evaluator_command(job), given, output, errors, os.environ)
+        for number in (given, output):
+            os.close(number)
+        yield process, lines
+        os.close(ours)
+        assert process.wait(300) == 0, "it has a low priority: on a busy machine it takes its time"
+
+
+def test_it_draws_what_the_stage_draws_and_ends_with_the_process_that_started_it(
     finished: Lab, unevaluated: tuple[Lab, Path]
 ) -> None:
     lab, job = unevaluated
-    process = subprocess.Popen(training.evaluator_command(job), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    lines = [json.loads(process.stdout.readline()) for _ in range(3)]
-    niceness = os.getpriority(os.PRIO_PROCESS, process.pid)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(300) == 0, "it has a low priority: on a busy machine it takes its time"
-    assert [line["evaluated"] for line in lines] == [0, 2, 4]
+    with started(job) as (process, lines):
+        told = [json.loads(lines.readline()) for _ in range(3)]
+        niceness = os.getpriority(os.PRIO_PROCESS, process.pid)
+        os.killpg(process.pid, signal.SIGTERM)
+    assert [line["evaluated"] for line in told] == [0, 2, 4]
     assert niceness >= min(os.nice(0) + 10, 19)
     assert lab.value(SAMPLES) == finished.value(SAMPLES)
     assert lab.value("SELECT count(*) FROM run_events WHERE kind = 'evaluated' AND message LIKE '%pass@10%'") == 3
+    with started(job):
+        pass  # whose standard input closes at once
 
 
-def test_it_ends_with_the_process_that_started_it(unevaluated: tuple[Lab, Path]) -> None:
-    process = subprocess.Popen(
-        training.evaluator_command(unevaluated[1]), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    assert process.stdin is not None
-    process.stdin.close()
-    assert process.wait(300) == 0, "it has a low priority: on a busy machine it takes its time"
-
-
+@pytest.mark.slow
 def test_training_goes_on_without_an_evaluator_that_cannot_run(
-    finished: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copied: Callable[[], Lab], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(finished.home, tmp_path / "home")
-    lab = Lab(tmp_path / "home")
+    lab = copied()
     monkeypatch.setattr(training, "EVALUATOR_MODULE", "tasks.there_is_no_such_module")
     run_id = lab.start("alone", {"evaluate.during_training": True, "train.steps": 6})
     results = lab.run(run_id, "prepare", "q0", "corpus", "pivotal", "train")
@@ -76,9 +84,8 @@ def test_training_goes_on_without_an_evaluator_that_cannot_run(
     assert "ended with status 1" in warning
 
 
-def test_more_samples_draw_the_difference_and_asking_again_draws_nothing(finished: Lab, tmp_path: Path) -> None:
-    shutil.copytree(finished.home, tmp_path / "home")
-    lab = Lab(tmp_path / "home")
+def test_more_samples_draw_the_difference_and_asking_again_draws_nothing(copied: Callable[[], Lab]) -> None:
+    lab = copied()
     with lab.store() as store:
         config = runs.load_config(store, "micro-1")
         more = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"samples": 12})})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,9 @@ from tasks.pivotal import stage as pivotal
 from tasks.pivotal.prefix_counts import PrefixCounts
 from tasks.run import prompt_set, runs
 from tasks.run.stage import Context
-from tests.tasks.conftest import Lab
+from tests.fork_server import process_of
+from tests.shared_folder import copy_home
+from tests.tasks.conftest import Lab, breaking
 from warehouse import WarehouseBusy
 
 PAID = (
@@ -24,47 +25,35 @@ PAID = (
 )
 ANNOTATED = "SELECT string_agg(DISTINCT search_id, ',') FROM token_values WHERE search_id LIKE 'annotation/%'"
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.tasks.conftest import Lab
-from warehouse import Warehouse
-
-append, when, left = Warehouse.append, sys.argv[2], 2
-
-def dying(self, batch, *arguments, **named):
-    global left
-    left -= batch.startswith("pivotal/")
-    if left == 0 and when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    done = append(self, batch, *arguments, **named)
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return done
-
-Warehouse.append = dying
-Lab(Path(sys.argv[1])).run("micro-1", "pivotal")
-"""
-
 
 @pytest.fixture(scope="module")
-def with_corpus(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home whose run has its corpus and nothing else."""
-    home = tmp_path_factory.mktemp("corpus")
-    shutil.copytree(finished.home / "models", home / "models")
-    lab = Lab(home)
+def _with_corpus(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab(tmp_path_factory.mktemp("corpus"))
+    copy_home(finished.home / "models", lab.home / "models")
     lab.run(lab.start("first"), "prepare", "q0", "corpus")
-    return home
+    return lab
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_around_its_second_commit_it_pays_for_no_node_twice(
-    when: str, finished: Lab, with_corpus: Path, tmp_path: Path
-) -> None:
-    lab = Lab(tmp_path / "home")
-    shutil.copytree(with_corpus, lab.home)
-    died = subprocess.run([sys.executable, "-c", KILLED, str(lab.home), when], check=False, capture_output=True)
-    assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
+@pytest.fixture
+def with_corpus(_with_corpus: Lab, tmp_path: Path) -> Lab:
+    """A home whose run has its corpus and nothing else."""
+    return Lab(copy_home(_with_corpus.home, tmp_path / "with_corpus"))
+
+
+def search_and_die(home: str, when: str) -> None:
+    """Be killed around the second commit of the search."""
+    lab = Lab(Path(home))
+    lab.opened = breaking("pivotal/", 2, lambda: os.kill(os.getpid(), signal.SIGKILL), after=when == "after")
+    lab.run("micro-1", "pivotal")
+
+
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.slow)])
+def test_killed_around_its_second_commit_it_pays_for_no_node_twice(when: str, finished: Lab, with_corpus: Lab) -> None:
+    lab = with_corpus
+    died = process_of(search_and_die, str(lab.home), when)
+    died.start()
+    died.join()
+    assert died.exitcode == -signal.SIGKILL
     stored = lab.value("SELECT count(DISTINCT batch_id) FROM token_values")
     assert stored == (1 if when == "before" else 2)
     paid_before = lab.value("SELECT sum(n) FROM token_values")
@@ -77,10 +66,9 @@ def test_killed_around_its_second_commit_it_pays_for_no_node_twice(
 
 
 def test_no_other_search_of_the_policy_reads_the_counts_that_one_adds_to(
-    with_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    with_corpus: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(with_corpus, tmp_path / "home")
-    lab, alone = Lab(tmp_path / "home"), list[str]()
+    lab, alone = with_corpus, list[str]()
 
     def watched(name: str) -> None:
         done = getattr(pivotal, name)
@@ -127,21 +115,10 @@ def test_line_ends_are_the_positions_after_tokens_with_a_line_end() -> None:
     assert pivotal.line_ends(Words(), [1, 2, 1, 3, 1]) == [2, 4]
 
 
-def test_every_rollout_is_a_trajectory_with_its_prefix_and_counts_towards_what_pi_0_can_write(finished: Lab) -> None:
-    wrong = (
-        "SELECT count(*) FROM trajectories r JOIN trajectories p ON p.trajectory_id = r.parent_trajectory_id "
-        "WHERE r.source = 'pivotal_rollout' AND (r.token_ids[:r.prefix_tokens] <> p.token_ids[:r.prefix_tokens] "
-        "OR r.policy_start <> (SELECT policy_id FROM policies WHERE kind = 'reference') OR r.prompt_id <> p.prompt_id)"
-    )
-    assert finished.value("SELECT count(*) FROM trajectories WHERE source = 'pivotal_rollout'") > 0
-    assert finished.value(wrong) == 0
-
-
 def test_searched_trajectories_and_rollouts_are_sources_of_training_each_with_its_objective(
-    finished: Lab, tmp_path: Path
+    copied: Callable[[], Lab],
 ) -> None:
-    lab = Lab(tmp_path / "home")
-    shutil.copytree(finished.home, lab.home)
+    lab = copied()
     terminal, monte_carlo = ({"kind": kind, "loss": "cross_entropy"} for kind in ("terminal", "monte_carlo"))
     sources = {
         "offline": {"share": 0.25},
@@ -169,9 +146,8 @@ def test_searched_trajectories_and_rollouts_are_sources_of_training_each_with_it
     assert all(row["value"] > 0 for row in losses)
 
 
-def test_rollouts_of_an_earlier_search_serve_a_corpus_that_wants_them(finished: Lab, tmp_path: Path) -> None:
-    lab = Lab(tmp_path / "home")
-    shutil.copytree(finished.home, lab.home)
+def test_rollouts_of_an_earlier_search_serve_a_corpus_that_wants_them(copied: Callable[[], Lab]) -> None:
+    lab = copied()
     exact = {"corpus.near_duplicates": 1}
     plain = lab.run(lab.start("plain", exact), "prepare", "q0", "corpus")["corpus"].manifest
     run_id = lab.start("more", exact | {"corpus.sources": ["reference", "human", "prior_spo", "pivotal_rollout"]})
@@ -186,9 +162,8 @@ def test_rollouts_of_an_earlier_search_serve_a_corpus_that_wants_them(finished: 
     assert sum(manifest.per_source.values()) == sum(plain.per_source.values()) + new
 
 
-def test_rollouts_in_place_of_those_put_aside_start_behind_them(with_corpus: Path, tmp_path: Path) -> None:
-    lab = Lab(tmp_path / "home")
-    shutil.copytree(with_corpus, lab.home)
+def test_rollouts_in_place_of_those_put_aside_start_behind_them(with_corpus: Lab) -> None:
+    lab = with_corpus
     drawn = lab.run("micro-1", "pivotal")["pivotal"].rows
     batch = lab.value("SELECT min_by(batch_id, arrival) FROM token_values WHERE search_id LIKE 'wave/%'")
     with lab.store() as store:

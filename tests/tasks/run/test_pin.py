@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.corpus.stage import EARLIER, SELECTION
-from tests.warehouse.conftest import judge_again, trajectory
+from tests.warehouse.conftest import trajectory
 from warehouse import Warehouse
-from warehouse.superseding import superseded
 
 
 def add(store: Warehouse, name: str, run_id: str, source: str, **tables: Any) -> int:
@@ -55,7 +54,7 @@ def test_a_pinned_selection_leaves_out_what_other_runs_found_later(tmp_path: Pat
         assert selected(store, pin, ["tcut otherwise"]) == ["tcut otherwise", "tearly", "tknown"]
 
 
-def test_a_pinned_selection_keeps_what_it_asks_for_and_takes_in_whoever_stored_and_judged_it_later(
+def test_a_pinned_selection_keeps_what_it_asks_for_and_takes_in_whoever_stored_it_later(
     tmp_path: Path,
 ) -> None:
     with Warehouse.open(tmp_path / "warehouse") as store:
@@ -64,23 +63,6 @@ def test_a_pinned_selection_keeps_what_it_asks_for_and_takes_in_whoever_stored_a
         store.append("answers", {"trajectories": answers}, run_id="second")
         assert selected(store, None) == ["tasked", "tknown", "tunasked"]
         assert selected(store, pin) == ["tasked", "tknown"]
-        again = {"trajectories": [right("known", "human")], "quarantine": [superseded("known", "known/rejudged-9")]}
-        store.append("known/rejudged-9", again, run_id="first")
-        assert selected(store, pin) == ["tasked", "tknown"]
-
-
-def test_a_pinned_selection_has_what_it_had_once_it_was_judged_again(tmp_path: Path) -> None:
-    with Warehouse.open(tmp_path / "warehouse") as store:
-        store.append("runs", {"runs": [{"recipe": "r", "config_json": "{}"}]}, run_id="first")
-        add(store, "early", "first", "online")
-        pin = add(store, "drawn", "first", "reference")
-        add(store, "drawn later", "second", "reference")
-        add(store, "late", "second", "online")
-        there = selected(store, pin)
-        assert there == ["tdrawn", "tearly"]
-        for batch in ("early", "drawn", "drawn later", "late"):
-            judge_again(store, batch)
-        assert selected(store, pin) == there
 
 
 def test_what_others_bring_is_part_of_what_the_corpus_reads_and_programs_of_the_problems_are_not(

@@ -8,10 +8,10 @@ commit protocol that goes on being raised, as nothing is written by who is dead.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
+import shutil
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,9 @@ from typing import Any, Literal
 import pytest
 
 from tasks.run.stage_names import STAGE_NAMES
-from tasks.train import supervisor
-from tasks.train.shared import child
+from tests.shared_folder import copy_home
 from tests.tasks.conftest import Lab
-from tests.tasks.forked_training import KILL, ForkedProcess
+from tests.tasks.forked_training import KILL, kill_trainings
 from warehouse import Warehouse
 from warehouse.failpoints import failpoint_hooks
 
@@ -88,15 +87,14 @@ def _blow(chance: random.Random) -> Blow:
 
 
 @contextmanager
-def struck(blow: Blow, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[int], None]]:
+def struck(blow: Blow, folder: Path) -> Generator[Callable[[int], None]]:
     """Strike as `blow` says; yields what is told of optimizer steps. Swallows the death of this process."""
     reached, dead = 0, False
 
     def die() -> None:
         nonlocal dead
         dead = True
-        for process in multiprocessing.active_children():
-            process.kill()
+        kill_trainings()
         raise Killed
 
     def commit(_: str) -> None:
@@ -109,7 +107,7 @@ def struck(blow: Blow, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generat
         if blow.kind == "step" and done >= blow.at:
             die()
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         if blow.kind in ("trainer", "rollout_worker.worker", "evaluator"):
             patch.setenv(KILL, f"{blow.kind}:{blow.at}:{folder / f'struck-{time.time_ns()}'}")
         failpoint_hooks.append(commit)
@@ -121,11 +119,11 @@ def struck(blow: Blow, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generat
             failpoint_hooks.remove(commit)
 
 
-def follow(schedule: Schedule, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def follow(schedule: Schedule, lab: Lab) -> list[str]:
     """Take the turns of the schedule; names of its runs."""
     names = [lab.start(f"of {number}", recipe) for number, recipe in enumerate(schedule.recipes)]
     for whose, blow in schedule.turns:
-        with struck(blow, lab.home, monkeypatch) as step:
+        with struck(blow, lab.home) as step:
             told = lambda done, _total, unit, _note, step=step: step(done) if unit == "steps" else None  # noqa: E731
             lab.run(names[whose], *MEASURED, progress=told)
     return names
@@ -226,16 +224,49 @@ def assert_repeatable(lab: Lab, run: str, recipe: dict[str, Any]) -> None:
         assert store.rows(OFFLINE, [again]) == store.rows(OFFLINE, [run])
 
 
+SMALL = {
+    "engine": {"kind": "scripted"},
+    "q0": {"samples": 24},
+    "pivotal": {"rollouts": 4, "max_nodes": 4},
+    "train": {"steps": 3, "batch_size": 8},
+    "evaluate": {"samples": 2, "ks": [1, 2]},
+}
+
+
+def small(number: int, **changes: Any) -> dict[str, Any]:
+    """A recipe that takes seconds, with that mix of sources."""
+    shares = {name: {"share": share} for name, share in SOURCES[number].items()}
+    return SMALL | {"train": SMALL["train"] | {"sources": shares}} | changes
+
+
+ORDINARY = Schedule(
+    (small(1), small(4, evaluate=SMALL["evaluate"] | {"during_training": True})),
+    ((0, Blow("step", 2)), (1, Blow("trainer", 20)), (0, Blow("none"))),
+)
+"""One run dies as it trains, another one goes on though its trainer dies, then the first is resumed."""
+
+
+@pytest.fixture(scope="module", params=[ORDINARY, *(pytest.param(n, marks=pytest.mark.slow) for n in range(40))])
+def followed(
+    request: pytest.FixtureRequest, finished: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Lab, Schedule, list[str]]]:
+    """A home in which a schedule was followed, and the names of its runs."""
+    schedule = request.param if isinstance(request.param, Schedule) else Schedule.drawn(request.param)
+    home = tmp_path_factory.mktemp("schedule")
+    lab = Lab(copy_home(finished.home, home))
+    yield lab, schedule, follow(schedule, lab)
+    shutil.rmtree(home)
+
+
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))])
-def test_whatever_befalls_two_runs_what_is_recorded_of_them_is_true(
-    seed: int, copied: Callable[[], Lab], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    schedule, lab = Schedule.drawn(seed), copied()
-    monkeypatch.setattr(child, "start_process", ForkedProcess)
-    monkeypatch.setattr(supervisor, "get_ready", lambda: None)
-    names = follow(schedule, lab, monkeypatch)
+def test_whatever_befalls_two_runs_what_is_recorded_of_them_is_true(followed: tuple[Lab, Schedule, list[str]]) -> None:
+    lab, _, names = followed
     for run in names:
         assert_true(lab, run)
-    for run, recipe in zip(names, schedule.recipes, strict=True):
+
+
+@pytest.mark.timeout(900)
+def test_a_new_run_pinned_to_what_one_read_draws_the_same_batches(followed: tuple[Lab, Schedule, list[str]]) -> None:
+    lab, schedule, names = followed
+    for run, recipe in list(zip(names, schedule.recipes, strict=True))[: 1 if schedule is ORDINARY else 2]:
         assert_repeatable(lab, run, recipe)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sandbox import Judge, Judgement, Submission, Verdict
 from tasks.corpus.foreign.response import ForeignResponse, Found, Naming, RefusedRow
 from tasks.corpus.importing import READERS, UNJUDGED, Account, Claims, Source, import_rollouts
 from tasks.engines import checkpoint
@@ -20,7 +18,7 @@ from tasks.problems.records import InvalidProblem
 from tasks.run import prompt_set, runs
 from tasks.run.sampling import SandboxFailing
 from tasks.run.stage import Context
-from tests.tasks.conftest import Lab, judge_broken_at
+from tests.tasks.conftest import Lab, judge_broken_at, judgements_lost
 
 FIXTURES = Path(__file__).parent / "fixtures"
 RIGHT = "t = 1\nfor x in map(int, input()):\n    if x % 3 > 0:\n        t *= x\nprint(t)"
@@ -30,9 +28,8 @@ HELD_OUT = "answers an evaluation problem of the run, which is never trained on"
 
 
 @pytest.fixture
-def lab(with_models: Lab) -> Lab:
-    with_models.run(with_models.start("import"), "prepare")
-    return with_models
+def lab(prepared: Lab) -> Lab:
+    return prepared
 
 
 def imported(lab: Lab, source: Source) -> Account:
@@ -123,30 +120,19 @@ def test_importing_twice_adds_nothing_and_says_so(lab: Lab) -> None:
     assert lab.value("SELECT count(*) FROM trajectories") == rows
 
 
-def test_what_the_sandbox_fails_on_is_not_taken_in_but_judged_by_the_next_import(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judge, failing = Judge.judge, 0
-
-    def failing_on_the_last(self: Judge, submissions: Iterable[Submission]) -> list[Judgement]:
-        found = list(judge(self, submissions))
-        right = len(found) - failing
-        return [*found[:right], *(Judgement(Verdict.infra, 0, one.total) for one in found[right:])]
-
-    monkeypatch.setattr(Judge, "judge", failing_on_the_last)
-    failing = 3
-    with pytest.raises(SandboxFailing, match="could not judge"):
-        imported(lab, fixture("verl", "verl.jsonl"))
+def test_what_the_sandbox_fails_on_is_not_taken_in_but_judged_by_the_next_import(lab: Lab) -> None:
+    source = fixture("verl", "verl.jsonl")
+    with judgements_lost(lambda given: range(len(given) - 3, len(given))), pytest.raises(SandboxFailing):
+        imported(lab, source)
     assert lab.value("SELECT count(*) FROM trajectories") == 0
-    failing = 1
-    first = imported(lab, fixture("verl", "verl.jsonl"))
+    with judgements_lost(lambda given: [len(given) - 1]):
+        first = imported(lab, source)
     assert len(first.refused[UNJUDGED]) == 1
     assert lab.value("SELECT count(*) FROM trajectories WHERE reward IS NULL") == 0
-    failing = 0
-    again = imported(lab, fixture("verl", "verl.jsonl"))
+    again = imported(lab, source)
     assert (again.new, again.judged) == (1, 1)
     assert lab.value("SELECT count(*) FROM trajectories") == first.new + 1
-    assert imported(lab, fixture("verl", "verl.jsonl")).new == 0
+    assert imported(lab, source).new == 0
 
 
 def test_what_was_put_aside_is_taken_in_when_it_is_imported_again(lab: Lab) -> None:
@@ -306,12 +292,12 @@ def test_both_kinds_of_inspect_log_say_the_same() -> None:
 
 @pytest.mark.parametrize("format", sorted(READERS))
 def test_a_file_that_is_not_there_is_named(format: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidProblem, match="nothing"):
+    with pytest.raises(InvalidProblem):
         list(READERS[format](tmp_path / "nothing.jsonl", Naming({"text": "text"})))
 
 
 def test_plain_rows_need_the_column_of_the_answer(tmp_path: Path) -> None:
-    with pytest.raises(InvalidProblem, match="--column text=NAME"):
+    with pytest.raises(InvalidProblem):
         list(READERS["columns"](tmp_path, Naming()))
 
 
