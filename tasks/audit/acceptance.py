@@ -105,7 +105,7 @@ def _extend(store: Warehouse, name: str, findings: Sequence[Row]) -> tuple[int, 
     if suite not in problems:
         return 0, 0
     found = [row for row in findings if row["suite_hash"] == suite]
-    added = [test for row in chosen(found) if (test := _as_test(problems[suite], row)) is not None]
+    added = [test for row in chosen(found) if (test := hidden_test(problems[suite], row)) is not None]
     if not added:
         return 0, 0
     audits = sorted({row["audit_id"] for row in found})
@@ -119,7 +119,7 @@ def _extend(store: Warehouse, name: str, findings: Sequence[Row]) -> tuple[int, 
     return len(same), len(added)
 
 
-def _as_test(problem: Problem, finding: Row) -> TestCase | None:
+def hidden_test(problem: Problem, finding: Row) -> TestCase | None:
     """The finding as a test of the problem's style.
 
     None for a value that no assert can ask for, or not so directly, and for one that would loosen how the other tests

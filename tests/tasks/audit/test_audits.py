@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from sandbox import Judge, Submission
-from tasks.audit import acceptance, audits
+from sandbox import Judge, Limits, Submission
+from tasks.audit import acceptance
 from tasks.audit.audits import Audited, NothingToAudit, Wanted, audit, look
 from tasks.audit.calls import called_name, compared_as_it_is
 from tasks.audit.examination import NO_MAJORITY, REFERENCES_DIFFER, REFERENCES_FAIL, Candidate, Examination, examine
 from tasks.problems.problem import Problem
 from tasks.problems.programs import normal_hash, program_hash
 from tests.tasks.audit.conftest import ALSO_RIGHT, CRASHES, LOOPS, PROBLEM, RIGHT, UNSTABLE, WRONG, Shelf
+from tests.tasks.conftest import breaking, interrupt
 
 
 def audited(shelf: Shelf, **wanted: Any) -> Audited:
@@ -49,7 +50,8 @@ def test_crashes_and_endless_loops_are_disagreements_that_say_what_happened(judg
 
 def test_a_program_that_loops_everywhere_is_given_up_after_a_few_inputs(judge: Judge) -> None:
     spins = "n = int(input())\nwhile n not in (1, 3, 7):\n    pass\nprint(10 // n)"
-    found = examined(judge, spins, solutions=(RIGHT,))
+    quick = replace(PROBLEM, limits=Limits(cpu_s=0.1))
+    found = examined(judge, spins, solutions=(RIGHT,), problem=quick)
     assert set(found.survivors) == {program_hash(spins)}
     assert found.inputs == 18, "all of 0 to 20 but the three tests"
 
@@ -100,7 +102,7 @@ def test_methods_are_audited_as_functions_are_and_findings_become_tests_of_the_m
     assert found.inputs == 30
     assert set(found.survivors) == {program_hash(wrong)}
     finding = {"input": found.findings[0].input, "expected": found.findings[0].expected}
-    added = acceptance._as_test(problem, finding)
+    added = acceptance.hidden_test(problem, finding)
     assert added is not None
     assert added.input.startswith("assert Solution().share(*(0, ")
     suite = replace(problem, hidden_tests=(test, added)).suite()
@@ -111,13 +113,13 @@ def test_methods_are_audited_as_functions_are_and_findings_become_tests_of_the_m
 def test_a_finding_that_would_loosen_the_other_tests_is_no_test(judge: Judge) -> None:
     whole = PROBLEM.tests[0].__class__("4\n", "2\n")
     problem = replace(PROBLEM, public_tests=(), hidden_tests=(whole,))
-    assert acceptance._as_test(problem, {"input": "3\n", "expected": "1.5\n"}) is None
-    added = acceptance._as_test(problem, {"input": "6\n", "expected": "3\n"})
+    assert acceptance.hidden_test(problem, {"input": "3\n", "expected": "1.5\n"}) is None
+    added = acceptance.hidden_test(problem, {"input": "6\n", "expected": "3\n"})
     assert added is not None
     halves = Submission("print(int(input()) / 2)", replace(problem, hidden_tests=(whole, added)).suite())
     assert [one.verdict for one in judge.judge([halves])] == ["wrong_answer"]
     broken = replace(problem, hidden_tests=(whole, whole.__class__("5\n", "2.5\n")))
-    assert acceptance._as_test(broken, {"input": "3\n", "expected": "1.5\n"}) is not None
+    assert acceptance.hidden_test(broken, {"input": "3\n", "expected": "1.5\n"}) is not None
 
 
 @pytest.mark.parametrize("test", ["assert share(number, [4]) == 1", "one = Solution()\nassert one.share(3, [4]) == 1"])
@@ -143,11 +145,11 @@ def test_problems_of_which_no_input_counted_are_told_from_those_whose_programs_a
 
 def test_an_empty_warehouse_has_nothing_to_audit(shelf: Shelf) -> None:
     assert audited(shelf) == Audited(0, 0, 0, 0, ())
-    with pytest.raises(NothingToAudit, match="no problem 'hand/divide'"):
+    with pytest.raises(NothingToAudit):
         audited(shelf, problems=("hand/divide",))
-    with pytest.raises(NothingToAudit, match="there is no run 'nobody', or it has no problems"):
+    with pytest.raises(NothingToAudit):
         audited(shelf, run="nobody")
-    with pytest.raises(NothingToAudit, match="no problem is of a set 'nowhere'; there are none"):
+    with pytest.raises(NothingToAudit):
         audited(shelf, problem_set="nowhere")
 
 
@@ -185,37 +187,25 @@ def test_functions_whose_tests_change_values_before_they_compare_them_are_left_o
     assert (len(backlog.groups), sum(backlog.left_out.values())) == ((1, 0) if direct else (0, 1))
 
 
-def test_a_second_run_repeats_nothing(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_repeats_nothing(shelf: Shelf) -> None:
     shelf.put(PROBLEM, [WRONG], [RIGHT])
     first = audited(shelf)
     with shelf.store() as store:
         snapshot = store.snapshot()
-    monkeypatch.setattr(audits, "examine", lambda *_, **__: pytest.fail("it was audited before"))
     second = audited(shelf)
     assert (second.new, second.rows) == (0, first.rows)
     with shelf.store() as store:
         assert store.snapshot() == snapshot
 
 
-def test_killed_in_between_it_goes_on_with_the_problems_that_are_left(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"hand/{number}" for number in range(3)]
-    for name in names:
-        shelf.put(replace(PROBLEM, problem_id=name), [WRONG], [RIGHT])
-    calls: list[str] = []
-
-    def dying(problem: Problem, *arguments: Any, **named: Any) -> Examination:
-        calls.append(problem.problem_id)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return examine(problem, *arguments, **named)
-
-    monkeypatch.setattr(audits, "examine", dying)
-    with pytest.raises(KeyboardInterrupt):
-        audited(shelf)
+def test_killed_in_between_it_goes_on_with_the_problems_that_are_left(shelf: Shelf) -> None:
+    for number in range(3):
+        shelf.put(replace(PROBLEM, problem_id=f"hand/{number}"), [WRONG], [RIGHT])
+    with breaking("audit/", 3, interrupt).open(shelf.location) as store, pytest.raises(KeyboardInterrupt):
+        audit(store, look(store, Wanted(inputs=30)))
+    with shelf.store() as store:
+        assert store.value("SELECT count(*) FROM audits") == 1
     assert audited(shelf).new == 2
-    assert calls == [names[0], names[1], names[1], names[2]]
     with shelf.store() as store:
         assert store.value("SELECT count(*) FROM audits") == 3
         assert store.value("SELECT count(*) FROM audit_findings") == 3

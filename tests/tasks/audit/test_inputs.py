@@ -167,11 +167,7 @@ def test_inputs_keep_bounds_and_lengths_and_reach_both_ends() -> None:
 
 def test_numbers_of_thousands_of_digits_are_texts() -> None:
     """Python refuses to read them, and they are no counts."""
-    for statement, tests in (
-        ("Add them.", (f"{'9' * 5000} 1\n", "12 3\n")),
-        (SUM, (f"{'9' * 5000}\n1 2\n", "1\n7\n")),
-    ):
-        assert made(problem(statement, *tests))
+    assert made(problem(SUM, f"{'9' * 4400}\n1 2\n", "1\n7\n"))
 
 
 def test_few_possible_inputs_are_all_made_once_and_tests_not_again() -> None:
