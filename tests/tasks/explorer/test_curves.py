@@ -75,23 +75,6 @@ def test_runs_show_every_k_and_no_difference_where_there_is_none(tmp_path: Path)
     assert '20.0% → 40.0%</dd><dd class="quiet">+20.0 points [unknown]</dd>' in both
 
 
-def test_runs_evaluated_on_different_problems_are_not_set_side_by_side_in_silence(tmp_path: Path) -> None:
-    asked = {"one": ("a", "s"), "like": ("a", "s"), "other tests": ("a", "t"), "other": ("b", "s")}
-    with Warehouse.open(tmp_path / "warehouse") as store:
-        for run, (problem, suite) in asked.items():
-            evaluated(store, run, 2, 1)
-            problems = [{"problem_id": problem, "suite_hash": suite, "split": "evaluation"}]
-            problems.append({"problem_id": run, "suite_hash": "s", "split": "train"})
-            manifest = json.dumps({"problems_batch": f"problems/{run}"})
-            prepared = {"stage": "prepare", "key": "k", "status": "completed", "manifest_json": manifest}
-            store.append(f"problems/{run}", {"problems": problems, "stages": [prepared]}, run_id=run)
-        with Readers.open(tmp_path / "warehouse") as readers:
-            readers.fill()
-            pages = Pages(Explorer(readers, tmp_path, asked_s=300), store)
-            compared = {run: pages.html("/compare", run=["one", run]) for run in asked if run != "one"}
-    assert {run for run, page in compared.items() if "different problems" in page} == {"other tests", "other"}
-
-
 def test_a_run_is_shown_its_own_training_although_a_longer_one_passed_the_same_weights_before(tmp_path: Path) -> None:
     trained = {"stage": "train", "status": "completed", "manifest_json": "{}"}
     with Warehouse.open(tmp_path / "warehouse") as store:

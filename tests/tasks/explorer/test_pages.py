@@ -37,15 +37,6 @@ def test_the_first_page_shows_the_run_and_what_training_found(pages: Pages) -> N
     assert f">{pages.value(FOUND):,}</a>" in page
 
 
-def test_the_page_of_a_run_has_its_curves_whose_points_lead_to_steps(pages: Pages) -> None:
-    page = pages.html("/run", id="micro-1")
-    assert "pass@1" in page
-    assert "pass@10" in page
-    assert 'href="/step?run=micro-1&amp;step=4"' in page
-    for title in ("loss", "source mix of the batches", "age of the online responses, in steps"):
-        assert f"<figcaption>{title}</figcaption>" in page
-
-
 def test_the_page_of_a_step_lists_its_batch_in_order(pages: Pages) -> None:
     page = pages.html("/step", run="micro-1", step=2)
     batch = pages.value("SELECT trajectory_ids FROM train_batches WHERE step = 2 LIMIT 1")
@@ -72,22 +63,6 @@ def test_every_different_program_of_a_problem_is_on_its_pages_once(pages: Pages,
     for number in range(1, 2 + known // 10):
         cards += re.findall(r'id="p(\d+)"', pages.html("/problem", id=problem, page=number))
     assert len(cards) == len(set(cards)) == known
-
-
-def test_programs_that_training_found_are_those_of_the_view(pages: Pages) -> None:
-    row = pages.store.rows("SELECT problem_id, count(*) AS n FROM new_solutions GROUP BY ALL ORDER BY ALL LIMIT 1")
-    if not row:
-        assert "found by training</span>" not in pages.html("/problem", id=pages.value(PROBLEM))
-        return
-    page = pages.html("/problem", id=row[0]["problem_id"], by="found")
-    assert page.count("found by training</span>") == min(10, row[0]["n"])
-
-
-def test_two_programs_stand_side_by_side(pages: Pages, problem: str) -> None:
-    first, second, *_ = re.findall(r'id="p(\d+)"', pages.html("/problem", id=problem, order="often"))
-    page = pages.html("/programs", id=problem, p=[first, second])
-    assert '<tr class="other">' in page
-    assert pages.reply("/programs", id=problem, p=[first]).status == 400
 
 
 def test_a_prompt_through_training_counts_the_samples_of_each_step(pages: Pages, problem: str) -> None:

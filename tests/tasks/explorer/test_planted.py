@@ -135,12 +135,6 @@ def test_rewards_that_were_believed_with_an_import_count_as_correct_nowhere(tmp_
     assert sorted(everything) == ["failed", "ours", "theirs"]
 
 
-def test_who_was_first_is_told(planted: Pages) -> None:
-    page = planted.html("/problem", id="p", by="found", order="new")
-    assert "first by training at step 2" in page
-    assert "written 2 times" in page
-
-
 def test_of_two_searches_of_a_trajectory_the_newer_counts(tmp_path: Path) -> None:
     found = {"trajectory_id": "t", "reference": "base", "n": 10, "k": 5}
     with Warehouse.open(tmp_path / "warehouse") as store:

@@ -66,34 +66,11 @@ def test_means_and_paired_differences_are_those_worked_out_by_hand(study: Pages)
     assert "+12.5 points" in study.html("/study", id="hand", base="b")
 
 
-def test_runs_tell_their_arm(study: Pages) -> None:
-    link = '<a href="/study?id=hand">hand</a>'
-    assert f'<span class="quiet">m, seed 1, m of {link}</span>' in study.html("/")
-    assert f"Recipe b, seed 0, arm b of the study {link}, begun" in study.html("/run", id="b-0")
-    assert '<td class="name">m-0<br><span class="quiet">m of hand</span></td>' in study.html(
-        "/compare", run=["m-0", "b-0"]
-    )
-    assert [row["study"] for row in runs.listing(study.store)] == [
-        "hand/c/0",
-        "hand/b/1",
-        "hand/b/0",
-        "hand/m/1",
-        "hand/m/0",
-        "hand/m/0",
-    ]
-
-
 def test_settings_stand_below_the_run_that_has_them(study: Pages) -> None:
     for names, seeds in ((["m-1", "b-0"], ("1", "0")), (["b-0", "m-1"], ("0", "1")), (["b-1", "m-0"], ("1", "0"))):
         page = study.html("/compare", run=names)
         assert f"<th>setting</th><th>{names[0]}</th><th>{names[1]}</th>" in page
         assert f"<td><code>seed</code></td><td>{seeds[0]}</td><td>{seeds[1]}</td>" in page
-
-
-def test_a_run_that_trains_tells_how_far_it_is(study: Pages) -> None:
-    page = study.html("/")
-    assert page.count("of 30") == 1
-    assert '<span class="quiet">train, step 7 of 30</span>' in page
 
 
 def test_of_an_arm_that_was_defined_anew_the_newest_run_counts(study: Pages) -> None:
