@@ -72,9 +72,9 @@ def test_description_tells_what_the_picture_shows() -> None:
 
 
 def test_series_of_unequal_lengths_are_refused() -> None:
-    with pytest.raises(ValueError, match="'a'"):
+    with pytest.raises(ValueError):
         Series("a", [1, 2], [1.0])
-    with pytest.raises(ValueError, match="'a'"):
+    with pytest.raises(ValueError):
         Series("a", [1, 2], [1.0, 2.0], [0.5], [1.5])
 
 

@@ -101,7 +101,7 @@ def test_report_is_written_with_every_chart_beside_it(tmp_path: Path) -> None:
 
 def test_two_charts_of_one_name_are_refused() -> None:
     twice = ReportPage("x", sections=[report().sections[0], report().sections[0]])
-    with pytest.raises(ValueError, match="'learning_curve'"):
+    with pytest.raises(ValueError):
         report_html(twice)
 
 

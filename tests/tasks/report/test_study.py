@@ -15,6 +15,7 @@ from tasks.report import run_history
 from tasks.report.reached import Spent, first_at
 from tasks.report.study import ArmResult, collect, describe, group_tables, markdown, problem_digests, write
 from tasks.run.manifests import PrepareManifest
+from tasks.run.stage_names import STAGE_NAMES
 from tests.tasks.conftest import Lab
 from warehouse import Warehouse
 
@@ -85,16 +86,6 @@ def test_ranks_say_what_the_seeds_leave_open() -> None:
     assert "Ranks" not in text_of("No seed in common", apart)
 
 
-def test_curves_over_sampling_leave_out_what_samples_nothing(tmp_path: Path) -> None:
-    offline = arm("fine-tuning", 0.5, 0.6)
-    offline = replace(offline, spent=[{5: Spent(0, 0, 2), 10: Spent(0, 0, 4)}] * 2)
-    arms = {"spo": arm("SPO", 0.5, 0.6), "rft": offline}
-    text = write("A study", arms, [("Both", "", list(arms)), ("Offline", "", ["rft"])], tmp_path).read_text()
-    assert "pass@k over sampling against online tokens. pass@1, SPO: from 0.1 to 0.55; pass@10, SPO:" in text
-    assert (tmp_path / "tokens_0.png").is_file()
-    assert not (tmp_path / "tokens_1.png").exists()
-
-
 def test_curves_are_drawn_of_few_arms_alone(tmp_path: Path) -> None:
     arms = {f"a{n}": arm(f"arm {n}", 0.5, 0.6) for n in range(13)}
     write("A study", arms, [("Few", "", list(arms)[:12]), ("Many", "", list(arms))], tmp_path)
@@ -105,16 +96,18 @@ def test_curves_are_drawn_of_few_arms_alone(tmp_path: Path) -> None:
 
 
 def test_the_page_the_tables_and_the_numbers_are_written(tmp_path: Path) -> None:
-    arms = {"a": arm("SPO", 0.5, 0.6, 0.7), "b": arm("PPO", 0.4, 0.4, 0.4)}
-    page = write("A study", arms, [("Figure 1", "What differs.", ["a", "b"]), ("Nothing ran", "", [])], tmp_path)
-    text = page.read_text(encoding="utf-8")
-    assert "Figure 1" in text
+    offline, none = arm("fine-tuning", 0.5, 0.6), ArmResult("squared", [], [], [], stopped=[0, 1])
+    offline = replace(offline, spent=[{5: Spent(0, 0, 2), 10: Spent(0, 0, 4)}] * 2)
+    arms = {"spo": arm("SPO", 0.5, 0.6, 0.7), "rft": offline, "none": none}
+    groups = [("Both", "What differs.", list(arms)), ("Nothing ran", "", []), ("Offline", "", ["rft"])]
+    text = write("A study", arms, groups, tmp_path).read_text(encoding="utf-8")
+    assert "Both" in text
     assert "Nothing ran" not in text
-    assert "SPO" in text
     raw = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))
-    assert [found["pass@1"] for found in raw["arms"]["a"]["measures"]] == [0.5, 0.6, 0.7]
-    assert (tmp_path / "curves_0.png").is_file()
-    assert (tmp_path / "final_0.png").is_file()
+    assert [found["pass@1"] for found in raw["arms"]["spo"]["measures"]] == [0.5, 0.6, 0.7]
+    pictures = {"curves_0.png", "final_0.png", "tokens_0.png", "curves_2.png", "final_2.png"}
+    assert {path.name for path in tmp_path.glob("*.png")} == pictures, "what samples nothing has no curve over tokens"
+    assert "| squared | 0; 2 stopped by the guards |" in (tmp_path / "study.md").read_text(encoding="utf-8")
 
 
 def test_markdown_has_a_row_for_pi_0_and_each_arm_with_its_differences_by_seed() -> None:
@@ -153,16 +146,6 @@ def test_a_difference_takes_only_the_seeds_that_both_arms_have() -> None:
     assert one.against(other, "pass@10")[0] == pytest.approx(0.5)
 
 
-def test_arms_that_the_guards_stopped_are_shown_as_such(tmp_path: Path) -> None:
-    whole, none = arm("SPO", 0.5, 0.6), ArmResult("squared", [], [], [], stopped=[0, 1])
-    some = ArmResult("reverse", [1], whole.curves[:1], whole.measures[:1], whole.spent[:1], stopped=[0])
-    text = text_of("Losses", [whole, none, some])
-    assert "| squared | 0; 2 stopped by the guards |" in text
-    assert "| reverse | 1; 1 stopped by the guards | 50.0 |" in text
-    page = write("A study", {"a": whole, "b": none, "c": some}, [("Losses", "", ["a", "b", "c"])], tmp_path)
-    assert "2 stopped by the guards" in page.read_text(encoding="utf-8")
-
-
 def at(arm: ArmResult, *ks: int) -> ArmResult:
     """The arm with other k of pass@k in the place of 1 and 10."""
     names = {f"pass@{old}": f"pass@{new}" for old, new in zip((1, 10), ks, strict=False)}
@@ -191,13 +174,12 @@ def test_bars_in_names_break_no_row_and_notes_are_written() -> None:
 
 
 def test_an_arm_that_took_over_a_training_has_its_cost(copied: Callable[[], Lab]) -> None:
-    lab, alone = copied(), {"corpus": {"sources": ["reference", "human"]}, "q0": {"count_rollouts": False}}
-    again = lab.start("again", alone)
-    assert not lab.run(again)["train"].skipped
-    third = lab.start("third", alone)
-    assert lab.run(third)["train"].skipped
+    lab, stages = copied(), STAGE_NAMES[: STAGE_NAMES.index("report")]
+    pin = lab.value("SELECT snapshot_out FROM stages WHERE stage = 'corpus' AND run_id = 'micro-1'")
+    again = lab.start("again")
+    assert lab.run(again, *stages, pin=pin)["train"].skipped
     with lab.store() as store:
-        own, taken_over = (collect(store, lab.home, "arm", {0: run_id}) for run_id in (again, third))
+        own, taken_over = (collect(store, lab.home, "arm", {0: run_id}) for run_id in ("micro-1", again))
     assert taken_over.measures == own.measures
     assert taken_over.spent == own.spent
     assert own.measures[0]["online trajectories"] > 0
