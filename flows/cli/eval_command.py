@@ -70,7 +70,7 @@ def evaluate(
         raise typer.BadParameter("needs one model and --set PROBLEMS, or two runs with --compare")
     place = _place(set_, layout) | {"only": only, "since": since, "until": until, "most": most}
     ks = sorted(set(k))
-    tree: dict[str, Any] = _subject(models[0], endpoint, temperature, top_p, max_tokens)
+    tree: dict[str, Any] = subject_of(models[0], endpoint, temperature, top_p, max_tokens)
     stored = tree["subject"]["kind"] == "samples"  # as many as there are
     tree["evaluate"] = {
         "samples": max(ks) if stored else samples,
@@ -102,7 +102,8 @@ def _place(name: str, layout: SetLayout | None) -> dict[str, Any]:
     return {"source": str(layout), "path": path}
 
 
-def _subject(model: str, endpoint: str | None, temperature: float, top_p: float, max_tokens: int) -> dict[str, Any]:
+def subject_of(model: str, endpoint: str | None, temperature: float, top_p: float, max_tokens: int) -> dict[str, Any]:
+    """The settings that name the model: an endpoint, a GGUF file, a file of samples, a folder, or a name of the hub."""
     path = Path(model).expanduser().absolute()
     if endpoint is not None:
         asked = {"name": model, "endpoint": endpoint, "model": model, "max_tokens": max_tokens}

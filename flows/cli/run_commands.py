@@ -284,18 +284,19 @@ def _watch(deployment: str, parameters: dict[str, Any], run_id: str | None) -> s
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         found = run_id or runs.created_by(store, str(flow_run_id))
     if ended.state != "COMPLETED" or found is None:
-        _explain(ended, found, flow_run_id)
+        explain(ended, found, flow_run_id)
     return found
 
 
-def _explain(ended: Look, run_id: str | None, flow_run_id: UUID) -> NoReturn:
+def explain(ended: Look, run_id: str | None, flow_run_id: UUID) -> NoReturn:
+    """Raise RunEnded: NoRunMade, RunCancelled or RunFailed by its code."""
     from flows.retries import new_run, settled
 
     stopped = [f"{line.stage}: {line.note}" for line in ended.lines if line.state == "failed"]
     cause = "" if ended.state == "CANCELLED" else f": {stopped[0] if stopped else ended.message}"
     logs = f"log: prefect flow-run logs {flow_run_id}"
     if run_id is None:
-        raise RunEnded(f"the flow run ended as {ended.state} before it had made a run{cause}\n{logs}")
+        raise RunEnded(f"the flow run ended as {ended.state} before it had made a run{cause}\n{logs}", code="NoRunMade")
     how = "was cancelled" if ended.state == "CANCELLED" else f"ended as {ended.state}"
     kind = cause.removeprefix(": ").partition(": ")[2].partition(":")[0]
     ways = (
@@ -306,7 +307,8 @@ def _explain(ended: Look, run_id: str | None, flow_run_id: UUID) -> NoReturn:
             f"         or: prefect deployment run spo/full-pipeline -p run={run_id} --watch"
         )
     )
-    raise RunEnded(f"run {run_id} {how}{cause}\n{ways}\n{logs}")
+    code = "RunCancelled" if ended.state == "CANCELLED" else "RunFailed"
+    raise RunEnded(f"run {run_id} {how}{cause}\n{ways}\n{logs}", code=code)
 
 
 def _summary(run_id: str) -> None:

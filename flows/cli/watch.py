@@ -8,8 +8,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from rich.console import Console
@@ -47,6 +48,18 @@ class NotAccepted(CodedError):
 
 class ServerGone(CodedError):
     """The Prefect server does not answer any more."""
+
+
+class Clock(Protocol):
+    """What passes between two looks; the module `time` is one."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        ...
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let so much time pass."""
+        ...
 
 
 def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
@@ -99,40 +112,51 @@ class Look:
     """Runs of the pipeline that it works on, as its stage table says."""
 
 
-def watch(flow_run_id: UUID, console: Console) -> Look:
+def watch(
+    flow_run_id: UUID,
+    console: Console,
+    *,
+    connect: Callable[[], AbstractContextManager[Any]] | None = None,
+    clock: Clock = time,
+) -> Look:
     """The flow run at its end, its table shown meanwhile.
 
+    `connect` makes the client of the server, by default of the one that the environment names.
     Raises ServerGone when the server does not answer for `PATIENCE_S`. An interrupt ends the watching, not the run.
     A SIGTERM cancels the run where SPO_CANCEL_ON_TERM is 1, and is watched to its end.
     """
-    from prefect.client.orchestration import get_client
-
     shown: dict[str, tuple[str, int, float]] = {}
     asked = _asked_to_stop()
     try:
-        with get_client(sync_client=True) as client, Live(console=console, refresh_per_second=2) as live:
+        with (connect or _connect)() as client, Live(console=console, refresh_per_second=2) as live:
             if not console.is_terminal:
                 live.stop()
             crashed_at: float | None = None
-            started = time.monotonic()
+            started = clock.monotonic()
             while True:
                 if asked.is_set():
                     asked.clear()
-                    _patiently(lambda: _cancel(client, flow_run_id), flow_run_id)
-                now = _patiently(lambda: _look(client, flow_run_id), flow_run_id)
+                    _patiently(lambda: _cancel(client, flow_run_id), flow_run_id, clock)
+                now = _patiently(lambda: _look(client, flow_run_id), flow_run_id, clock)
                 if console.is_terminal:
                     live.update(render(now.lines, now.name))
                 else:
-                    _print_changes(console, now.lines, shown)
-                crashed_at = (crashed_at or time.monotonic()) if taken_for_dead(now.state, now.message) else None
-                if now.state in FINAL and (crashed_at is None or time.monotonic() - crashed_at > GRACE_S):
+                    _print_changes(console, now.lines, shown, clock.monotonic())
+                crashed_at = (crashed_at or clock.monotonic()) if taken_for_dead(now.state, now.message) else None
+                if now.state in FINAL and (crashed_at is None or clock.monotonic() - crashed_at > GRACE_S):
                     if os.environ.get(CANCEL_ON_TERM) == "1" and now.state != "COMPLETED":
                         await_trainers(now.runs, console)
                     return now
-                time.sleep(poll_s(time.monotonic() - started))
+                clock.sleep(poll_s(clock.monotonic() - started))
     except KeyboardInterrupt:
         console.print(f"the run goes on: `spo status`; to end it: prefect flow-run cancel {flow_run_id}")
         raise
+
+
+def _connect() -> AbstractContextManager[Any]:
+    from prefect.client.orchestration import get_client
+
+    return get_client(sync_client=True)
 
 
 def poll_s(watched_s: float) -> float:
@@ -189,24 +213,24 @@ def _look(client: Any, flow_run_id: UUID) -> Look:
     title = f"{run.name}: {(run.state_name or state).lower()}"
     table = _table_of(client, flow_run_id)
     lines = _lines(table)
-    return Look(state, title, message, lines, _runs(table, lines))
+    return Look(state, title, message, lines, runs_of("" if table is None else table.description or "", lines))
 
 
-def _patiently(look: Callable[[], T], flow_run_id: UUID) -> T:
+def _patiently(look: Callable[[], T], flow_run_id: UUID, clock: Clock) -> T:
     import httpx
 
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = clock.monotonic() + PATIENCE_S
     while True:
         try:
             return look()
         except httpx.HTTPError as error:
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise ServerGone(
                     f"the Prefect server has not answered for {PATIENCE_S:.0f} s ({type(error).__name__}); the run may "
                     f"still go on. `spo up` starts the server again, `spo status` and `spo resume` show and continue "
                     f"the run (flow run {flow_run_id})"
                 ) from error
-            time.sleep(POLL_S)
+            clock.sleep(POLL_S)
 
 
 def _lines(table: Any) -> list[StageRow]:
@@ -214,9 +238,9 @@ def _lines(table: Any) -> list[StageRow]:
     return [] if table is None else [StageRow(**line) for line in json.loads(table.data)]
 
 
-def _runs(table: Any, lines: Sequence[StageRow]) -> tuple[str, ...]:
-    """The run that a stage table is of; of a study's the one that it is at."""
-    kind, _, name = ("" if table is None else table.description or "").partition(" ")
+def runs_of(title: str, lines: Sequence[StageRow]) -> tuple[str, ...]:
+    """The run that the stage table of this title is of; of a study's the one that it is at."""
+    kind, _, name = title.partition(" ")
     at = [line.run for line in lines if line.run and line.state in {"running", "retrying"}]
     return (name, *at) if kind == "run" else tuple(at)
 
@@ -260,11 +284,13 @@ def _noted(line: StageRow) -> str:
     return escape(f"tried again in {duration(max(0.0, line.retry_at - time.time()))}; {line.note}")
 
 
-def _print_changes(console: Console, lines: list[StageRow], shown: dict[str, tuple[str, int, float]]) -> None:
+def _print_changes(
+    console: Console, lines: list[StageRow], shown: dict[str, tuple[str, int, float]], now: float
+) -> None:
     """For pipes and logs: one line whenever a stage changes state, every tenth of its way, and every minute of it."""
     for line in lines:
         tenth = 10 * line.done // line.total if line.total else 0
-        mark, now = f"{line.state}/{tenth}/{line.retry_at or ''}", time.monotonic()
+        mark = f"{line.state}/{tenth}/{line.retry_at or ''}"
         before, done, then = shown.get(line.stage, ("", 0, now))
         moved = line.state == "running" and line.done != done and now - then >= LINE_EVERY_S
         if line.state == "waiting" or (before == mark and not moved):

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from flows.cli.main import app
-from flows.server import embedded
+from flows.server import record
+from flows.server.processes import record_of
 from tasks.train.shared import published_weights, trainer_lock
+from tests.flows.cli.conftest import Spo, code
 from warehouse import Warehouse
+
+CHECKPOINT = "runs/tiny-1/train/checkpoints/step-4/state.bin"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path) -> Path:
     """A home with a finished and an unfinished run, a log and a database with room in it."""
-    monkeypatch.setenv("SPO_HOME", str(tmp_path))
-    monkeypatch.delenv("SPO_WAREHOUSE", raising=False)
     for run in ("tiny-1", "tiny-2"):
         for part in ("checkpoints/step-4", "weights/step-4"):
             (tmp_path / "runs" / run / "train" / part).mkdir(parents=True)
@@ -42,48 +44,48 @@ def files(home: Path) -> dict[str, int]:
     return {str(path.relative_to(home)): path.stat().st_size for path in parts}
 
 
-def test_without_apply_nothing_is_removed_and_everything_is_listed(home: Path) -> None:
+def test_what_is_listed_goes_with_apply_alone_and_the_rest_stays(home: Path, spo: Spo) -> None:
     before = files(home)
-    shown = CliRunner().invoke(app, ["clean"])
-    assert shown.exit_code == 0, shown.output
+    shown = spo("clean")
+    assert code(shown) == ""
     assert files(home) == before
-    for words in ("runs/tiny-1/train/checkpoints", "logs/worker.log", "prefect.db", "spo clean --apply"):
-        assert words in shown.output
+    for name in ("runs/tiny-1/train/checkpoints", "logs/worker.log", "prefect.db"):
+        assert name in shown.output
     assert "tiny-2" not in shown.output
-
-
-def test_with_apply_what_was_listed_goes_and_the_rest_stays(home: Path) -> None:
-    before = files(home)
-    assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
+    assert code(spo("clean", "--apply")) == ""
     after = files(home)
-    assert set(before) - set(after) == {"runs/tiny-1/train/checkpoints/step-4/state.bin", "logs/worker.log"}
+    assert set(before) - set(after) == {CHECKPOINT, "logs/worker.log"}
     assert after["prefect/prefect.db"] < before["prefect/prefect.db"] / 10
-    assert "nothing to remove" in CliRunner().invoke(app, ["clean"]).output
+    assert "prefect.db" not in spo("clean").output
 
 
-def test_checkpoints_of_a_training_under_way_stay_though_one_of_that_name_has_completed(home: Path) -> None:
+def test_checkpoints_of_a_training_under_way_stay_though_one_of_that_name_has_completed(home: Path, spo: Spo) -> None:
     with trainer_lock.held(home / "runs" / "tiny-1" / "train", 1.0, print):
-        assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
-    assert "runs/tiny-1/train/checkpoints/step-4/state.bin" in files(home)
+        assert code(spo("clean", "--apply")) == ""
+    assert CHECKPOINT in files(home)
 
 
-def test_weights_that_a_killed_training_left_in_memory_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published_weights, "SHARED_MEMORY", home / "memory")
+@pytest.mark.skipif(not published_weights.SHARED_MEMORY.is_dir(), reason="this system has no /dev/shm")
+def test_weights_that_a_killed_training_left_in_memory_go(home: Path, spo: Spo) -> None:
     runs = [home / "runs" / name / "train" for name in ("tiny-1", "tiny-2")]
     folders = [published_weights.memory_folder(run) for run in runs]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        (folder / "model.safetensors").write_bytes(bytes(3 << 20))
-    with trainer_lock.held(runs[0], 1.0, print):
-        shown = CliRunner().invoke(app, ["clean"]).output
-        assert [folder.name in shown for folder in folders] == [False, True]
-        assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
-    assert [folder.exists() for folder in folders] == [True, False]
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True)
+            (folder / "model.safetensors").write_bytes(bytes(3 << 20))
+        with trainer_lock.held(runs[0], 1.0, print):
+            shown = spo("clean").output
+            assert [folder.name in shown for folder in folders] == [False, True]
+            assert code(spo("clean", "--apply")) == ""
+        assert [folder.exists() for folder in folders] == [True, False]
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_what_a_running_server_writes_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "running", lambda: {"server": True, "worker": False})
-    monkeypatch.setattr(embedded, "usable", lambda: False)
-    assert CliRunner().invoke(app, ["clean", "--apply"]).exit_code == 0
+def test_what_a_running_server_writes_is_left_alone(home: Path, spo: Spo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPO_HOME", str(home))
+    record.write({"port": 9, "server": record_of(os.getpid()), "worker": None})
+    assert code(spo("clean", "--apply")) == ""
     assert (home / "logs" / "worker.log").exists()
     assert not (home / "runs" / "tiny-1" / "train" / "checkpoints").exists()

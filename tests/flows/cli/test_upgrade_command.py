@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from typer.testing import CliRunner
-
-from flows.cli.main import app
+from tests.flows.cli.conftest import Spo, code
 from warehouse import Warehouse
 
 
-def test_it_does_not_take_their_past_from_runs_that_are_not_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPO_HOME", str(tmp_path))
-    monkeypatch.setenv("SPO_WAREHOUSE", str(tmp_path / "warehouse"))
-    old = {
-        "trajectory_id": "t",
-        "problem_id": "p",
-        "source": "online",
-        "token_ids": [1],
-        "text": "print(1)",
-        "program_hash": "old",
-    }
+def test_it_does_not_take_their_past_from_runs_that_are_not_finished(tmp_path: Path, spo: Spo) -> None:
+    old = {"trajectory_id": "t", "problem_id": "p", "source": "online", "token_ids": [1], "text": "print(1)"}
+    old["program_hash"] = "old"
     with Warehouse.open(tmp_path / "warehouse") as store:
         store.append("run/a", {"runs": [{"recipe": "tiny", "config_json": "{}"}]}, run_id="tiny-1")
         then = store.append("t", {"trajectories": [old]}, run_id="tiny-1")
-    refused = CliRunner().invoke(app, ["upgrade"])
+    refused = spo("upgrade")
     assert refused.exit_code == 1
     assert "tiny-1" in refused.output
-    seen = f"SELECT count(*) FROM trajectories WHERE snapshot_id <= {then}"
     with Warehouse.open(tmp_path / "warehouse") as store:
-        assert store.value(seen) == 1
+        assert store.value(f"SELECT count(*) FROM trajectories WHERE snapshot_id <= {then}") == 1
         ended = {"stage": "evaluate", "key": "k", "status": "completed", "manifest_json": "{}"}
         store.append("ended", {"stages": [ended]}, run_id="tiny-1")
-    assert "1 programs" in CliRunner().invoke(app, ["upgrade"]).output
+    assert code(spo("upgrade")) == ""
+    with Warehouse.open(tmp_path / "warehouse") as store:
+        assert store.value("SELECT count(*) FROM trajectories WHERE program_hash <> 'old'") == 1

@@ -1,12 +1,14 @@
-"""Watching a run: patience with a server that is away, and a clear end when it stays away."""
+"""Watching a run: patience with a server that is away, a clear end when it stays away, and cancelling from outside."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import json
 import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,121 +17,37 @@ from uuid import uuid4
 import httpx
 import pytest
 from prefect.client.schemas.objects import State
+from prefect.states import Cancelled, Completed, Crashed, Failed, Running
 from rich.console import Console
 
 from flows.cli import watch
-from flows.cli.run_commands import RunEnded, _explain
+from flows.cli.run_commands import RunEnded, explain
 from flows.progress import StageRow
 from flows.server import liveness
 from flows.server.deployments import SILENT
-from tasks.train.shared import time_limits, trainer_lock
-from tasks.train.shared.job import TrainJob
+from tasks.train.shared import trainer_lock
 from tests.tasks.train.conftest import config, make_job, save_reference
 
 
-def failing(times: int) -> object:
-    left = [times]
+class Clock:
+    """Time that passes when it is waited for."""
 
-    def look() -> watch.Look:
-        if left[0]:
-            left[0] -= 1
-            raise httpx.ConnectError("refused")
-        return watch.Look("RUNNING", "tiny-1: running", "", [])
+    def __init__(self) -> None:
+        self.now = 0.0
 
-    return look
+    def monotonic(self) -> float:
+        return self.now
 
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [0.0]
-    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(watch.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    return now
-
-
-def test_a_server_that_is_away_for_a_while_is_waited_for() -> None:
-    assert watch._patiently(failing(30), uuid4()).state == "RUNNING"  # type: ignore[arg-type]
-
-
-def test_a_server_that_stays_away_ends_the_watching_with_the_way_on(clock: list[float]) -> None:
-    with pytest.raises(watch.ServerGone, match="spo resume"):
-        watch._patiently(failing(10**6), uuid4())  # type: ignore[arg-type]
-    assert clock[0] == pytest.approx(watch.PATIENCE_S, abs=2)
-
-
-def test_what_takes_hours_is_looked_at_every_few_seconds_and_what_takes_minutes_every_second(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[float] = []
-
-    def look(_client: object, _flow_run: object) -> watch.Look:
-        looks.append(clock[0])
-        return watch.Look("RUNNING" if clock[0] < 7200 else "COMPLETED", "long", "", [])
-
-    monkeypatch.setattr(watch, "_look", look)
-    watch.watch(uuid4(), Console(file=io.StringIO()))
-    gaps = [later - earlier for earlier, later in itertools.pairwise(looks)]
-    assert gaps[:90] == [1.0] * 90
-    assert gaps[-1] == watch.SLOWEST_POLL_S
-    assert len(looks) < 7200 / watch.SLOWEST_POLL_S * 1.3
-
-
-def test_a_flow_run_that_ended_before_it_had_made_a_run_is_explained_with_its_cause_and_its_log() -> None:
-    flow_run = uuid4()
-    ended = watch.Look("FAILED", "tiny: failed", "Flow run encountered an exception: NotWritable: read-only", [])
-    with pytest.raises(RunEnded) as told:
-        _explain(ended, None, flow_run)
-    assert "NotWritable: read-only" in str(told.value)
-    assert f"prefect flow-run logs {flow_run}" in str(told.value)
-
-
-def test_a_cancelled_run_is_called_cancelled_and_a_failed_one_names_the_stage_and_its_cause() -> None:
-    stopped = watch.Look("CANCELLED", "tiny-1: cancelled", "", [StageRow("q0", "cancelled", note="TerminationSignal")])
-    with pytest.raises(RunEnded, match="run tiny-1 was cancelled\nresume with: spo resume tiny-1"):
-        _explain(stopped, "tiny-1", uuid4())
-    failed = watch.Look("FAILED", "tiny-1: failed", "", [StageRow("q0", "failed", note="MissingModel: no end token")])
-    with pytest.raises(RunEnded, match="run tiny-1 ended as FAILED: q0: MissingModel: no end token"):
-        _explain(failed, "tiny-1", uuid4())
-
-
-def test_a_run_taken_for_dead_is_watched_until_it_is_put_back_or_the_grace_is_over(
-    monkeypatch: pytest.MonkeyPatch, clock: list[float]
-) -> None:
-    assert liveness.taken_for_dead("CRASHED", SILENT)
-    revived = [("CRASHED", SILENT)] * 5 + [("RUNNING", ""), ("COMPLETED", "")]
-    looks = [watch.Look(state, "tiny-1", message, []) for state, message in revived]
-    monkeypatch.setattr(watch, "_look", lambda *_: looks.pop(0) if len(looks) > 1 else looks[0])
-    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: contextlib.nullcontext())
-    quiet = Console(file=io.StringIO())
-    assert watch.watch(uuid4(), quiet).state == "COMPLETED"
-    looks[:] = [watch.Look("CRASHED", "tiny-1", SILENT, [])]
-    begun = clock[0]
-    assert watch.watch(uuid4(), quiet).state == "CRASHED"
-    assert clock[0] - begun == pytest.approx(liveness.GRACE_S, abs=3)
-
-
-def test_a_log_hears_of_a_long_stage_every_tenth_and_every_minute_of_its_way(
-    monkeypatch: pytest.MonkeyPatch, clock: list[float]
-) -> None:
-    def look(*_: object) -> watch.Look:
-        now = int(clock[0])
-        state = "COMPLETED" if now >= 700 else "RUNNING"
-        stage = StageRow("train", "running", done=now // 10 if now < 400 else 40, total=400, unit="steps")
-        return watch.Look(state, "smollm-1", "", [stage])
-
-    monkeypatch.setattr(watch, "_look", look)
-    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: contextlib.nullcontext())
-    written = io.StringIO()
-    watch.watch(uuid4(), Console(file=written))
-    done = [int(line.split()[1].split("/")[0]) for line in written.getvalue().splitlines()]
-    assert done == [0, 6, 12, 18, 24, 30, 36, 40]
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 class Client:
-    """A client of a server that has one deployment and refuses parameters; it keeps the states that are asked for."""
+    """A server's client: states of a flow run by the number of the look, and the newest table; keeps what is asked."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+    def __init__(self, state: Callable[[int], State[Any]], table: Callable[[], Sequence[StageRow]] = list) -> None:
+        self.looks, self.asked = 0, list[str]()
+        self._state, self._table = state, table
 
     def __enter__(self) -> Client:
         return self
@@ -137,109 +55,130 @@ class Client:
     def __exit__(self, *_: object) -> None:
         """Nothing."""
 
-    def read_deployment_by_name(self, _: str) -> SimpleNamespace:
-        return SimpleNamespace(id=uuid4())
+    def read_flow_run(self, _: object) -> SimpleNamespace:
+        self.looks += 1
+        state = self._state(self.looks)
+        return SimpleNamespace(name="tiny-1", state=state, state_name=state.name)
 
-    def create_flow_run_from_deployment(self, *_: object, **__: object) -> None:
-        request = httpx.Request("POST", "http://127.0.0.1:9/api")
-        answer = httpx.Response(409, json={"detail": "overrides.seed: '007' is not of type 'integer'"}, request=request)
-        answer.raise_for_status()
+    def read_artifacts(self, **_: object) -> list[SimpleNamespace]:
+        data = json.dumps([asdict(line) for line in self._table()])
+        return [SimpleNamespace(data=data, description="run tiny-1", created="1")]
 
     def set_flow_run_state(self, _: object, state: State[Any]) -> None:
         self.asked.append(str(state.type.value))
 
 
-def test_parameters_that_the_server_refuses_are_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: Client())
-    monkeypatch.setattr(watch, "use_server", lambda: None)
-    with pytest.raises(watch.NotAccepted, match=r"'spo/train': overrides\.seed: '007' is not of type 'integer'"):
-        watch.submit("spo/train", {})
+def watched(client: Client, clock: Clock) -> tuple[watch.Look, str]:
+    """The flow run at its end, and what was written meanwhile."""
+    written = io.StringIO()
+    return watch.watch(
+        uuid4(), Console(file=written, width=200), connect=lambda: client, clock=clock
+    ), written.getvalue()
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for_and_given_up_when_it_stays_away() -> None:
+    def back_after(looks: float) -> Client:
+        def state(look: int) -> State[Any]:
+            if look <= looks:
+                raise httpx.ConnectError("refused")
+            return Completed()
+
+        return Client(state)
+
+    clock = Clock()
+    assert watched(back_after(30), clock)[0].state == "COMPLETED"
+    waited = clock.now
+    with pytest.raises(watch.ServerGone):
+        watched(back_after(float("inf")), clock)
+    assert clock.now - waited == pytest.approx(watch.PATIENCE_S, abs=2)
+
+
+def test_what_takes_hours_is_looked_at_every_few_seconds_and_what_takes_minutes_every_second() -> None:
+    clock, looks = Clock(), list[float]()
+
+    def state(_: int) -> State[Any]:
+        looks.append(clock.now)
+        return Running() if clock.now < 7200 else Completed()
+
+    watched(Client(state), clock)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(looks)]
+    assert gaps[:90] == [1.0] * 90
+    assert gaps[-1] == watch.SLOWEST_POLL_S
+    assert len(looks) < 7200 / watch.SLOWEST_POLL_S * 1.3
+
+
+def test_a_run_taken_for_dead_is_watched_until_it_is_put_back_or_the_grace_is_over() -> None:
+    revived = [*[Crashed(message=SILENT)] * 5, Running(), Completed()]
+    assert watched(Client(lambda look: revived[look - 1]), Clock())[0].state == "COMPLETED"
+    clock = Clock()
+    assert watched(Client(lambda _: Crashed(message=SILENT)), clock)[0].state == "CRASHED"
+    assert clock.now == pytest.approx(liveness.GRACE_S, abs=3)
+
+
+def test_a_log_hears_of_a_long_stage_every_tenth_and_every_minute_of_its_way() -> None:
+    clock = Clock()
+
+    def table() -> list[StageRow]:
+        now = int(clock.now)
+        return [StageRow("train", "running", done=now // 10 if now < 400 else 40, total=400, unit="steps")]
+
+    _, written = watched(Client(lambda _: Completed() if clock.now >= 700 else Running(), table), clock)
+    done = [int(line.split()[1].split("/")[0]) for line in written.splitlines()]
+    assert done == [0, 6, 12, 18, 24, 30, 36, 40]
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_sigterm_cancels_the_run_and_is_watched_to_its_end_where_a_launcher_asks_for_that(
     wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, before = Client(), signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: client)
     monkeypatch.setenv(watch.CANCEL_ON_TERM, "1" if wanted else "")
     terms: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: terms.append(number))
-    looks = 0
+    before = signal.signal(signal.SIGTERM, lambda number, _: terms.append(number))
 
-    def look(*_: object) -> watch.Look:
-        nonlocal looks
-        looks += 1
-        if looks == 2:
+    def state(look: int) -> State[Any]:
+        if look == 2:
             signal.raise_signal(signal.SIGTERM)
-        state = "CANCELLED" if client.asked and looks > 5 else "COMPLETED" if looks > 9 else "RUNNING"
-        return watch.Look(state, "tiny-1", "", [])
+        return Cancelled() if client.asked and look > 5 else Completed() if look > 9 else Running()
 
-    monkeypatch.setattr(watch, "_look", look)
+    client = Client(state)
     try:
-        ended = watch.watch(uuid4(), Console(file=io.StringIO()))
+        ended, _ = watched(client, Clock())
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (ended.state, client.asked) == (("CANCELLED", ["CANCELLING"]) if wanted else ("COMPLETED", []))
     assert len(terms) == (0 if wanted else 1)
 
 
-@pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of run tiny-1's training, which a command watches that SIGTERM lets cancel the run."""
+@pytest.mark.parametrize(("state", "waits"), [(Cancelled(), True), (Failed(), True), (Completed(), False)])
+def test_the_trainer_of_a_run_that_ended_before_its_time_is_waited_for_and_no_other(
+    state: State[Any], waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SPO_HOME", str(tmp_path))
     monkeypatch.setenv(watch.CANCEL_ON_TERM, "1")
-    monkeypatch.setattr(watch.signal, "signal", lambda *_: None)
-    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: contextlib.nullcontext())
-    monkeypatch.setattr(trainer_lock, "POLL_S", 1.0)
-    job = make_job(
-        tmp_path, save_reference(tmp_path / "reference"), config(), run_id="tiny-1", name="runs/tiny-1/train"
-    )
+    reference = save_reference(tmp_path / "reference")
+    job = make_job(tmp_path, reference, config(), run_id="tiny-1", name="runs/tiny-1/train")
     job.write(job.run_dir / "job.json")
-    return job.run_dir
+    there, over = threading.Event(), threading.Event()
 
+    def train() -> None:
+        with trainer_lock.held(job.run_dir, 0, print):
+            there.set()
+            over.wait(60)
 
-def seen(state: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What is said when a flow run that works on tiny-1 ends as `state`."""
-    monkeypatch.setattr(watch, "_look", lambda *_: watch.Look(state, "tiny-1", "", [], ("tiny-1",)))
-    written = io.StringIO()
-    watch.watch(uuid4(), Console(file=written))
-    return written.getvalue()
-
-
-def test_a_cancelled_runs_trainer_is_waited_for_while_another_runs_trains_on(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
-) -> None:
-    with trainer_lock.held(trained.parents[1] / "tiny-2" / "train", 0, print), contextlib.ExitStack() as stack:
-        stack.enter_context(trainer_lock.held(trained, 0, print))
-
-        def sleep(seconds: float) -> None:
-            clock[0] += seconds
-            if clock[0] > 40:
-                stack.close()
-
-        monkeypatch.setattr(watch.time, "sleep", sleep)
-        assert f"a trainer of {trained} is still at work" in seen("CANCELLED", monkeypatch)
-        assert clock[0] == pytest.approx(40, abs=2)
-        assert seen("CANCELLED", monkeypatch) == ""
-        assert clock[0] == pytest.approx(40, abs=2)
-
-
-def test_a_hung_trainer_is_waited_for_as_long_as_it_gets_to_end_and_then_told_of(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
-) -> None:
-    job = TrainJob.read(trained / "job.json")
-    with trainer_lock.held(trained, 0, print):
-        assert f"a trainer of {trained} has not ended in" in seen("FAILED", monkeypatch)
-        assert clock[0] == pytest.approx(time_limits.patience_s(job.reference, job.train), abs=2)
-
-
-def test_no_trainer_is_waited_for_after_a_run_that_completed(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
-) -> None:
-    with trainer_lock.held(trained, 0, print):
-        assert seen("COMPLETED", monkeypatch) == ""
-    assert clock[0] == 0
+    trainer = threading.Thread(target=train)
+    trainer.start()
+    assert there.wait(10)
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Timer(0.3, over.set).start()
+    try:
+        with trainer_lock.held(tmp_path / "runs" / "tiny-2" / "train", 0, print):
+            _, written = watched(Client(lambda _: state), Clock())
+        assert over.is_set() is waits
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        over.set()
+        trainer.join()
+    assert (str(job.run_dir) in written.replace("\n", "")) is waits
 
 
 @pytest.mark.parametrize(
@@ -252,14 +191,42 @@ def test_no_trainer_is_waited_for_after_a_run_that_completed(
             ("tiny-2",),
         ),
         ("audit", [StageRow("audit", "running")], ()),
-        (None, [], ()),
+        ("", [], ()),
     ],
 )
 def test_the_runs_that_a_flow_run_works_on_are_those_of_its_stage_table(
-    title: str | None, lines: list[StageRow], expected: tuple[str, ...]
+    title: str, lines: list[StageRow], expected: tuple[str, ...]
 ) -> None:
-    data = json.dumps([{"stage": line.stage, "state": line.state, "run": line.run} for line in lines])
-    tables = [] if title is None else [SimpleNamespace(data=data, description=title, created="1")]
-    run = SimpleNamespace(state=None, state_name=None, name="a-run")
-    client = SimpleNamespace(read_flow_run=lambda _: run, read_artifacts=lambda **_: tables)
-    assert watch._look(client, uuid4()).runs == expected
+    assert watch.runs_of(title, lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "run", "line", "code", "named"),
+    [
+        ("FAILED", None, None, "NoRunMade", "NotWritable: read-only"),
+        (
+            "CANCELLED",
+            "tiny-1",
+            StageRow("q0", "cancelled", note="TerminationSignal"),
+            "RunCancelled",
+            "spo resume tiny-1",
+        ),
+        (
+            "FAILED",
+            "tiny-1",
+            StageRow("q0", "failed", note="MissingModel: no end"),
+            "RunFailed",
+            "q0: MissingModel: no end",
+        ),
+    ],
+)
+def test_an_end_is_told_with_its_cause_or_the_way_on(
+    state: str, run: str | None, line: StageRow | None, code: str, named: str
+) -> None:
+    flow_run = uuid4()
+    ended = watch.Look(state, "tiny", "NotWritable: read-only", [line] if line else [])
+    with pytest.raises(RunEnded) as told:
+        explain(ended, run, flow_run)
+    assert told.value.code == code
+    assert named in str(told.value)
+    assert f"prefect flow-run logs {flow_run}" in str(told.value)
