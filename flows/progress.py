@@ -12,10 +12,10 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from tasks.run.durations import duration, pace
@@ -53,12 +53,33 @@ class StageRow:
     """The stage of `run` that is under way."""
 
 
+class Clock(Protocol):
+    """Tells the time; the module `time` is one."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        ...
+
+    def time(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+
+Rows = list[dict[str, Any]]
+
+
 class ProgressTable:
     """The lines of a run or study; publishing is throttled, and a server that does not answer never stops a stage."""
 
-    def __init__(self, stages: Sequence[str], publish: Publisher, log: Log) -> None:
+    def __init__(
+        self,
+        stages: Sequence[str],
+        publish: Callable[[Rows], object],
+        log: Callable[[str], object],
+        clock: Clock = time,
+    ) -> None:
         self.lines = {stage: StageRow(stage) for stage in stages}
-        self._publish, self.log = publish, log
+        self._publish, self.log, self._clock = publish, log, clock
         self._published = self._logged = 0.0
         self._started: dict[str, float] = {}
         self._marks: deque[tuple[float, int]] = deque()
@@ -69,7 +90,7 @@ class ProgressTable:
 
     def start(self, stage: str) -> None:
         """`stage` begins."""
-        self._started[stage] = time.monotonic()
+        self._started[stage] = self._clock.monotonic()
         self._marks.clear()
         self.lines[stage].state = "running"
         self._push(force=True)
@@ -85,7 +106,7 @@ class ProgressTable:
 
     def progress(self, stage: str, done: int, total: int, unit: str, note: str) -> None:
         """`stage` has done `done` of `total` units."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if self._marks and done < self._marks[-1][1]:
             self._marks.clear()
         marks = self._marks
@@ -107,8 +128,8 @@ class ProgressTable:
 
     def retry(self, stage: str, wait_s: float, cause: str) -> None:
         """`stage` failed, and is tried again after `wait_s`."""
-        line = self.lines[stage]
-        line.state, line.note, line.remaining_s, line.retry_at = "retrying", cause, None, time.time() + wait_s
+        line, at = self.lines[stage], self._clock.time() + wait_s
+        line.state, line.note, line.remaining_s, line.retry_at = "retrying", cause, None, at
         self.log(f"{stage}: tried again in {duration(wait_s)}; {cause}")
         self._push(force=True)
 
@@ -126,13 +147,14 @@ class ProgressTable:
         """`stage` ended as `state` (done, skipped, failed, cancelled)."""
         line = self.lines[stage]
         line.state, line.note, line.remaining_s, line.retry_at = state, note, None, None
-        line.seconds = time.monotonic() - self._started.get(stage, time.monotonic())
+        now = self._clock.monotonic()
+        line.seconds = now - self._started.get(stage, now)
         line.rate = line.done / line.seconds if line.seconds > 0 else 0.0
         self.log(f"{stage}: {state} in {duration(line.seconds)}; {note}")
         self._push(force=True)
 
     def _push(self, *, force: bool) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if force or now - self._published >= PUBLISH_EVERY_S:
             self._published = now
             self._publish([_row(line) for line in self.lines.values()])
@@ -179,15 +201,16 @@ class Publisher:
     newest is sent. When a stage begins or ends, the call returns after the server has answered.
     """
 
-    def __init__(self, flow_run_id: UUID, title: str) -> None:
-        self._flow_run_id, self._title = flow_run_id, title
+    def __init__(self, flow_run_id: UUID, title: str, send: Callable[[Rows], object] | None = None) -> None:
+        """`send`: takes a table to the server; by default Prefect's client does."""
+        self._flow_run_id, self._title, self._send = flow_run_id, title, send or self._send_by_client
         self._states: list[str] = []
-        self._waiting: list[dict[str, Any]] | None = None
+        self._waiting: Rows | None = None
         self._sending = threading.Lock()
         self._thread: threading.Thread | None = None
         self._artifact: UUID | None = None
 
-    def __call__(self, lines: list[dict[str, Any]]) -> None:
+    def __call__(self, lines: Rows) -> None:
         states = [line["state"] for line in lines]
         self._waiting = lines
         if states != self._states:
@@ -204,7 +227,7 @@ class Publisher:
             if lines is not None:
                 self._send(lines)
 
-    def _send(self, lines: list[dict[str, Any]]) -> None:
+    def _send_by_client(self, lines: Rows) -> None:
         import httpx
         from prefect.client.orchestration import get_client
 

@@ -73,4 +73,4 @@ def test_what_is_installed_but_was_not_resolved_anew_is_refused(
     with (tmp_path / file).open("a") as changed:
         changed.write(added)
     done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, "run scripts/resolve.sh" in done.stderr) == ((1, True) if refused else (0, False))
+    assert done.returncode == int(refused)

@@ -29,7 +29,7 @@ def show(console: Console, run_id: str | None = None) -> None:
     with Warehouse.open(warehouse_location(), read_only=True) as store:
         run_id = run_id or runs.latest(store)
         console.print(f"\n[bold]Result of run {run_id}[/]", highlight=False)
-        _pass_at_k(console, finished(store, EvaluateManifest, run_id=run_id))
+        show_pass_at_k(console, finished(store, EvaluateManifest, run_id=run_id))
         _skipped(console, store, run_id)
         question = hardest(store, run_id)
         answer = [] if question is None else store.rows(question)
@@ -81,7 +81,8 @@ def _command() -> str:
     return os.path.relpath(called) if called.name == "spo" else "spo"
 
 
-def _pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
+def show_pass_at_k(console: Console, manifest: EvaluateManifest | None) -> None:
+    """Print pass@k before and after, and what limits the comparison."""
     if manifest is None:
         console.print("no evaluation in this run")
         return

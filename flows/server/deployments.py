@@ -37,7 +37,7 @@ def deploy(say: Callable[[str], None], environment: Mapping[str, str], folder: P
     A pool that is there keeps what somebody has set: a limit, a pause, a job template. Raises NotDeployed.
     """
     api, command = environment["PREFECT_API_URL"], ["--no-prompt", "deploy", "--all"]
-    _make_pool(api)
+    make_pool(api)
     asked = [sys.executable, "-m", "prefect", *command]
     result = subprocess.run(asked, env=dict(environment), cwd=folder, capture_output=True, text=True)
     if result.returncode:
@@ -47,7 +47,7 @@ def deploy(say: Callable[[str], None], environment: Mapping[str, str], folder: P
     say("deployments are in place")
 
 
-def _make_pool(api: str) -> None:
+def make_pool(api: str) -> None:
     """The pool, if it is not there; the first worker that serves it puts its job template in."""
     try:
         with server_client(api) as client:

@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from flows.server import record
 from flows.server.orphans import end_orphans
@@ -48,6 +48,18 @@ LOOK_EVERY_S = 2.0
 PROJECT = Path(__file__).parents[2]
 
 Say = Callable[[str], None]
+
+
+class Clock(Protocol):
+    """Tells the time and lets it pass; the module `time` is one."""
+
+    def time(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let so much time pass."""
+        ...
 
 
 class EmbeddedError(CodedError):
@@ -110,11 +122,11 @@ def _complete() -> bool:
     if worker is None or alive(worker) is None:
         return False
     _check_worker(worker)
-    return bool(state.get("deployed") == _fingerprint())
+    return bool(state.get("deployed") == fingerprint())
 
 
 def _up(say: Say) -> None:
-    _await_silence(say)
+    await_silence(say)
     if note := record.foreign_record():
         say(note)
     state = record.read()
@@ -136,10 +148,10 @@ def _up(say: Say) -> None:
         )
         record.write(state)
         say("worker started")
-    fingerprint = _fingerprint()
-    if state.get("deployed") != fingerprint:
+    today = fingerprint()
+    if state.get("deployed") != today:
         _deploy(say)
-        record.write(state | {"deployed": fingerprint})
+        record.write(state | {"deployed": today})
     say(f"ready: {api_url().removesuffix('/api')} (logs in {_logs()})")
     if port() != DEFAULT_PORT and not os.environ.get("PREFECT_API_URL"):
         say(f"for `prefect` commands, too: export PREFECT_API_URL={api_url()}")
@@ -308,14 +320,14 @@ def _check_home() -> None:
         )
 
 
-def _await_silence(say: Say) -> None:
+def await_silence(say: Say, clock: Clock = time) -> None:
     """Wait until a server of this home that was started on another machine is gone: two would write to one database.
 
     Raises OtherPlace when that one goes on writing.
     """
-    host, began, told = record.other_machine(), time.monotonic(), False
-    while host is not None and (quiet := time.time() - _written()) < QUIET_S:
-        if time.monotonic() - began > QUIET_S and quiet < QUIET_S / 2:  # more than what an ending one still writes
+    host, began, told = record.other_machine(), clock.time(), False
+    while host is not None and (quiet := clock.time() - _written()) < QUIET_S:
+        if clock.time() - began > QUIET_S and quiet < QUIET_S / 2:  # more than what an ending one still writes
             raise OtherPlace(
                 f"the server of {home()} runs on {host} (it wrote to its database {max(quiet, 0):.0f} s ago), and one "
                 f"home has one server: stop it there with `spo down`, or set SPO_HOME to another folder here (with the "
@@ -327,7 +339,7 @@ def _await_silence(say: Say) -> None:
                 f"one is started here once it has been silent for {QUIET_S:.0f} s"
             )
             told = True
-        time.sleep(LOOK_EVERY_S)
+        clock.sleep(LOOK_EVERY_S)
 
 
 def _written() -> float:
@@ -335,10 +347,10 @@ def _written() -> float:
     return max((path.stat().st_mtime for path in (home() / "prefect").glob("prefect.db*")), default=0.0)
 
 
-def _fingerprint() -> str:
+def fingerprint(project: Path = PROJECT) -> str:
     """Identity of everything that the deployments are made of; recipes count by name."""
-    modules = [path for folder in ("tasks/config", "flows") for path in sorted((PROJECT / folder).rglob("*.py"))]
-    files = [PROJECT / "prefect.yaml", *modules]
+    modules = [path for folder in ("tasks/config", "flows") for path in sorted((project / folder).rglob("*.py"))]
+    files = [project / "prefect.yaml", *modules]
     content = b"".join(path.read_bytes() for path in files) + "\n".join(recipe_names()).encode()
     return hashlib.sha256(content).hexdigest()
 

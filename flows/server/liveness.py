@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -28,19 +28,24 @@ def taken_for_dead(state_type: str, message: str | None) -> bool:
 
 
 @contextmanager
-def kept_running(flow_run_id: UUID) -> Generator[None]:
+def kept_running(
+    flow_run_id: UUID,
+    *,
+    every_s: float = LOOK_EVERY_S,
+    worker: int | None = None,
+    connect: Callable[[], AbstractContextManager[Any]] | None = None,
+) -> Generator[None]:
     """While the block runs, and once at its end, the flow run is put back to Running when it is taken for dead.
 
     A cancelled run is stopped by its worker. Where that has died, this process stops itself as the worker would.
+    `worker`: its process, by default this one's parent. `connect`: makes the client of the server.
     """
-    from prefect.client.orchestration import get_client
-
-    over, worker = threading.Event(), os.getppid()
+    over, worker = threading.Event(), worker or os.getppid()
 
     def look() -> None:
         stopped = False
-        with get_client(sync_client=True) as client:
-            while not over.wait(LOOK_EVERY_S):
+        with (connect or _connect)() as client:
+            while not over.wait(every_s):
                 put_back(client, flow_run_id)
                 if not stopped and os.getppid() != worker and is_cancelled(client, flow_run_id):
                     stopped = True
@@ -54,6 +59,12 @@ def kept_running(flow_run_id: UUID) -> Generator[None]:
     finally:
         over.set()
         thread.join(LOOK_EVERY_S)
+
+
+def _connect() -> AbstractContextManager[Any]:
+    from prefect.client.orchestration import get_client
+
+    return get_client(sync_client=True)
 
 
 def is_cancelled(client: Any, flow_run_id: UUID) -> bool:

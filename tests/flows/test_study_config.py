@@ -31,6 +31,11 @@ overrides = { train = { steps = 9, optimizer = { learning_rate = 1e-3 } } }
 title = "Rates"
 arms = ["slow", "fast"]
 """
+SEEDED = (
+    ("[overrides]\n", "[overrides]\nseed = 5\n"),
+    ('label = "fast"\n', 'label = "fast"\ngrid = { seed = [1, 2] }\n'),
+    ("[overrides]\n", "[grid]\nseed = [1, 2]\n[overrides]\n"),
+)
 
 
 def write(folder: Path, text: str) -> str:
@@ -85,7 +90,7 @@ def test_an_arm_that_comes_after_another_draws_on_that_ones_run_of_the_seed(tmp_
     fast, slow = (study.drawing_on({"slow": "tiny-7"}, arm, study.config(arm, 1)) for arm in ("fast", "slow"))
     assert (fast.train.earlier.run_ids, slow.train.earlier.run_ids) == (("tiny-7",), ())
     assert "run_ids" not in study.config("slow", 1).model_dump(mode="json")["train"]["earlier"]
-    with pytest.raises(InvalidConfig, match="'slow' comes after 'fast', which is no arm above it"):
+    with pytest.raises(InvalidConfig, match="'slow' comes after 'fast'"):
         load(write(tmp_path, SMALL.replace('label = "slow"', 'label = "slow"\nafter = ["fast"]')))
 
 
@@ -113,7 +118,7 @@ grid = { "train.steps" = [3, 5] }
     assert (fastest.steps, again.steps) == (9, 5)
     assert (study.arms["fastest"].recipe, study.arms["again-3"].recipe) == ("tiny", "spo-online")
     for wrong in ("slowest", "fastest", "again"):
-        with pytest.raises(InvalidConfig, match=f"arm 'fastest' is like '{wrong}', which is no arm above it"):
+        with pytest.raises(InvalidConfig, match=f"'fastest' is like '{wrong}'"):
             load(write(tmp_path, text.replace('like = "fast"', f'like = "{wrong}"')))
 
 
@@ -148,7 +153,7 @@ def test_a_search_takes_the_arms_of_the_comparison_it_is_for(tmp_path: Path) -> 
     assert search.config("rloo-kl-1e-3", 0).train.optimizer.learning_rate == 1e-3, "an arm's own grid"
     assert search.config("ppo-3e-5", 1).train.ppo == methods.config("ppo", 1).train.ppo
     assert not set(search.seed_numbers(None)) & set(methods.seed_numbers(None))
-    with pytest.raises(InvalidConfig, match="its base 'nothing' is no study that ships"):
+    with pytest.raises(InvalidConfig, match="'nothing'"):
         load(write(tmp_path, 'base = "nothing"\n'))
 
 
@@ -159,26 +164,27 @@ def test_a_search_may_take_some_of_the_arms(tmp_path: Path) -> None:
     shown = {arm for group in search.groups for arm in group.arms}
     assert shown == set(search.arms)
     assert list(load("smollm-prompts").arms) == ["ppo", "pass-at-4", "max-rl"]
-    with pytest.raises(InvalidConfig, match=r"base_arms names 'slow'; the base has half-online, online"):
+    with pytest.raises(InvalidConfig, match="'slow'"):
         load(write(tmp_path, 'base = "smollm"\nbase_arms = ["slow"]\n'))
 
 
 def test_a_study_that_cannot_be_run_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UnknownRecipe, match=r"no study 'nothing'.*known studies: "):
+    with pytest.raises(UnknownRecipe, match="'nothing'"):
         load("nothing")
-    with pytest.raises(InvalidConfig, match="names the arm 'quick'"):
-        load(write(tmp_path, SMALL.replace('["slow", "fast"]', '["quick"]')))
-    with pytest.raises(InvalidConfig, match=r"train\.stepz: no such field"):
-        load(write(tmp_path, SMALL.replace("steps = 9", "stepz = 9")))
     nothing = "[overrides]\nproblems.evaluation = 0\nevaluate.during_training = false"
-    with pytest.raises(InvalidConfig, match=r"arm 'slow' has problems.evaluation = 0, and a study compares"):
-        load(write(tmp_path, SMALL.replace("[overrides]", nothing)))
+    for named, *changed in (
+        ("'quick'", '["slow", "fast"]', '["quick"]'),
+        (r"train\.stepz", "steps = 9", "stepz = 9"),
+        ("'slow'", "[overrides]", nothing),
+    ):
+        with pytest.raises(InvalidConfig, match=named):
+            load(write(tmp_path, SMALL.replace(*changed)))
 
 
 def test_a_run_is_one_line_of_a_studys_table() -> None:
     published: list[Any] = []
     logged: list[str] = []
-    board = ProgressTable(["slow 0", "compare"], published.append, logged.append)  # type: ignore[arg-type]
+    board = ProgressTable(["slow 0", "compare"], published.append, logged.append)
     board.start("slow 0")
     line = NestedProgress(board, "slow 0", "tiny-1")
     line.start("prepare")
@@ -204,47 +210,28 @@ def test_a_recipe_given_as_a_file_lies_beside_the_study(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "wrong",
     [
-        ("[overrides]\n", "[overrides]\nseed = 5\n"),
-        ('label = "fast"\n', 'label = "fast"\ngrid = { seed = [1, 2] }\n'),
-        ("[overrides]\n", "[grid]\nseed = [1, 2]\n[overrides]\n"),
+        b'title = "\xff"',
+        b'title = "t"\n[[arms]]\nname = "a"\n',
+        b'title = "t"\n[arms]\na = "tiny"\n',
+        SMALL.replace("[[groups]]", "[groups]").encode(),
+        SMALL.encode() + b'[grid]\n"train.steps" = 5\n',
+        SMALL.encode() + b'[grid]\n"train.steps" = []\n',
+        SMALL.replace('label = "slow"', 'label = "slow"\ngrid = { "train.steps" = 5 }').encode(),
+        SMALL.replace('label = "slow"', 'label = "slow"\noverrides = 5').encode(),
+        b'title = "t"\ngrid = [[1]]\n',
+        SMALL.replace('["slow", "fast"]', "3").encode(),
+        b'base = "smollm"\nbase_arms = 5\n',
+        b'base = "smollm"\nbase_arms = "ppo"\n',
+        b'base = "smollm"\nbase_arms = [5]\n',
+        *(SMALL.replace(*changed).encode() for changed in SEEDED),
     ],
 )
-def test_a_seed_among_what_a_study_overrides_is_refused_since_it_would_be_ignored(
-    changed: tuple[str, str], tmp_path: Path
-) -> None:
-    with pytest.raises(InvalidConfig, match=r"seed is overridden or in a grid, .* `first_seed`"):
-        load(write(tmp_path, SMALL.replace(*changed)))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (b'title = "\xff"', "codec can't decode byte 0xff"),
-        (b'title = "t"\n[[arms]]\nname = "a"\n', r"write \[arms\.NAME\], not \[\[arms\]\]"),
-        (b'title = "t"\n[arms]\na = "tiny"\n', "each arm is a table"),
-        (SMALL.replace("[[groups]]", "[groups]").encode(), r"write \[\[groups\]\]"),
-        (SMALL.encode() + b'[grid]\n"train.steps" = 5\n', "the grid is a list of values"),
-        (SMALL.encode() + b'[grid]\n"train.steps" = []\n', "the grid is a list of values"),
-        (
-            SMALL.replace('label = "slow"', 'label = "slow"\ngrid = { "train.steps" = 5 }').encode(),
-            "grid of arm 'slow'",
-        ),
-        (
-            SMALL.replace('label = "slow"', 'label = "slow"\noverrides = 5').encode(),
-            "overrides of arm 'slow' are no table",
-        ),
-        (b'title = "t"\ngrid = [[1]]\n', "the grid is a list of values"),
-        (SMALL.replace('["slow", "fast"]', "3").encode(), "the arms of group .* are no list"),
-        (b'base = "smollm"\nbase_arms = 5\n', "base_arms is a list of names"),
-        (b'base = "smollm"\nbase_arms = "ppo"\n', "base_arms is a list of names"),
-        (b'base = "smollm"\nbase_arms = [5]\n', "base_arms is a list of names"),
-    ],
-)
-def test_a_study_of_the_wrong_shape_is_one_message_with_the_file(wrong: bytes, words: str, tmp_path: Path) -> None:
+def test_a_study_of_the_wrong_shape_is_refused_with_its_file(wrong: bytes, tmp_path: Path) -> None:
+    """Also one that sets the seed, which would be ignored."""
     (tmp_path / "rates.toml").write_bytes(wrong)
-    with pytest.raises(InvalidConfig, match=f"rates.toml: .*{words}"):
+    with pytest.raises(InvalidConfig, match=r"rates\.toml"):
         load(str(tmp_path / "rates.toml"))
 
 

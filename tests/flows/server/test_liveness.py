@@ -64,17 +64,17 @@ def test_a_server_that_is_away_ends_nothing() -> None:
     [(Cancelling(), True, True), (Cancelled(), True, True), (Cancelling(), False, False), (Running(), True, False)],
 )
 def test_a_cancelled_run_whose_worker_died_stops_itself_once(
-    state: State[Any], worker_died: bool, stopped: bool, monkeypatch: pytest.MonkeyPatch
+    state: State[Any], worker_died: bool, stopped: bool
 ) -> None:
-    signals: list[tuple[int, int]] = []
-    parents = iter([7, *[8 if worker_died else 7] * 1000])
-    monkeypatch.setattr(liveness, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(os, "getppid", lambda: next(parents))
-    monkeypatch.setattr(os, "kill", lambda *one: signals.append(one))
-    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: nullcontext(Api(state)))
-    with liveness.kept_running(uuid4()):
-        time.sleep(0.3)
-    assert signals == ([(os.getpid(), signal.SIGTERM)] if stopped else [])
+    terms: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: terms.append(number))
+    worker = 2**22 if worker_died else os.getppid()
+    try:
+        with liveness.kept_running(uuid4(), every_s=0.01, worker=worker, connect=lambda: nullcontext(Api(state))):
+            time.sleep(0.1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert terms == ([signal.SIGTERM] if stopped else [])
 
 
 def test_every_flow_that_is_deployed_looks_after_its_own_state() -> None:
