@@ -1,23 +1,36 @@
-"""A real embedded server in a home of its own, and what tests ask of it."""
+"""One embedded server for the session, in the home of a finished run, and what tests ask of it."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from uuid import UUID
 
 import httpx
 import psutil
 import pytest
+import yaml
+from click.testing import Result
+from prefect.context import refresh_global_settings_context
+from typer.testing import CliRunner
 
+from flows.cli import watch
+from flows.cli.main import app
+from flows.server import embedded
 from flows.server.api import server_client
+from tests.tasks.conftest import Lab, finished  # noqa: F401  (a fixture)
 from warehouse import Warehouse
 
 PROJECT = Path(__file__).parents[2]
@@ -38,18 +51,38 @@ class Server:
         for name in ("SPO_PORT", "SPO_WAREHOUSE"):
             self.environment.pop(name, None)
 
-    def spo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`spo ...` with this home."""
-        return self._call(["-m", "flows.cli", *arguments])
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Within the block this process is one in which commands for this home are typed."""
+        try:
+            with patch.dict(os.environ, self.environment | {"PREFECT_HOME": str(self.home / "prefect")}):
+                os.environ.pop("SPO_WAREHOUSE", None)
+                refresh_global_settings_context()
+                yield
+        finally:
+            refresh_global_settings_context()
+
+    def spo(self, *arguments: str) -> Result:
+        """`spo ...` with this home, in this process."""
+        with self.here():
+            return CliRunner().invoke(app, arguments)
+
+    def told(self, *arguments: str) -> str:
+        """What `spo ...` prints; raises what it raises."""
+        result = self.spo(*arguments)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return str(result.stdout)
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`prefect ...` at this server."""
-        return self._call(["-m", "prefect", *arguments])
+        return self.call("-m", "prefect", *arguments)
 
-    def _call(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *command], cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=600
-        )
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A Python process with this home, to its end."""
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=600)
 
     @cached_property
     def client(self) -> httpx.Client:
@@ -86,6 +119,11 @@ class Server:
         """First value of a query."""
         with Warehouse.open(self.home / "warehouse", read_only=True) as store:
             return store.value(sql)
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """Rows of a query."""
+        with Warehouse.open(self.home / "warehouse", read_only=True) as store:
+            return store.rows(sql)
 
     def wait_for(self, sql: str, timeout_s: float = 600) -> Any:
         """The first value of a query once it is true."""
@@ -126,13 +164,44 @@ def until(look: Callable[[], Any], timeout_s: float, *, pause_s: float = 0.3) ->
     return found
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A running server; afterwards `spo down` must leave nothing behind."""
-    running = Server(tmp_path_factory.mktemp("server"))
-    result = running.spo("up")
-    assert result.returncode == 0, result.stdout + result.stderr
-    Warehouse.open(running.home / "warehouse").close()
-    yield running
-    assert running.spo("down").returncode == 0
-    until(lambda: not running.processes(), 60)
+@contextmanager
+def running(home: Path) -> Iterator[Server]:
+    """A server, started in this home as people do it; `spo down` must leave nothing behind."""
+    server = Server(home)
+    begun = server.call("-m", "flows.cli", "up")
+    assert begun.returncode == 0, begun.stdout + begun.stderr
+    yield server
+    server.told("down")
+    until(lambda: not server.processes(), 60)
+
+
+@pytest.fixture(scope="session")
+def started(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:  # noqa: F811
+    """The session's server, in a copy of the finished home."""
+    home = tmp_path_factory.mktemp("server") / "home"
+    shutil.copytree(finished.home, home, ignore=shutil.ignore_patterns("*-wal", "*-shm"))
+    with running(home) as server:
+        yield server
+
+
+@pytest.fixture
+def server(started: Server) -> Server:
+    """The session's server, up again where a test has stopped a part of it."""
+    with started.here():
+        embedded.ready(lambda _: None)
+    return started
+
+
+@pytest.fixture
+def at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The session's server; flows that commands submit to it run in this process, which has imported everything."""
+    listed = yaml.safe_load((PROJECT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
+    entrypoints = {f"spo/{deployment['name']}": deployment["entrypoint"] for deployment in listed}
+
+    def submit(deployment: str, parameters: Mapping[str, Any]) -> UUID:
+        module, _, name = entrypoints[deployment].rpartition(".")
+        state = getattr(importlib.import_module(module), name)(**parameters, return_state=True)
+        return UUID(str(state.state_details.flow_run_id))
+
+    monkeypatch.setattr(watch, "submit", submit)
+    return server

@@ -7,62 +7,56 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.flows.conftest import Server
-from tests.tasks.conftest import (
-    Lab,
-    finished,  # noqa: F401  (a fixture)
-)
+from tests.flows.conftest import PROJECT, Server
+from tests.tasks.conftest import Lab
 
-PAGE = (Path(__file__).parents[2] / "docs" / "start" / "first-day.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+(PAGE,) = (path.read_text(encoding="utf-8") for path in (PROJECT / "docs").rglob("first-day.md"))
+BLOCKS = [
+    (found[1], found[2], PAGE[: found.start()])
+    for found in re.finditer(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+]
+COMMANDS = [line for kind, text, _ in BLOCKS if kind == "sh" for line in text.splitlines()]
+FILES = {re.findall(r"`(\w+\.(?:py|toml))`", before)[-1]: text for kind, text, before in BLOCKS if kind != "sh"}
+SHOWS = {"run": "pass@", "status": "fresh"}
+"""What a command prints, beside ending well."""
 
-
-def written(folder: Path) -> list[str]:
-    """Write the page's files into `folder`; the page's commands in their order."""
-    typed: list[str] = []
-    for found in BLOCK.finditer(PAGE):
-        if found[1] == "sh":
-            typed += found[2].splitlines()
-        else:
-            *_, name = re.findall(r"`(\w+\.(?:py|toml))`", PAGE[: found.start()])
-            (folder / name).write_text(found[2], encoding="utf-8")
-    return typed
+pytestmark = [pytest.mark.xdist_group("server"), pytest.mark.timeout(600)]
 
 
-def test_the_page_has_its_files_and_commands(tmp_path: Path) -> None:
-    typed = written(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"make_problems.py", "double.py", "my.toml"}
-    assert [command.split()[1] for command in typed] == [
-        *("doctor", "make_problems.py", "judge", "plan", "run", "status", "report", "sql", "sql", "sql"),
-        *("run", "compare", "down"),
-    ]
+def test_the_page_has_its_files_and_commands() -> None:
+    assert {"make_problems.py", "my.toml"} <= FILES.keys()
+    assert {"doctor", "judge", "plan", "run", "status", "report", "sql", "compare", "down"} <= {
+        command.split()[1] for command in COMMANDS
+    }
 
 
-@pytest.fixture
-def at_home(finished: Lab, tmp_path: Path) -> Server:  # noqa: F811
-    """A folder with a model in it, and a server of its own to be started there."""
+@pytest.fixture(scope="module")
+def folder(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page's files, and a model where its recipe wants one."""
+    made = tmp_path_factory.mktemp("day")
+    for name, text in FILES.items():
+        (made / name).write_text(text, encoding="utf-8")
     (model,) = (path.parent for path in (finished.home / "models").rglob("config.json"))
-    shutil.copytree(model, tmp_path / "my-model")
-    return Server(tmp_path / ".spo")
+    shutil.copytree(model, made / tomllib.loads(FILES["my.toml"])["reference"]["model"])
+    return made
 
 
-def test_every_command_of_the_page_works(at_home: Server, tmp_path: Path) -> None:
-    told: dict[str, str] = {}
-    for command in written(tmp_path):
-        first, *rest = shlex.split(command)
-        program = [sys.executable, *(["-m", "flows.cli"] if first == "spo" else [])]
-        environment = {name: value for name, value in at_home.environment.items() if name != "SPO_HOME"}
-        done = subprocess.run(
-            [*program, *rest], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        told[command] = done.stdout
-    assert "accepted" in told["spo judge double.py --problem double --problems problems.jsonl"]
-    assert "6 are solved sometimes" in told["spo plan my.toml --probe"]
-    assert "pass@10" in told["spo run my.toml"]
-    assert "fresh" in told["spo status"]
-    assert Path(told["spo report"].splitlines()[0]).is_file()
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_page_works_after_those_before_it(
+    command: str, folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    first, verb, *rest = shlex.split(command)
+    if first == "python":
+        subprocess.run([sys.executable, verb, *rest], check=True)
+        return
+    assert first == "spo"
+    told = server.told(verb, *rest)
+    assert SHOWS.get(verb, "") in told
+    if verb == "report":
+        assert Path(told.splitlines()[0]).is_file()

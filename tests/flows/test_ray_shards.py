@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from flows.ray_shards import divided, executor_of, fan_out, remote_task
 from tasks.config import ShardsConfig
 from tasks.run.stage import run_locally
-from tests.flows.conftest import Server
+from tests.flows.conftest import Server, running
 from tests.ray_cluster import cluster  # noqa: F401  (a fixture)
-from tests.tasks.conftest import MICRO, Lab, finished  # noqa: F401  (a fixture)
+from tests.tasks.conftest import MICRO, Lab
+from warehouse import Warehouse
 
 
 def test_work_is_divided_into_nearly_equal_parts_and_each_unit_once() -> None:
@@ -41,19 +43,21 @@ def test_what_prefect_keeps_of_the_shards_holds_no_password(monkeypatch: pytest.
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_q0_on_two_ray_nodes_draws_the_same_samples_as_one_process(
-    server: Server,
     cluster: str,  # noqa: F811
-    finished: Lab,  # noqa: F811
+    finished: Lab,
+    tmp_path: Path,
 ) -> None:
     shards = {"runner": "ray", "address": cluster, "tasks": 2}
-    flow_run = server.submit("q0", recipe=MICRO, overrides={"shards": shards})
-    assert server.wait(flow_run, timeout_s=400) == "COMPLETED"
     drawn = "SELECT list(trajectory_id ORDER BY trajectory_id) FROM trajectories WHERE starts_with(batch_id, 'q0/')"
-    assert server.value(drawn) == finished.value(drawn)
     counts = "SELECT list((problem_id, n, k) ORDER BY problem_id) FROM (SELECT problem_id, sum(n) AS n, sum(k) AS k \
         FROM reference_counts WHERE starts_with(batch_id, 'q0/') GROUP BY problem_id)"
-    assert server.value(counts) == finished.value(counts)
-    assert len(nodes_used(server)) == 2
+    Warehouse.open(tmp_path / "warehouse").close()
+    with running(tmp_path) as server:
+        flow_run = server.submit("q0", recipe=MICRO, overrides={"shards": shards})
+        assert server.wait(flow_run, timeout_s=400) == "COMPLETED"
+        assert server.value(drawn) == finished.value(drawn)
+        assert server.value(counts) == finished.value(counts)
+        assert len(nodes_used(server)) == 2
 
 
 def nodes_used(server: Server) -> set[str]:

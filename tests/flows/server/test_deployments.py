@@ -1,106 +1,74 @@
-"""The deployments on a real embedded server: the pipeline, killed on its way, a stage, refused parameters, the end."""
+"""The deployments on the session's server: the pipeline, killed on its way, refused parameters, the next start."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from subprocess import PIPE, STDOUT
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
 
+import httpx
 import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.states import Completed, Failed, Running, State
 
-from tests.flows.conftest import PROJECT, Server
-from tests.flows.test_recovery import assert_nothing_lost_or_repeated
+from flows.cli import watch
+from flows.server import retention
+from tests.flows.conftest import Server
+from tests.flows.test_recovery import assert_nothing_lost_or_repeated, fresh, run_of
 from tests.tasks.conftest import MICRO
 
-
-@pytest.mark.timeout(900)
-def test_a_killed_pipeline_says_how_to_go_on_and_does_so_to_its_result(server: Server) -> None:
-    command = [sys.executable, "-m", "flows.cli", "run", MICRO]
-    with subprocess.Popen(command, cwd=PROJECT, env=server.environment, stdout=PIPE, stderr=STDOUT, text=True) as run:
-        flow_run = server.wait_for("SELECT message FROM run_events WHERE kind = 'created'")
-        under_way = server.spo("status").stdout
-        server.wait_for("SELECT count(*) FROM reference_counts")
-        server.kill(of=flow_run)
-        said, _ = run.communicate(timeout=300)
-    assert run.returncode == 1, said
-    assert "micro-1: running, flow run micro-1" in under_way
-    assert "Under way  nothing" in server.spo("status").stdout
-    assert "micro-1 ended as CRASHED" in said
-    assert "spo resume micro-1" in said
-    assert server.value("SELECT count(*) FROM stages WHERE stage = 'q0' AND status = 'completed'") == 0
-
-    result = server.spo("resume", "micro-1")
-    assert result.returncode == 0, result.stdout + result.stderr
-    for words in ("pass@10", "before", "after", "Warehouse", "learning_curve.png", 'spo sql "SELECT'):
-        assert words in result.stdout
-    assert_nothing_lost_or_repeated(server, "micro-1", samples=24)
-    (run,) = (run for run in server.flow_runs("micro-1") if run["state"]["type"] == "COMPLETED")
-    assert {"micro", "full-pipeline"} <= set(run["tags"])
-    assert run["state"]["message"].startswith("micro-1: pass@")
-    assert sorted(artifact["key"] for artifact in server.artifacts(run["id"])) == ["spo-result", "spo-stages"]
-
-
-def test_continuing_what_is_done_shows_the_result_and_starts_nothing(server: Server) -> None:
-    before = len(server.flow_runs("micro-1"))
-    result = server.spo("resume", "micro-1")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "every stage of micro-1 is done" in result.stdout
-    assert "pass@10" in result.stdout
-    assert len(server.flow_runs("micro-1")) == before
-
-
-@pytest.mark.timeout(900)
-def test_a_stage_runs_alone_and_is_skipped_when_it_is_done(server: Server) -> None:
-    before = server.value("SELECT count(*) FROM trajectories")
-    result = server.prefect("deployment", "run", "spo/q0", "-p", "run=micro-1", "--watch")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert server.value("SELECT count(*) FROM stages WHERE stage = 'q0' AND status = 'skipped'") == 1
-    assert server.value("SELECT count(*) FROM trajectories") == before
-    assert "artifact.updated" not in result.stdout
-    assert {"micro", "q0"} <= set(server.flow_runs("micro-1 q0")[0]["tags"])
-
-
-@pytest.mark.timeout(900)
-def test_a_run_like_another_is_a_new_one_with_its_settings(server: Server) -> None:
-    result = server.spo("run", "--like", "micro-1", "--stage", "prepare")
-    assert result.returncode == 0, result.stdout + result.stderr
-    configs = "SELECT count(DISTINCT config_json) FROM runs WHERE run_id IN ('micro-1', 'micro-2')"
-    assert server.value("SELECT count(DISTINCT run_id) FROM runs") == 2
-    assert server.value(configs) == 1
-
-
-def test_a_server_without_the_deployment_is_named_with_the_way_on(server: Server) -> None:
-    command = [sys.executable, "-c", "from flows.cli import watch; watch.submit('spo/absent', {})"]
-    result = subprocess.run(command, cwd=PROJECT, env=server.environment, capture_output=True, text=True, check=False)
-    assert f"the Prefect server at {server.api} has no deployment 'spo/absent'; `spo up` deploys to it" in result.stderr
-
-
-def test_a_wrong_field_is_refused_at_submission_by_name(server: Server) -> None:
-    result = server.prefect("deployment", "run", "spo/full-pipeline", "-p", 'overrides={"train": {"stepz": 3}}')
-    assert result.returncode == 1
-    assert "overrides.train" in result.stdout + result.stderr
-    assert "stepz" in result.stdout + result.stderr
-
-
-@pytest.mark.timeout(900)
-def test_a_failed_run_names_the_field_and_leaves_no_run_behind(server: Server) -> None:
-    overrides, runs = 'overrides={"train": {"batch_size": 7}}', "SELECT count(DISTINCT run_id) FROM runs"
-    before = server.value(runs)
-    result = server.prefect(
-        "deployment", "run", "spo/full-pipeline", "-p", f"recipe={MICRO}", "-p", overrides, "--watch"
-    )
-    assert result.returncode == 1
-    assert "batch_size" in result.stdout
-    assert server.value(runs) == before
+pytestmark = [pytest.mark.xdist_group("server"), pytest.mark.timeout(600)]
 
 
 def test_starting_again_changes_nothing(server: Server) -> None:
     before = {process.pid for process in server.processes()}
-    assert server.spo("up").returncode == 0
+    assert len(before) >= 2
+    server.told("up")
     assert {process.pid for process in server.processes()} == before
 
 
-@pytest.mark.timeout(300)
+def test_a_killed_pipeline_goes_on_to_its_result_while_one_of_its_stages_is_asked_for_a_second_time(
+    server: Server,
+) -> None:
+    """It is killed in Q0; then Q0's own deployment and `spo resume` do the same key at once, and it is done once."""
+    killed = server.submit("full-pipeline", **fresh(11, samples=40))
+    run = run_of(server, killed)
+    server.wait_for(f"SELECT count(*) FROM reference_counts WHERE run_id = '{run}'")
+    under_way = server.told("status")
+    server.kill(of=killed)
+    assert server.wait(killed) == "CRASHED"
+    assert f"{run}: running" in under_way
+    ended = f"SELECT list(status ORDER BY created_at) FROM stages WHERE run_id = '{run}' AND stage = 'q0'"
+    assert "completed" not in (server.value(ended) or [])
+
+    twin = server.submit("q0", run=run)
+    shown = server.told("resume", run)
+    assert server.wait(twin) == "COMPLETED"
+    assert sorted(server.value(ended))[-2:] == ["completed", "skipped"]
+    assert_nothing_lost_or_repeated(server, run, samples=40)
+    (resumed,) = (found for found in server.flow_runs(run) if found["state"]["type"] == "COMPLETED")
+    assert {"micro", "full-pipeline"} <= set(resumed["tags"])
+    assert resumed["state"]["message"].startswith(f"{run}: pass@")
+    assert sorted(artifact["key"] for artifact in server.artifacts(resumed["id"])) == ["spo-result", "spo-stages"]
+    assert str(server.home / "runs" / run) in shown
+
+    before = server.value("SELECT count(*) FROM stages"), len(server.flow_runs(run))
+    assert "pass@10" in server.told("resume", run)
+    assert (server.value("SELECT count(*) FROM stages"), len(server.flow_runs(run))) == before
+
+
+def test_what_the_server_refuses_makes_no_flow_run(server: Server) -> None:
+    with server.here():
+        with pytest.raises(watch.NotDeployed):
+            watch.submit("spo/absent", {})
+        with pytest.raises(watch.NotAccepted, match="stepz"):
+            watch.submit("spo/full-pipeline", {"overrides": {"train": {"stepz": 3}}})
+    with pytest.raises(httpx.HTTPStatusError):
+        server.submit("full-pipeline", recipe=MICRO, overrides={"train": {"steps": "many"}})
+    assert server.value("SELECT count(*) FROM runs WHERE recipe <> 'micro'") == 0
+
+
 def test_a_run_whose_process_ended_while_nothing_ran_is_ended_by_the_next_start(server: Server) -> None:
     (deployment,) = server.post("deployments/filter", {"deployments": {"name": {"any_": ["q0"]}}})
     wanted = {"running": "RUNNING", "stopping": "CANCELLING", "waiting": "SCHEDULED"}
@@ -111,7 +79,30 @@ def test_a_run_whose_process_ended_while_nothing_ran_is_ended_by_the_next_start(
         if kind != "SCHEDULED":
             server.post(f"flow_runs/{run['id']}/set_state", {"state": {"type": kind}, "force": True})
     server.kill(running="worker start")
-    said = server.spo("up").stdout
-    assert "running was under way when its process ended" in said
+    server.told("up")
     found = {name: server.flow_runs(name)[0]["state"]["type"] for name in wanted}
     assert found == {"running": "CRASHED", "stopping": "CANCELLED", "waiting": "SCHEDULED"}
+
+
+@flow(name="nothing")
+def nothing() -> None:
+    """A flow that is only recorded."""
+
+
+def test_flow_runs_that_ended_before_a_moment_are_found_and_forgotten_and_no_others(server: Server) -> None:
+    def flow_run(state: State[Any]) -> UUID:
+        found = client.create_flow_run(nothing).id
+        client.set_flow_run_state(found, state, force=True)
+        return found
+
+    with server.here(), get_client(sync_client=True) as client:
+        under_way, old = flow_run(Running()), {flow_run(Completed()), flow_run(Failed())}
+        moment = datetime.now(UTC)
+        newer = flow_run(Completed())
+        found = set(retention.ended_before(client, moment))
+        assert (old & found, {under_way, newer} & found) == (old, set())
+        for _ in range(2):
+            retention.forget(client, sorted(old))
+        assert not old & set(retention.ended_before(client, moment))
+        assert [client.read_flow_run(one).state.type.value for one in (under_way, newer)] == ["RUNNING", "COMPLETED"]
+        retention.forget(client, [under_way, newer])

@@ -50,12 +50,6 @@ def test_every_variable_without_a_default_is_in_the_example() -> None:
     assert needed <= set(variables(EXAMPLE))
 
 
-def test_every_part_of_the_system_has_its_service() -> None:
-    servers = {"prefect-db", "redis", "prefect-migrate", "prefect-api", "prefect-services", "gateway"}
-    stores = {"catalog", "objects"}
-    assert set(SERVICES) == servers | stores | {"deploy", "worker", "worker-gpu", "sandbox-image"}
-
-
 def test_what_others_wait_for_can_be_waited_for() -> None:
     for service in SERVICES.values():
         for name, wanted in service.get("depends_on", {}).items():
@@ -69,18 +63,6 @@ def test_the_api_has_several_replicas_without_services_of_their_own() -> None:
     assert "--no-services" in api["command"]
     for name in ("PREFECT_SERVER_DOCKET_URL", "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING"):
         assert name in api["environment"]
-
-
-def test_data_survive_in_volumes() -> None:
-    volumes = set(yaml.safe_load(COMPOSE)["volumes"])
-    mounted = {entry.split(":")[0] for service in SERVICES.values() for entry in service.get("volumes", [])}
-    assert mounted == volumes
-
-
-def test_the_image_holds_every_package() -> None:
-    dockerfile = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
-    for package in ("flows", "tasks", "sandbox", "warehouse", "scripts"):
-        assert f"COPY --chown=spo {package} {package}" in dockerfile
 
 
 def test_workers_can_be_asked_whether_they_poll_and_keep_what_they_fetched_and_compiled() -> None:
