@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -30,7 +31,10 @@ from flows.cli import watch
 from flows.cli.main import app
 from flows.server import embedded
 from flows.server.api import server_client
+from tasks.train import supervisor
+from tasks.train.shared import child
 from tests.tasks.conftest import Lab, finished  # noqa: F401  (a fixture)
+from tests.tasks.forked_training import ForkedProcess
 from warehouse import Warehouse
 
 PROJECT = Path(__file__).parents[2]
@@ -164,14 +168,29 @@ def until(look: Callable[[], Any], timeout_s: float, *, pause_s: float = 0.3) ->
     return found
 
 
+ENDS_WITH_THE_TESTS = """
+import os, sys
+sys.stdin.read()
+os.execv(sys.executable, [sys.executable, "-m", "flows.cli", "down"])
+"""
+
+
 @contextmanager
 def running(home: Path) -> Iterator[Server]:
-    """A server, started in this home as people do it; `spo down` must leave nothing behind."""
+    """A server, started in this home as people do it; `spo down` must leave nothing behind.
+
+    A process that waits for the end of this one stops the server where the tests are killed.
+    """
     server = Server(home)
     begun = server.call("-m", "flows.cli", "up")
     assert begun.returncode == 0, begun.stdout + begun.stderr
-    yield server
-    server.told("down")
+    waiting = [sys.executable, "-c", ENDS_WITH_THE_TESTS]
+    with subprocess.Popen(
+        waiting, stdin=subprocess.PIPE, cwd=PROJECT, env=server.environment, start_new_session=True
+    ) as guard:
+        yield server
+        server.told("down")
+        guard.kill()
     until(lambda: not server.processes(), 60)
 
 
@@ -194,7 +213,10 @@ def server(started: Server) -> Server:
 
 @pytest.fixture
 def at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The session's server; flows that commands submit to it run in this process, which has imported everything."""
+    """The session's server; flows that commands submit to it run in this process, which has imported everything.
+
+    What they start for training is forked from the tests' fork server.
+    """
     listed = yaml.safe_load((PROJECT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
     entrypoints = {f"spo/{deployment['name']}": deployment["entrypoint"] for deployment in listed}
 
@@ -203,5 +225,8 @@ def at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
         state = getattr(importlib.import_module(module), name)(**parameters, return_state=True)
         return UUID(str(state.state_details.flow_run_id))
 
+    forkserver.ensure_running()  # before it would take this home from the environment, and count as the server's
     monkeypatch.setattr(watch, "submit", submit)
+    monkeypatch.setattr(child, "start_process", ForkedProcess)
+    monkeypatch.setattr(supervisor, "get_ready", lambda: None)
     return server

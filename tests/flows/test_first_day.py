@@ -20,7 +20,7 @@ BLOCKS = [
     (found[1], found[2], PAGE[: found.start()])
     for found in re.finditer(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ]
-COMMANDS = [line for kind, text, _ in BLOCKS if kind == "sh" for line in text.splitlines()]
+*COMMANDS, LAST = [line for kind, text, _ in BLOCKS if kind == "sh" for line in text.splitlines()]
 FILES = {re.findall(r"`(\w+\.(?:py|toml))`", before)[-1]: text for kind, text, before in BLOCKS if kind != "sh"}
 SHOWS = {"run": "pass@", "status": "fresh"}
 """What a command prints, beside ending well."""
@@ -30,9 +30,9 @@ pytestmark = [pytest.mark.xdist_group("server"), pytest.mark.timeout(600)]
 
 def test_the_page_has_its_files_and_commands() -> None:
     assert {"make_problems.py", "my.toml"} <= FILES.keys()
-    assert {"doctor", "judge", "plan", "run", "status", "report", "sql", "compare", "down"} <= {
-        command.split()[1] for command in COMMANDS
-    }
+    verbs = {command.split()[1] for command in COMMANDS}
+    assert {"doctor", "judge", "plan", "run", "status", "report", "sql", "compare"} <= verbs
+    assert LAST == "spo down", "which ends the server of the session (tests/flows/conftest.py)"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def folder(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_works_after_those_before_it(
-    command: str, folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+    command: str, folder: Path, at_once: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     first, verb, *rest = shlex.split(command)
@@ -56,7 +56,7 @@ def test_a_command_of_the_page_works_after_those_before_it(
         subprocess.run([sys.executable, verb, *rest], check=True)
         return
     assert first == "spo"
-    told = server.told(verb, *rest)
+    told = at_once.told(verb, *rest)
     assert SHOWS.get(verb, "") in told
     if verb == "report":
         assert Path(told.splitlines()[0]).is_file()

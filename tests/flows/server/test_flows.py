@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -138,13 +137,14 @@ def test_a_home_of_an_older_sandbox_is_judged_again_by_one_command(at_once: Serv
     assert len(at_once.flow_runs("rejudge")) == ended
 
 
-def test_a_new_run_like_another_has_its_settings_and_the_overrides(at_once: Server) -> None:
-    with at_once.here():
-        pipeline.prepare(like="micro-1", overrides={"q0": {"samples": 80}})
-        with pytest.raises(InvalidConfig):
-            pipeline.prepare.fn(like="micro-1", recipe="tiny")
+def test_a_new_run_like_another_has_its_settings_and_one_that_cannot_be_leaves_none_behind(at_once: Server) -> None:
+    at_once.told("run", "--like", "micro-1", "--stage", "prepare", "--set", "q0.samples=80")
     with Warehouse.open(at_once.home / "warehouse", read_only=True) as store:
         made = runs.latest(store)
         assert runs.load_config(store, made) == changed(runs.load_config(store, "micro-1"), {"q0.samples": 80})
-        found: list[dict[str, Any]] = store.rows(f"SELECT stage FROM stages WHERE run_id = '{made}'")
-    assert [row["stage"] for row in found] == ["prepare"]
+    assert at_once.rows(f"SELECT stage FROM stages WHERE run_id = '{made}'") == [{"stage": "prepare"}]
+    for wrong in ({"recipe": MICRO, "overrides": {"train": {"batch_size": 7}}}, {"recipe": "tiny", "like": "micro-1"}):
+        with at_once.here(), pytest.raises(InvalidConfig):
+            pipeline.full_pipeline(**wrong)
+    with Warehouse.open(at_once.home / "warehouse", read_only=True) as store:
+        assert runs.latest(store) == made
