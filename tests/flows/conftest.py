@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from multiprocessing import forkserver
@@ -23,9 +23,8 @@ import httpx
 import psutil
 import pytest
 import yaml
-from click.testing import Result
 from prefect.context import refresh_global_settings_context
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from flows.cli import watch
 from flows.cli.main import app
@@ -56,7 +55,7 @@ class Server:
             self.environment.pop(name, None)
 
     @contextmanager
-    def here(self) -> Iterator[None]:
+    def here(self) -> Generator[None]:
         """Within the block this process is one in which commands for this home are typed."""
         try:
             with patch.dict(os.environ, self.environment | {"PREFECT_HOME": str(self.home / "prefect")}):
@@ -176,7 +175,7 @@ os.execv(sys.executable, [sys.executable, "-m", "flows.cli", "down"])
 
 
 @contextmanager
-def running(home: Path) -> Iterator[Server]:
+def running(home: Path) -> Generator[Server]:
     """A server, started in this home as people do it; `spo down` must leave nothing behind.
 
     A process that waits for the end of this one stops the server where the tests are killed.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from typer.testing import Result
 
 from tasks import config
 from tasks.problems.problem import rows
