@@ -225,6 +225,7 @@ def at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
         return UUID(str(state.state_details.flow_run_id))
 
     forkserver.ensure_running()  # before it would take this home from the environment, and count as the server's
+    monkeypatch.setenv("PREFECT_LOGGING_TO_API_ENABLED", "false")  # nobody reads these logs there
     monkeypatch.setattr(watch, "submit", submit)
     monkeypatch.setattr(child, "start_process", ForkedProcess)
     monkeypatch.setattr(supervisor, "get_ready", lambda: None)
