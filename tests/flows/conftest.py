@@ -198,6 +198,7 @@ def started(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """The session's server, in a copy of the finished home."""
     home = tmp_path_factory.mktemp("server") / "home"
     shutil.copytree(finished.home, home, ignore=shutil.ignore_patterns("*-wal", "*-shm"))
+    forkserver.ensure_running()  # it imports while the server starts, and does not take this home for its own
     with running(home) as server:
         yield server
 
@@ -224,7 +225,6 @@ def at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
         state = getattr(importlib.import_module(module), name)(**parameters, return_state=True)
         return UUID(str(state.state_details.flow_run_id))
 
-    forkserver.ensure_running()  # before it would take this home from the environment, and count as the server's
     monkeypatch.setenv("PREFECT_LOGGING_TO_API_ENABLED", "false")  # nobody reads these logs there
     monkeypatch.setattr(watch, "submit", submit)
     monkeypatch.setattr(child, "start_process", ForkedProcess)
