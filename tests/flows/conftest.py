@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -30,10 +28,9 @@ from flows.cli import watch
 from flows.cli.main import app
 from flows.server import embedded
 from flows.server.api import server_client
-from tasks.train import supervisor
-from tasks.train.shared import child
-from tests.tasks.conftest import Lab, finished  # noqa: F401  (a fixture)
-from tests.tasks.forked_training import ForkedProcess
+from tests import fork_server
+from tests.tasks.conftest import Lab, copy_home, finished  # noqa: F401  (a fixture)
+from tests.tasks.forked_training import trainings_forked
 from warehouse import Warehouse
 
 PROJECT = Path(__file__).parents[2]
@@ -197,8 +194,8 @@ def running(home: Path) -> Generator[Server]:
 def started(finished: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:  # noqa: F811
     """The session's server, in a copy of the finished home."""
     home = tmp_path_factory.mktemp("server") / "home"
-    shutil.copytree(finished.home, home, ignore=shutil.ignore_patterns("*-wal", "*-shm"))
-    forkserver.ensure_running()  # it imports while the server starts, and does not take this home for its own
+    copy_home(finished.home, home)
+    fork_server.start()  # before it could take this home from the environment for its own
     with running(home) as server:
         yield server
 
@@ -212,7 +209,7 @@ def server(started: Server) -> Server:
 
 
 @pytest.fixture
-def at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+def at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """The session's server; flows that commands submit to it run in this process, which has imported everything.
 
     What they start for training is forked from the tests' fork server.
@@ -227,6 +224,5 @@ def at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
     monkeypatch.setenv("PREFECT_LOGGING_TO_API_ENABLED", "false")  # nobody reads these logs there
     monkeypatch.setattr(watch, "submit", submit)
-    monkeypatch.setattr(child, "start_process", ForkedProcess)
-    monkeypatch.setattr(supervisor, "get_ready", lambda: None)
-    return server
+    with trainings_forked():
+        yield server
