@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests import paper_map
+from tests import examples, paper_map
 
 ROWS = paper_map.rows()
+examples.load_profile()
 
 if "SPO_TEST_GPU" not in os.environ:  # results are compared bit for bit, for which they have to come from the CPU
     os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.engines.prefix_store import LayerTensors, PrefixStore, Tokens, common_length
@@ -31,7 +31,6 @@ def holds(store: PrefixStore, ids: Tokens, start: int = 0) -> bool:
 sequences = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9).map(tuple), min_size=1, max_size=12)
 
 
-@settings(deadline=None, derandomize=True)
 @given(sequences, st.integers(0, 8))
 def test_everything_stored_is_read_back_and_each_beginning_is_stored_once(added: list[Tokens], start: int) -> None:
     store = PrefixStore(1 << 30)
@@ -45,7 +44,6 @@ def test_everything_stored_is_read_back_and_each_beginning_is_stored_once(added:
         assert store.length(ids) == known
 
 
-@settings(deadline=None, derandomize=True)
 @given(sequences, st.integers(0, 30))
 def test_the_bound_holds_after_trimming_and_what_is_left_is_whole(added: list[Tokens], most: int) -> None:
     store = PrefixStore(most * TOKEN_BYTES)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tasks.engines import transformers_engine
@@ -23,6 +23,7 @@ from tasks.engines.protocol import (
 )
 from tasks.engines.shared_prefix import SharedPrefixCache
 from tasks.engines.transformers_engine import TransformersEngine
+from tests.examples import examples, seeds
 from tests.tasks.engines.conftest import END, SAME_BITS, VOCABULARY, build, save
 
 PROMPT = (5, 9, 12, 40, 7, 3)
@@ -102,7 +103,7 @@ def test_tokens_do_not_depend_on_what_was_computed_before_or_beside_them(kind: s
     warm = TransformersEngine(folder, dtype="float32", max_batch=5)
     forgetful = TransformersEngine(folder, dtype="float32", max_batch=8, prefix_store_bytes=0)
     parted: list[tuple[int, int, int]] = []
-    for seed in range(12):
+    for seed in seeds(3, 12):
         requests = tree(seed)
         cold = TransformersEngine(folder, dtype="float32") if seed == 0 else forgetful
         together = drawn(cold, *requests)
@@ -283,7 +284,7 @@ def test_a_closed_engine_says_so(engine: TransformersEngine) -> None:
         list(engine.sample([Request(PROMPT, 1, seed=0)]))
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8, 100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_mix_of_requests_gives_each_sample_once_and_as_if_alone(
     data: st.DataObject, engine: TransformersEngine

@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.problems.identity import form
 from tasks.problems.programs import normal_hash, program_hash
+from tests.examples import examples
 from tests.sandbox.interpreters import interpreters, told
 
 ROOT = Path(__file__).parents[2]
@@ -142,14 +143,13 @@ pieces = st.sampled_from(PIECES)
 texts = st.one_of(st.text(max_size=60), st.lists(pieces, max_size=40).map("".join))
 
 
-@settings(max_examples=400, deadline=None)
+@examples(100, 2000)
 @given(texts)
 def test_every_text_has_an_identity(text: str):
     assert len(program_hash(text)) == len(normal_hash(text)) == 32
     assert program_hash(text) == program_hash(text)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(PROGRAMS)), st.integers(0, 200))
 def test_comments_and_blank_lines_change_nothing(name: str, place: int):
     lines = PROGRAMS[name].split("\n")
@@ -157,7 +157,7 @@ def test_comments_and_blank_lines_change_nothing(name: str, place: int):
     assert program_hash("\n".join(lines) + "\n\n") == program_hash(PROGRAMS[name])
 
 
-@settings(max_examples=8, deadline=None)
+@examples(2, 30)
 @given(st.lists(texts, min_size=300, max_size=300))
 def test_versions_agree_on_everything_a_model_can_write(many: list[str]):
     ours = [[program_hash(text), normal_hash(text)] for text in many]

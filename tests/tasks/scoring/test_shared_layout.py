@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
@@ -24,6 +24,7 @@ from tasks.scoring.reference import Reference
 from tasks.train.trainer.ppo_step import Targets, ppo_pack_loss
 from tasks.train.trainer.spo_step import shares, spo_pack_loss
 from tasks.train.trainer.value_model import ActorCritic, ValueModel
+from tests.examples import examples
 from tests.tasks.scoring.trees import TOKENS, sequences
 from tests.tasks.train.conftest import config, save_reference, tiny_model
 
@@ -123,7 +124,7 @@ def spo(batch: list[Example], layout: Layout, *, tokens: int = 10_000, world: in
 
 
 @given(batches())
-@settings(deadline=None, max_examples=40)
+@examples(12, 200)
 def test_every_objective_has_the_same_loss_and_gradients_in_every_layout(batch: list[Example]) -> None:
     wanted = spo(batch, "padded")
     for layout in ("shared", "packed"):
@@ -152,7 +153,7 @@ def ppo(batch: list[Example], layout: Layout) -> list[Tensor]:
 
 
 @given(batches())
-@settings(deadline=None, max_examples=20)
+@examples(6, 100)
 def test_policy_and_value_model_of_ppo_have_the_same_gradients(batch: list[Example]) -> None:
     assert_equal(ppo(batch, "shared"), ppo(batch, "padded"))
 
@@ -229,7 +230,6 @@ def test_packs_do_not_depend_on_the_order_of_the_batch() -> None:
 
 
 @given(found=batches(), most=st.integers(1, 40), world=st.integers(1, 4))
-@settings(deadline=None)
 def test_rows_keep_to_their_size_and_processes_get_as_many(found: list[Example], most: int, world: int) -> None:
     groups = plan(found, "shared", most_tokens=most, multiple=world)
     assert sorted(i for members in groups for i in members) == list(range(len(found)))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
@@ -53,7 +53,6 @@ def assert_equal(found: Tensor, wanted: Tensor, leaves: tuple[Tensor, ...], tole
 
 @pytest.mark.parametrize("call", [0, 200, 10**9])
 @given(found=sequences())
-@settings(deadline=None)
 def test_however_segments_are_put_together_in_calls(call: int, found: list[tuple[int, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_module, "CALL", call)
