@@ -200,7 +200,8 @@ class Committer:
                 if time.monotonic() >= deadline:
                     raise WarehouseBusy(
                         f"another program has kept the catalog of {self._location} locked for {timeout_s:g} s; the "
-                        f"batches are staged and become visible at the next commit ({error})"
+                        f"batches are staged and become visible at the next commit ({error})",
+                        code="CatalogLocked",
                     ) from error
             time.sleep(pause)
             pause = min(pause * 2, longest)

@@ -80,7 +80,7 @@ def to_arrow(
     for number, row in enumerate(rows):
         if not own.issuperset(row):
             unknown = sorted(set(row) - own)
-            raise InvalidRows(f"table {name!r}, row {number}: no such field {unknown[0]!r}")
+            raise InvalidRows(f"table {name!r}, row {number}: no such field {unknown[0]!r}", code="UnknownField")
     schema = arrow_schema(name)
     arrays = [_column(name, column, rows, schema.field(column.name).type) for column in table.columns]
     stamp: tuple[Any, ...] = (run_id, batch_id, now, SCHEMA_VERSION)
@@ -98,7 +98,7 @@ def check(name: str, rows: Sequence[Mapping[str, Any]], *, origin: str) -> None:
     try:
         to_arrow(name, rows, run_id="check", batch_id="check", now=datetime.fromtimestamp(0, UTC))
     except InvalidRows as error:
-        raise InvalidRows(f"{origin}: {error}") from None
+        raise InvalidRows(f"{origin}: {error}", code=error.code) from None
 
 
 def _column(table: str, column: Column, rows: Sequence[Mapping[str, Any]], arrow: pa.DataType) -> pa.Array:
@@ -109,14 +109,17 @@ def _column(table: str, column: Column, rows: Sequence[Mapping[str, Any]], arrow
         raise _misfit(table, column, values, arrow) from None
     if column.required and array.null_count:
         number = pc.index(array.is_null(), True).as_py()
-        raise InvalidRows(f"table {table!r}, row {number}: field {column.name!r} is missing or null")
+        raise InvalidRows(
+            f"table {table!r}, row {number}: field {column.name!r} is missing or null", code="MissingField"
+        )
     if column.choices:
         known = pc.is_in(array, pa.array([*column.choices, None], pa.string()))
         if not pc.all(known).as_py() and len(array):
             number = pc.index(known, False).as_py()
             allowed = ", ".join(column.choices)
             raise InvalidRows(
-                f"table {table!r}, row {number}: field {column.name!r} is {values[number]!r}, not one of {allowed}"
+                f"table {table!r}, row {number}: field {column.name!r} is {values[number]!r}, not one of {allowed}",
+                code="UnknownChoice",
             )
     if column.name == "reward":
         _check_rewards(table, values)
@@ -132,15 +135,18 @@ def _misfit(table: str, column: Column, values: list[Any], arrow: pa.DataType) -
             shown = shown if len(shown) <= 80 else shown[:77] + "..."
             return InvalidRows(
                 f"table {table!r}, row {number}: field {column.name!r} holds {shown} "
-                f"({type(value).__name__}), which is not {column.type}"
+                f"({type(value).__name__}), which is not {column.type}",
+                code="WrongType",
             )
-    return InvalidRows(f"table {table!r}: field {column.name!r} does not fit {column.type}")
+    return InvalidRows(f"table {table!r}: field {column.name!r} does not fit {column.type}", code="WrongType")
 
 
 def _check_rewards(table: str, values: list[Any]) -> None:
     for number, value in enumerate(values):
         if value is not None and (not math.isfinite(value) or not -1 <= value <= 0):
-            raise InvalidRows(f"table {table!r}, row {number}: field 'reward' is {value!r}, outside [-1, 0]")
+            raise InvalidRows(
+                f"table {table!r}, row {number}: field 'reward' is {value!r}, outside [-1, 0]", code="OutOfRange"
+            )
 
 
 def _check_lists(name: str, built: pa.Table) -> None:
@@ -153,7 +159,8 @@ def _check_lists(name: str, built: pa.Table) -> None:
         number = pc.index(same, False).as_py()
         raise InvalidRows(
             f"table {name!r}, row {number}: {second!r} has {two[number].as_py()} elements, "
-            f"{first!r} has {one[number].as_py()}"
+            f"{first!r} has {one[number].as_py()}",
+            code="UnequalLengths",
         )
 
 
@@ -164,16 +171,18 @@ def from_arrow(name: str, found: pa.Table) -> pa.Table:
     for field in schema:
         if field.name not in found.column_names:
             if not field.nullable:
-                raise InvalidRows(f"table {name!r}: the field {field.name!r} is missing")
+                raise InvalidRows(f"table {name!r}: the field {field.name!r} is missing", code="MissingField")
             arrays.append(pa.nulls(found.num_rows, field.type))
             continue
         try:
             arrays.append(found.column(field.name).cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InvalidRows(f"table {name!r}: the field {field.name!r} does not fit: {error}") from None
+            raise InvalidRows(
+                f"table {name!r}: the field {field.name!r} does not fit: {error}", code="WrongType"
+            ) from None
     unknown = sorted(set(found.column_names) - set(schema.names))
     if unknown:
-        raise InvalidRows(f"table {name!r}: no such field {unknown[0]!r}")
+        raise InvalidRows(f"table {name!r}: no such field {unknown[0]!r}", code="UnknownField")
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

@@ -47,14 +47,16 @@ def export(
     folder = Path(target)
     with Warehouse.open(location, read_only=True) as warehouse:
         if sum(_label(name) == "query" for name in names) > 1:
-            raise WarehouseError("one query at a time: each is written as `query`, a file of its own folder")
+            raise WarehouseError(
+                "one query at a time: each is written as `query`, a file of its own folder", code="SeveralQueries"
+            )
         queries = {_label(name): _source(warehouse, name, hidden_tests=hidden_tests) for name in names}
         at = warehouse.snapshot() if snapshot is None else snapshot
         warehouse.check_snapshot(at)
         with storage_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
-                raise WarehouseError(f"{folder} is not empty: export into a new folder")
+                raise WarehouseError(f"{folder} is not empty: export into a new folder", code="FolderNotEmpty")
         return _write(warehouse, folder, queries, form, at)
 
 
@@ -95,14 +97,17 @@ def _source(warehouse: Warehouse, name: str, *, hidden_tests: bool) -> str:
     else:
         known = {row["view_name"] for row in warehouse.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")}
         if name not in known:
-            raise WarehouseError(f"there is no table or view {name!r}; there are {', '.join(sorted(known))}")
+            raise WarehouseError(
+                f"there is no table or view {name!r}; there are {', '.join(sorted(known))}", code="UnknownView"
+            )
         ordered = " ORDER BY arrival" if name in TABLES else ""  # so that an import keeps what is newest
         query = f'SELECT * FROM "{name}"{ordered}'
     private = () if hidden_tests else sorted(PRIVATE.intersection(map(str.lower, warehouse.tables_of(query))))
     if private:
         raise WarehouseError(
             f"{name!r} reads {', '.join(private)}, which holds what hidden tests expect: ask for hidden tests "
-            "(--hidden-tests) to export it"
+            "(--hidden-tests) to export it",
+            code="HoldsHiddenTests",
         )
     return query
 

@@ -17,7 +17,7 @@ from warehouse.errors import InvalidRows, WarehouseError
 from warehouse.parquet_rows import parquet_rows
 from warehouse.store import Warehouse, utc_now
 
-_ROWS_PER_BATCH: Final = 10_000
+ROWS_PER_BATCH: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,12 @@ class ImportedFile:
 
 
 def import_file(
-    location: str | Path | None, path: str | Path, table: str, *, run_id: str | None = None
+    location: str | Path | None,
+    path: str | Path,
+    table: str,
+    *,
+    run_id: str | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
 ) -> ImportedFile:
     """Add the rows of a Parquet (`.parquet`) or JSON Lines (`.jsonl`) file to a table; run twice it adds nothing.
 
@@ -42,22 +47,22 @@ def import_file(
     source = Path(path)
     encoding.table_named(table)
     if source.suffix not in (".parquet", ".jsonl"):
-        raise WarehouseError(f"{source} is neither .parquet nor .jsonl")
+        raise WarehouseError(f"{source} is neither .parquet nor .jsonl", code="UnknownFormat")
     if not source.is_file():
-        raise WarehouseError(f"there is no file {source}")
+        raise WarehouseError(f"there is no file {source}", code="FileMissing")
     with source.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     place, under = f"import/{source.name}/{digest}/{table}/", f"/run/{run_id}" if run_id else ""
     wanted: dict[str, set[str]] = {}
-    for start, found in _slices(source):
+    for start, found in _slices(source, rows_per_batch):
         of_these = f", of the rows from {start} on" if start else ""
         encoding.check(table, [superseding.content(row) for row in found], origin=f"{source}{of_these}")
         _times(found, source, start)
-        wanted[f"{place}{start // _ROWS_PER_BATCH}{under}"] = set(_run_ids(found, run_id))
+        wanted[f"{place}{start // rows_per_batch}{under}"] = set(_run_ids(found, run_id))
     added, batches, skipped = 0, 0, 0
     with Warehouse.open(location) as warehouse:
         here = _already_here(warehouse, source, table, place, wanted)
-        for name, (start, found) in zip(wanted, _slices(source), strict=True):
+        for name, (start, found) in zip(wanted, _slices(source, rows_per_batch), strict=True):
             if name in here:
                 skipped += 1
                 continue
@@ -92,15 +97,16 @@ def _already_here(
         leave, then = list(shown), "import a copy of it that has another name"
     raise WarehouseError(
         f"the rows of {source} are here already, under run {runs}. Nothing was imported, because they would count "
-        f"twice. To have them under another run, `spo quarantine {shlex.join(sorted(leave))}` first, then {then}"
+        f"twice. To have them under another run, `spo quarantine {shlex.join(sorted(leave))}` first, then {then}",
+        code="OfAnotherRun",
     )
 
 
-def _slices(source: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a file, so many at a time as a batch has, each with the number of the first."""
+def _slices(source: Path, size: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The rows of a file, `size` at a time, each slice with the number of its first row."""
     rows = parquet_rows(source) if source.suffix == ".parquet" else _read_lines(source)
     start = 0
-    while found := list(islice(rows, _ROWS_PER_BATCH)):
+    while found := list(islice(rows, size)):
         yield start, found
         start += len(found)
 
@@ -120,7 +126,9 @@ def _time(value: Any, source: Path, number: int) -> datetime:
     try:
         return value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise InvalidRows(f"{source}: row {number}: field 'created_at' holds {value!r}, which is no time") from None
+        raise InvalidRows(
+            f"{source}: row {number}: field 'created_at' holds {value!r}, which is no time", code="NoTime"
+        ) from None
 
 
 def _read_lines(source: Path) -> Iterator[dict[str, Any]]:
@@ -131,7 +139,7 @@ def _read_lines(source: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise InvalidRows(f"{source}, line {number}: not JSON: {error}") from None
+                raise InvalidRows(f"{source}, line {number}: not JSON: {error}", code="NotJson") from None
             if not isinstance(row, dict):
-                raise InvalidRows(f"{source}, line {number}: not an object")
+                raise InvalidRows(f"{source}, line {number}: not an object", code="NotAnObject")
             yield row

@@ -79,7 +79,7 @@ def import_warehouse(location: str | Path | None, source: str | Path) -> Importe
     with Warehouse.open(source, read_only=True) as theirs, Warehouse.open(location) as ours:
         own, origin = ours.ledger.get("warehouse_id"), theirs.ledger.get("warehouse_id")
         if own == origin:
-            raise WarehouseError(f"{theirs.location} and {ours.location} are the same warehouse")
+            raise WarehouseError(f"{theirs.location} and {ours.location} are the same warehouse", code="SameWarehouse")
         batches = theirs.ledger.batches()
         names = _names(ours, (batch.batch_id for batch in batches), str(origin))
         known = {batch.batch_id: batch for batch in ours.ledger.batches()}
@@ -144,7 +144,8 @@ def _refuse_other_runs(theirs: Warehouse, ours: Warehouse) -> None:
             "imported, because nobody could tell their rows apart. Keep the two apart and ask each on its own, or take "
             "the rows that you need, under another name: with SPO_WAREHOUSE set to the other one `spo export FOLDER -w "
             f"\"SELECT * FROM trajectories WHERE run_id = '{other[0]}'\"`, then here `spo import FOLDER/query.parquet "
-            f"--table trajectories --run other-{other[0]}`"
+            f"--table trajectories --run other-{other[0]}`",
+            code="DifferentRunsOfOneName",
         )
 
 

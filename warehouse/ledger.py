@@ -170,7 +170,8 @@ def _damage_explained(folder: Path) -> Generator[None]:
         if isinstance(error, sqlite3.OperationalError):
             raise
         raise StorageLost(
-            f"{folder / 'ledger.sqlite'} is damaged ({error}): restore it, or the whole folder, from a backup"
+            f"{folder / 'ledger.sqlite'} is damaged ({error}): restore it, or the whole folder, from a backup",
+            code="DamagedLedger",
         ) from error
 
 
@@ -190,7 +191,9 @@ class FolderLedger:
             with _damage_explained(folder):
                 made = self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
             if made is None:  # its creator was killed, or is at it
-                raise WarehouseMissing(f"the warehouse at {folder} is empty: run the pipeline first")
+                raise WarehouseMissing(
+                    f"the warehouse at {folder} is empty: run the pipeline first", code="EmptyWarehouse"
+                )
             return
         for path in (self._refused, self._locks):
             path.mkdir(parents=True, exist_ok=True)

@@ -71,7 +71,9 @@ def parse_location(text: str | Path | None) -> Location:
     path, mark, query = text.partition("?")
     settings = _settings(query, {"data"}, text)
     if mark and not settings:
-        raise WarehouseError(f"no setting follows the '?' in the location {text!r}: a folder's name cannot have one")
+        raise WarehouseError(
+            f"no setting follows the '?' in the location {text!r}: a folder's name cannot have one", code="NoSetting"
+        )
     folder = Path(path).expanduser().resolve()
     return Location(folder, "", "main", _data(settings.get("data") or str(folder / "data")))
 
@@ -87,15 +89,17 @@ def _postgres(text: str) -> Location:
     schema = settings.pop("schema", "spo")
     if data is None:
         raise WarehouseError(
-            f"the location {server!r} names no place for the data: add ?data=/shared/folder or ?data=s3://bucket/prefix"
+            f"the location {server!r} names no place for the data: add ?data=/shared/folder or ?data=s3://bucket/prefix",
+            code="NoPlaceForData",
         )
     if "://" not in data and not Path(data).expanduser().is_absolute():
         raise WarehouseError(
             f"the location {server!r} names the folder {data!r} from where a command happens to run: workers run "
-            f"elsewhere, so name it whole, data={Path(data).resolve()}"
+            f"elsewhere, so name it whole, data={Path(data).resolve()}",
+            code="RelativeFolder",
         )
     if not schema.isidentifier():
-        raise WarehouseError(f"the schema {schema!r} of {server!r} is not a plain name")
+        raise WarehouseError(f"the schema {schema!r} of {server!r} is not a plain name", code="InvalidSchema")
     address = f"{server}?{urlencode(settings)}" if settings else server
     return Location(None, address, schema, _data(data), password)
 
@@ -104,7 +108,10 @@ def _settings(query: str, known: set[str], text: str) -> dict[str, str]:
     settings = {name: values[-1] for name, values in parse_qs(query).items()}
     unknown = sorted(set(settings) - known)
     if unknown:
-        raise WarehouseError(f"the location {text!r} has an unknown setting {unknown[0]!r}; known: {sorted(known)}")
+        raise WarehouseError(
+            f"the location {text!r} has an unknown setting {unknown[0]!r}; known: {sorted(known)}",
+            code="UnknownSetting",
+        )
     return settings
 
 
@@ -112,7 +119,9 @@ def _data(text: str) -> str:
     if text.startswith("s3://"):
         return text.rstrip("/") + "/"
     if "://" in text:
-        raise WarehouseError(f"data can lie in a folder or at s3://bucket/prefix, not at {text!r}")
+        raise WarehouseError(
+            f"data can lie in a folder or at s3://bucket/prefix, not at {text!r}", code="UnknownStorage"
+        )
     return str(Path(text).expanduser().resolve()) + "/"
 
 

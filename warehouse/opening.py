@@ -56,7 +56,7 @@ def prepare(location: Location, ledger: BatchLedger, *, read_only: bool) -> duck
             f"{SCHEMA_VERSION}: update the project"
         )
     if read_only and version is None:
-        raise WarehouseMissing(f"the warehouse at {location} is empty: run the pipeline first")
+        raise WarehouseMissing(f"the warehouse at {location} is empty: run the pipeline first", code="EmptyWarehouse")
     if version != SCHEMA_VERSION or ledger.get("views") != lake.views_fingerprint():
         if not read_only:
             return _create_or_migrate(location, ledger)

@@ -49,7 +49,7 @@ def claim(location: Location, connection: duckdb.DuckDBPyConnection, ledger: Bat
     if marker.warehouse_id == own:
         return
     if marker.catalog != _catalog(location, connection):
-        raise WarehouseError(_refusal(location, own, marker))
+        raise WarehouseError(_refusal(location, own, marker), code="DataOfAnother")
     ledger.put("warehouse_id", marker.warehouse_id)
 
 
@@ -71,7 +71,8 @@ def _read(location: Location, files: FileStore) -> Marker | None:
     except (ValueError, TypeError, KeyError):
         raise WarehouseError(
             f"{location.data}{MARKER}, which says whose data these are, cannot be read: restore it, or delete it if no "
-            "other warehouse has its data there"
+            "other warehouse has its data there",
+            code="DamagedMarker",
         ) from None
 
 

@@ -42,7 +42,9 @@ def query(module: str, name: str, /, **identifiers: str) -> str:
     for identifier, value in identifiers.items():
         marked = f"{{{identifier}}}"
         if marked not in text:
-            raise UnknownQuery(f"the query {name!r} of {_file_name(module)} has no {marked} to fill in")
+            raise UnknownQuery(
+                f"the query {name!r} of {_file_name(module)} has no {marked} to fill in", code="NothingToFillIn"
+            )
         text = text.replace(marked, value)
     return text
 
@@ -53,16 +55,17 @@ def queries_of(module: str) -> Mapping[str, Query]:
     package, _, stem = module.rpartition(".")
     path = files(package) / f"{stem}.sql"
     if not path.is_file():
-        raise UnknownQuery(f"there is no file {_file_name(module)}")
+        raise UnknownQuery(f"there is no file {_file_name(module)}", code="NoQueryFile")
     pieces = _HEADER.split(path.read_text(encoding="utf-8"))
     if pieces[0].strip():
         raise UnknownQuery(
-            f"{_file_name(module)} begins with text that belongs to no query: write `-- name: ...` first"
+            f"{_file_name(module)} begins with text that belongs to no query: write `-- name: ...` first",
+            code="TextWithoutQuery",
         )
     found: dict[str, Query] = {}
     for name, comment, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         if name in found:
-            raise UnknownQuery(f"{_file_name(module)} has two queries called {name!r}")
+            raise UnknownQuery(f"{_file_name(module)} has two queries called {name!r}", code="RepeatedQuery")
         question = " ".join(line.removeprefix("--").strip() for line in comment.splitlines())
         found[name] = Query(question, text.strip().removesuffix(";"))
     return MappingProxyType(found)

@@ -165,7 +165,7 @@ class Readers:
         try:
             self._responses.refresh(newest)
         except duckdb.Error as error:
-            raise WarehouseError(f"the responses could not be read: {error}") from error
+            raise WarehouseError(f"the responses could not be read: {error}", code="ResponsesUnreadable") from error
 
 
 @dataclass(slots=True)

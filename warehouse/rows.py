@@ -64,5 +64,8 @@ def trajectory_rows(rows: Sequence[dict[str, Any]]) -> list[TrajectoryRow]:
     if rows:
         missing = TrajectoryRow.__required_keys__ - rows[0].keys()
         if missing:
-            raise InvalidRows(f"the rows of the query are no whole trajectories: {', '.join(sorted(missing))} missing")
+            raise InvalidRows(
+                f"the rows of the query are no whole trajectories: {', '.join(sorted(missing))} missing",
+                code="MissingField",
+            )
     return cast(list[TrajectoryRow], list(rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +48,8 @@ class Warehouse:
         self._staged: list[Intent] = []
         self._readers = threading.local()
         self._verdicts: list[str] = []
+        self.clock: Callable[[], datetime] = utc_now
+        """Says when rows are made."""
 
     @classmethod
     def open(cls, location: str | Path | None = None, *, read_only: bool = False) -> Self:
@@ -151,7 +153,7 @@ class Warehouse:
 
         if not batch_id or not run_id:
             raise InvalidRows("a batch needs a batch_id and a run_id")
-        now = utc_now()
+        now = self.clock()
         parts: list[tuple[str, int, memoryview]] = []
         for name, rows in tables.items():
             of, made = (runs or {}).get(name, run_id), (times or {}).get(name, now)
@@ -215,7 +217,7 @@ class Warehouse:
         """The tables and views that a SELECT statement names; raises WarehouseError when it is none or hides them."""
         tree = json.loads(self.value("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]))
         if tree["error"]:
-            raise WarehouseError(f"not a SELECT statement: {sql!r}: {tree['error_message']}")
+            raise WarehouseError(f"not a SELECT statement: {sql!r}: {tree['error_message']}", code="NotASelect")
         return set(_table_names(tree))
 
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
@@ -282,7 +284,7 @@ def _run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters) ->
     with without_pandas():
         found: Any = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
     if found is None:  # what DuckDB says to a text without a statement
-        raise WarehouseError(f"there is no SQL statement to run in {sql!r}")
+        raise WarehouseError(f"there is no SQL statement to run in {sql!r}", code="NoStatement")
     return found
 
 
@@ -304,7 +306,8 @@ def _table_names(tree: Any) -> Iterator[str]:
             yield str(tree["table_name"])
         if tree.get("function_name") in ("query", "query_table"):
             raise WarehouseError(
-                "which tables query() and query_table() read cannot be told: name them in the question"
+                "which tables query() and query_table() read cannot be told: name them in the question",
+                code="HiddenTables",
             )
         tree = list(tree.values())
     if isinstance(tree, list):

@@ -59,15 +59,20 @@ def read(folder: Path) -> Adapter:
         if name in settings and settings[name] not in plain:
             raise UnsupportedArchitecture(
                 f"{folder} is an adapter with {name} = {settings[name]!r}, which cannot be exchanged while sampling; "
-                f"merge it into its base with peft (`merge_and_unload`), and use that folder"
+                f"merge it into its base with peft (`merge_and_unload`), and use that folder",
+                code="NotExchangeable",
             )
     if not (folder / adapters.WEIGHTS).is_file():
-        raise MissingModel(f"{folder} has no {adapters.WEIGHTS}; save the adapter with save_pretrained first")
+        raise MissingModel(
+            f"{folder} has no {adapters.WEIGHTS}; save the adapter with save_pretrained first", code="NoWeights"
+        )
     tensors = load_file(folder / adapters.WEIGHTS)
     names = [name.removesuffix(_DOWN) for name in tensors if name.endswith(_DOWN)]
     unknown = sorted(tensors.keys() - {name + part for name in names for part in (_DOWN, _UP)})
     if unknown:
-        raise UnsupportedArchitecture(f"{folder} changes {unknown[0]}, which is no low-rank change of a linear layer")
+        raise UnsupportedArchitecture(
+            f"{folder} changes {unknown[0]}, which is no low-rank change of a linear layer", code="NotLinear"
+        )
     rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
     scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
     pairs = {name.removeprefix(_PREFIX): (tensors[name + _DOWN], tensors[name + _UP]) for name in names}
@@ -138,10 +143,14 @@ def _layer(model: Any, name: str, down_RI: Tensor, up_OR: Tensor) -> Any:
         layer = model.get_submodule(name)
         shape = tuple(layer.weight.shape)
     except AttributeError as error:
-        raise UnsupportedArchitecture(f"the adapter changes {name}, which {type(model).__name__} has not") from error
+        raise UnsupportedArchitecture(
+            f"the adapter changes {name}, which {type(model).__name__} has not", code="UnknownLayer"
+        ) from error
     wanted = (up_OR.shape[0], down_RI.shape[1])
     if shape != (wanted[::-1] if _transposed(layer) else wanted):
-        raise UnsupportedArchitecture(f"the adapter's change of {name} is for weights of {wanted}, not {shape}")
+        raise UnsupportedArchitecture(
+            f"the adapter's change of {name} is for weights of {wanted}, not {shape}", code="WrongShape"
+        )
     return layer
 
 

@@ -46,7 +46,8 @@ def base_of(folder: Path) -> Path:
     if not named or not (base / "config.json").is_file():
         raise MissingModel(
             f"{folder} is an adapter of {named or 'a model that it does not name'}, which is no checkpoint folder "
-            f"here; set {BASE_FIELD} in its {CONFIG} to the folder of that model"
+            f"here; set {BASE_FIELD} in its {CONFIG} to the folder of that model",
+            code="BaseMissing",
         )
     return base
 

@@ -51,7 +51,9 @@ def check_drift(engine_scores: Sequence[float], expected: Sequence[float], most:
     `most` is the largest mean that is (MEAN_DRIFT).
     """
     if len(engine_scores) != len(expected):
-        raise EngineDrift(f"the engine scored {len(engine_scores)} tokens of a canary, expected {len(expected)}")
+        raise EngineDrift(
+            f"the engine scored {len(engine_scores)} tokens of a canary, expected {len(expected)}", code="OtherLength"
+        )
     found = Drift.between(engine_scores, expected)
     if not found.within(most):
         raise EngineDrift(

@@ -58,7 +58,8 @@ def require_policy(base: Path, expected: str) -> None:
     """Raise MissingModel where an adapter's base folder has become another policy than the adapter belongs to."""
     if not is_policy(base, expected):
         raise MissingModel(
-            f"{base} is policy {policy_id(base)}, but the adapter belongs to policy {expected}; put that model back"
+            f"{base} is policy {policy_id(base)}, but the adapter belongs to policy {expected}; put that model back",
+            code="OtherBase",
         )
 
 
@@ -76,7 +77,7 @@ def stop_ids(folder: Path) -> tuple[int, ...]:
     folder = adapter.base_of(folder)
     found = _end_tokens(folder / "generation_config.json") or _end_tokens(folder / "config.json")
     if not found:
-        raise MissingModel(f"{folder} names no end token: set eos_token_id in its config.json")
+        raise MissingModel(f"{folder} names no end token: set eos_token_id in its config.json", code="NoEndToken")
     return found
 
 
@@ -94,12 +95,12 @@ def require_checkpoint(folder: Path) -> None:
         raise MissingModel(f"no checkpoint folder {folder}; set reference.model to a folder or a hub name")
     if adapter.is_adapter(folder):
         if not (folder / adapter.WEIGHTS).is_file():
-            raise MissingModel(f"{folder} has no {adapter.WEIGHTS}; save the adapter with save_pretrained first")
+            raise MissingModel(f"{folder} has no {adapter.WEIGHTS}; save the adapter anew", code="NoWeights")
         folder = adapter.base_of(folder)
     if not (folder / "config.json").is_file():
-        raise MissingModel(f"{folder} has no config.json: it is not a checkpoint folder (for a GGUF, set gguf_file)")
+        raise MissingModel(f"{folder} has no config.json (for a GGUF, set gguf_file)", code="NoConfig")
     if not weight_files(folder):
-        raise MissingModel(f"{folder} has no *.safetensors weights; save the model with save_pretrained first")
+        raise MissingModel(f"{folder} has no *.safetensors weights; save the model anew", code="NoWeights")
 
 
 def make_once(folder: Path, write: Callable[[Path], None]) -> Path:
@@ -248,7 +249,8 @@ def resolve(reference: ReferenceConfig, cache: Path) -> Path:
     if reference.model == "miniature":
         raise MissingModel(
             "the miniature reference is trained by the stage `prepare`: `spo run tiny --stage prepare` makes it and "
-            "says where it is"
+            "says where it is",
+            code="NotPrepared",
         )
     folder = _ordinary(_model_folder(reference, cache), cache, reference.dtype)
     if reference.temperature == 1:
@@ -370,7 +372,8 @@ def _unreachable(reference: ReferenceConfig, error: Exception) -> MissingModel:
     return MissingModel(
         f"reference.model {reference.model!r} is no folder here and cannot be fetched from the hub "
         f"({type(error).__name__}); set it to a checkpoint folder, or fetch it once with network access: "
-        f"`hf download {reference.model}`"
+        f"`hf download {reference.model}`",
+        code="Unreachable",
     )
 
 
@@ -391,5 +394,7 @@ def _tokenizer_files(folder: Path) -> list[Path]:
     whole = folder / "tokenizer.json"
     files = [whole] if whole.is_file() else [folder / name for name in _TOKENIZER_FILES if (folder / name).is_file()]
     if not files:
-        raise MissingModel(f"{folder} has no tokenizer files; save the tokenizer beside the weights")
+        raise MissingModel(
+            f"{folder} has no tokenizer files; save the tokenizer beside the weights", code="NoTokenizer"
+        )
     return files

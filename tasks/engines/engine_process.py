@@ -177,4 +177,4 @@ def raise_error(header: Mapping[str, Any]) -> None:
     """Raise what the message reports, as the class of protocol.py that it names; nothing where it is no error."""
     if header["is"] == "error":
         kind = getattr(protocol, str(header["kind"]), EngineError)
-        raise (kind if issubclass(kind, EngineError) else EngineError)(header["message"])
+        raise (kind if issubclass(kind, EngineError) else EngineError)(header["message"], code=header.get("code", ""))

@@ -40,7 +40,8 @@ def start_here(
     except OSError as error:
         raise EngineError(
             f"the engine's interpreter {python or sys.executable} cannot be started ({error}); set engine.python to "
-            f"one that has what the engine needs (scripts/install_vllm.sh makes one for vLLM), or leave it out"
+            f"one that has what the engine needs (scripts/install_vllm.sh makes one for vLLM), or leave it out",
+            code="InterpreterMissing",
         ) from error
 
 
@@ -55,7 +56,8 @@ def start_by(
     if python is not None and "site-packages" in package.parts:
         raise EngineError(
             "engine.python with shards.launcher needs this project as a checkout: where it is installed, packages of "
-            "this interpreter stand beside it, which are not for another one"
+            "this interpreter stand beside it, which are not for another one",
+            code="CheckoutMissing",
         )
     wanted = {"PYTHONPATH": str(package.parent), "PYTHONUNBUFFERED": "1", **environment}
     settings = [f"{name}={value}" for name, value in wanted.items()]
@@ -64,7 +66,9 @@ def start_by(
     try:
         return subprocess.Popen(command, stdin=end, stdout=end, stderr=subprocess.PIPE, start_new_session=True)
     except OSError as error:
-        raise EngineError(f"shards.launcher cannot be started ({error}): {shlex.join(command)}") from error
+        raise EngineError(
+            f"shards.launcher cannot be started ({error}): {shlex.join(command)}", code="LauncherMissing"
+        ) from error
 
 
 def _package() -> Path:

@@ -18,7 +18,7 @@ def converted(folder: Path, gguf_file: str, cache: Path) -> Path:
     """
     source = folder / gguf_file
     if not source.is_file():
-        raise MissingModel(f"reference.gguf_file {gguf_file!r} is not in {folder}")
+        raise MissingModel(f"reference.gguf_file {gguf_file!r} is not in {folder}", code="NoSuchGguf")
     with source.open("rb") as stream:
         fingerprint = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
     made = cache / f"{source.stem}-{fingerprint}"
@@ -61,5 +61,6 @@ def _refuse_scaled_positions(source: Path) -> None:
     if found:
         raise UnsupportedArchitecture(
             f"{source} scales its rotary positions ({', '.join(found)}), which transformers does not read from GGUF "
-            f"files, so that every probability would be another: use the model's own checkpoint in its place"
+            f"files, so that every probability would be another: use the model's own checkpoint in its place",
+            code="ScaledRotary",
         )

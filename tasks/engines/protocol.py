@@ -32,7 +32,8 @@ def not_finite(broken: int, responses: int) -> EngineError:
     """The error where weights give no probabilities, to be raised."""
     return EngineError(
         f"the policy's logits of {broken} of {responses} responses are no finite numbers: its weights are "
-        "broken or too large for its dtype; look at grad_norm in `train_steps`, or take an earlier checkpoint"
+        "broken or too large for its dtype; look at grad_norm in `train_steps`, or take an earlier checkpoint",
+        code="NotFinite",
     )
 
 

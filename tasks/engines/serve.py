@@ -81,7 +81,7 @@ class EngineServer:
             else:
                 wire.send(self._connection, *self._answer(asked, call, header, arrays))
         except EngineError as error:
-            self._report(call, type(error).__name__, str(error))
+            self._report(call, type(error).__name__, str(error), error.code)
         except Closed:
             raise
         except Exception as error:  # what failed is unknown, and so is the engine's state
@@ -101,7 +101,10 @@ class EngineServer:
             return answer, wire.lists_out(engine.score(wire.sequences_in(arrays)))
         if asked == "refresh":
             if self._sampling is not None:
-                raise EngineError("weights cannot change while samples are drawn; finish or close every `sample` first")
+                raise EngineError(
+                    "weights cannot change while samples are drawn; finish or close every `sample` first",
+                    code="StillSampling",
+                )
             engine.refresh(Path(header["checkpoint"]))
             return answer | {"policy_id": engine.policy_id}, []
         raise wire.Garbled(f"no engine process can {asked!r}")
@@ -123,7 +126,9 @@ class EngineServer:
     def _sample(self, call: _Call) -> None:
         """Draw what comes for the call until its end is told."""
         if self._sampling is not None:
-            raise EngineError("this process draws samples already; finish or close one `sample` before the next")
+            raise EngineError(
+                "this process draws samples already; finish or close one `sample` before the next", code="StillSampling"
+            )
         engine, self._sampling = self._opened(), call
         try:
             while not call.ended:
@@ -154,8 +159,8 @@ class EngineServer:
         while self._sampling is not None and not self._sampling.ended and not self._frames.empty():
             self._handle(*self._frames.get())
 
-    def _report(self, call: int, kind: str, message: str) -> None:
-        wire.send(self._connection, {"call": call, "is": "error", "kind": kind, "message": message})
+    def _report(self, call: int, kind: str, message: str, code: str = "") -> None:
+        wire.send(self._connection, {"call": call, "is": "error", "kind": kind, "message": message, "code": code})
 
 
 class _Call:

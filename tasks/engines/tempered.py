@@ -36,7 +36,8 @@ def _write(folder: Path, temperature: float, target: Path) -> None:
     norm = getattr(getattr(model, "model", None), "norm", None)
     if norm is None or getattr(norm, "bias", None) is not None:
         raise UnsupportedArchitecture(
-            f"reference.temperature: {type(model).__name__} ends with no norm that is only a weight; set it to 1"
+            f"reference.temperature: {type(model).__name__} ends with no norm that is only a weight; set it to 1",
+            code="NoPlainNorm",
         )
     with torch.no_grad():
         before_1TV = model(ids_1T).logits
@@ -46,7 +47,8 @@ def _write(folder: Path, temperature: float, target: Path) -> None:
     if not difference < TOLERANCE:
         raise UnsupportedArchitecture(
             f"reference.temperature: scaling the last norm of {type(model).__name__} does not scale its logits "
-            f"(difference {difference:.2g}); set it to 1"
+            f"(difference {difference:.2g}); set it to 1",
+            code="LogitsNotScaled",
         )
     shutil.copytree(folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.safetensors*", POLICY_FILE))
     model.save_pretrained(target)

@@ -159,7 +159,7 @@ class TransformersEngine:
 
     def _loaded(self) -> Any:
         if self._model is None:
-            raise EngineError("the engine is closed; open another one")
+            raise EngineError("the engine is closed; open another one", code="EngineClosed")
         return self._model
 
 
@@ -360,12 +360,12 @@ def _require_parity(model: Any, most: float) -> None:
         wanted = distinct_prompts([Request(prompt, 2, seed=0, max_tokens=8)])
         drawn = list(_Decoding(model, PrefixStore(0), wanted, 2, (), _never).run())
     except (NotImplementedError, TypeError, LookupError, AttributeError) as error:
-        raise _unsupported(model, f"{type(error).__name__}: {error}") from error
+        raise _unsupported(model, f"{type(error).__name__}: {error}", "CannotDecode") from error
     expected = _reference_scores(model, [(prompt, completion.token_ids) for completion in drawn])
     while_sampling = [value for completion in drawn for value in completion.logprobs]
     found = Drift.between(while_sampling, [value for score in expected for value in score])
     if not found.within(most):
-        raise _unsupported(model, f"log-probabilities while sampling are off by {found}")
+        raise _unsupported(model, f"log-probabilities while sampling are off by {found}", "Inexact")
 
 
 def _reference_scores(model: Any, sequences: Sequence[ScoredSequence]) -> list[list[float]]:
@@ -384,8 +384,9 @@ def _reference_scores(model: Any, sequences: Sequence[ScoredSequence]) -> list[l
         model.set_attn_implementation(shared_prefix.IMPLEMENTATION)
 
 
-def _unsupported(model: Any, reason: str) -> UnsupportedArchitecture:
+def _unsupported(model: Any, reason: str, code: str = "") -> UnsupportedArchitecture:
     return UnsupportedArchitecture(
         f"the transformers engine cannot run {type(model).__name__}: {reason}; set engine.kind to 'vllm', "
-        f"or use a model of the Llama family"
+        f"or use a model of the Llama family",
+        code=code,
     )

@@ -234,7 +234,7 @@ class VllmEngine:
 
     def _loaded(self) -> Any:
         if self._llm is None:
-            raise EngineError("the engine is closed; open another one")
+            raise EngineError("the engine is closed; open another one", code="EngineClosed")
         return self._llm
 
 
@@ -304,7 +304,8 @@ def _import_vllm(threads: int) -> Any:
     except ImportError as error:
         raise EngineError(
             f"engine.kind 'vllm' needs vLLM, which cannot be imported ({error}); "
-            f"scripts/install_vllm.sh makes an environment for it, whose interpreter goes into engine.python"
+            f"scripts/install_vllm.sh makes an environment for it, whose interpreter goes into engine.python",
+            code="VllmMissing",
         ) from error
     importlib.import_module("vllm.platforms")
     importlib.import_module("vllm.lora.request")

@@ -23,7 +23,8 @@ def whole_model(folder: Path, dtype: Any) -> Any:
         named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         raise MissingModel(
             f"{folder} lacks weights of {type(model).__name__} ({named}), which would be random numbers: it is "
-            f"damaged, or no model that writes text"
+            f"damaged, or no model that writes text",
+            code="WeightsMissing",
         )
     settings = model.generation_config
     try:

@@ -43,10 +43,10 @@ def read_packages(root: Path, problem_set: str) -> list[Problem]:
 def packages(root: Path) -> list[Path]:
     """The folders of the packages at or below `root`, by path. Raises InvalidProblem where there is none."""
     if not root.is_dir():
-        raise InvalidProblem(f"{root}: is no folder of problem packages")
+        raise InvalidProblem(f"{root}: is no folder of problem packages", code="NoFolder")
     folders = sorted(path.parent for path in root.rglob("problem.yaml"))
     if not folders:
-        raise InvalidProblem(f"{root}: holds no problem.yaml, so no problem package")
+        raise InvalidProblem(f"{root}: holds no problem.yaml, so no problem package", code="NoPackage")
     return folders
 
 
@@ -123,7 +123,9 @@ def _statement_file(folder: Path) -> Path:
     translations = [path for place in _STATEMENT_FOLDERS for path in sorted((folder / place).glob("problem.*"))]
     texts = [path for path in translations if path.suffix in {".tex", ".md"}]
     if not texts:
-        raise InvalidProblem(f"{folder}: has no statement ({' or '.join(_STATEMENT_FOLDERS)}/problem.en.tex or .md)")
+        raise InvalidProblem(
+            f"{folder}: has no statement ({' or '.join(_STATEMENT_FOLDERS)}/problem.en.tex or .md)", code="NoStatement"
+        )
     return texts[0]
 
 
@@ -132,7 +134,7 @@ def _tests(folder: Path) -> tuple[TestCase, ...]:
     for given in sorted(folder.rglob("*.in")):
         answer = given.with_suffix(".ans")
         if not answer.is_file():
-            raise InvalidProblem(f"{given}: has no answer file {answer.name} beside it")
+            raise InvalidProblem(f"{given}: has no answer file {answer.name} beside it", code="NoAnswer")
         tests.append(TestCase(_read(given), _read(answer)))
     return tuple(tests)
 
@@ -208,4 +210,4 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidProblem(f"{path}: cannot be read: {error}") from error
+        raise InvalidProblem(f"{path}: cannot be read: {error}", code="Unreadable") from error

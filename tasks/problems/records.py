@@ -145,7 +145,9 @@ def files_of(path: Path) -> list[Path]:
     found = path.rglob("*") if path.is_dir() else path.parent.glob(path.name)
     files = sorted(file for file in found if file.is_file() and _readable(file))
     if not files:
-        raise InvalidProblem(f"{path}: cannot be read: no such file, and no folder or pattern with {_KNOWN} files")
+        raise InvalidProblem(
+            f"{path}: cannot be read: no such file, and no folder or pattern with {_KNOWN} files", code="Unreadable"
+        )
     return files
 
 
@@ -162,7 +164,7 @@ def _parquet(path: Path) -> Iterator[Record]:
         for number, row in enumerate(parquet_rows(path), start=1):
             yield Record(f"{path}:{number}", row)
     except InvalidRows as error:
-        raise InvalidProblem(f"{path}: cannot be read: {error}") from error
+        raise InvalidProblem(f"{path}: cannot be read: {error}", code="Unreadable") from error
 
 
 def _json_lines(path: Path) -> Iterator[Record | InvalidProblem]:
@@ -173,7 +175,7 @@ def _json_lines(path: Path) -> Iterator[Record | InvalidProblem]:
                 if line.strip():
                     yield _record_or_refusal(line, f"{path}:{number}")
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidProblem(f"{path}: cannot be read: {error}") from error
+        raise InvalidProblem(f"{path}: cannot be read: {error}", code="Unreadable") from error
 
 
 def _record_or_refusal(line: bytes, where: str) -> Record | InvalidProblem:
@@ -189,12 +191,13 @@ def _record(line: bytes, where: str) -> Record:
             value = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise InvalidProblem(
-            f"{where}: not UTF-8: byte 0x{line[error.start]:02x} at column {error.start + 1}; save the file as UTF-8"
+            f"{where}: not UTF-8: byte 0x{line[error.start]:02x} at column {error.start + 1}; save the file as UTF-8",
+            code="NotUtf8",
         ) from error
     except ValueError as error:
-        raise InvalidProblem(f"{where}: not valid JSON: {error}") from error
+        raise InvalidProblem(f"{where}: not valid JSON: {error}", code="NotJson") from error
     if not isinstance(value, dict):
-        raise InvalidProblem(f"{where}: a line must hold one object, this one holds {_kind(value)}")
+        raise InvalidProblem(f"{where}: a line must hold one object, this one holds {_kind(value)}", code="NotAnObject")
     return Record(where, cast("dict[str, Any]", value))
 
 

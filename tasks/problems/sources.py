@@ -89,7 +89,9 @@ def evaluation_problems(sets: Sequence[EvaluationSet], seed: int) -> list[Proble
     for one, part in zip(sets, found, strict=True):
         if not part.problems:
             why = "; ".join(sorted(part.left_out))
-            raise InvalidProblem(f"{one.place}: no program for any of its problems can be judged: {why}")
+            raise InvalidProblem(
+                f"{one.place}: no program for any of its problems can be judged: {why}", code="NothingJudgeable"
+            )
     return list(_together(found).problems)
 
 
@@ -113,7 +115,10 @@ def set_names(sets: Sequence[EvaluationSet]) -> list[str]:
     longer = [_longer(one) if names.count(name) > 1 else "" for one, name in zip(sets, names, strict=True)]
     if alike := [name for name in longer if name and longer.count(name) > 1]:
         places = ", ".join(one.place for one, name in zip(sets, longer, strict=True) if name == alike[0])
-        raise InvalidProblem(f"several sets to evaluate on are called {alike[0]!r} ({places}): rename a file or folder")
+        raise InvalidProblem(
+            f"several sets to evaluate on are called {alike[0]!r} ({places}): rename a file or folder",
+            code="SetsOfOneName",
+        )
     return longer
 
 
@@ -272,7 +277,9 @@ def _together(parts: Sequence[ReadReport]) -> ReadReport:
         left_out.update(part.left_out)
         for problem in (*part.problems, *part.unjudgeable):
             if problem.problem_id in seen:
-                raise InvalidProblem(in_two_sets(problem.problem_id, seen[problem.problem_id], problem.problem_set))
+                raise InvalidProblem(
+                    in_two_sets(problem.problem_id, seen[problem.problem_id], problem.problem_set), code="InTwoSets"
+                )
             seen[problem.problem_id] = problem.problem_set
     return ReadReport(
         tuple(problem for part in parts for problem in part.problems),

@@ -51,10 +51,14 @@ def row_attention(
             f'set train.packing = "padded"'
         )
     if attention_mask is not None:
-        raise UnsupportedModel(f'{type(module).__name__} brings its own mask; set train.packing = "padded"')
+        raise UnsupportedModel(
+            f'{type(module).__name__} brings its own mask; set train.packing = "padded"', code="OwnMask"
+        )
     window = rest.get("sliding_window")
     if window is not None and window < tree.longest:
-        raise UnsupportedModel('this model attends through a sliding window; set train.packing = "padded"')
+        raise UnsupportedModel(
+            'this model attends through a sliding window; set train.packing = "padded"', code="SlidingWindow"
+        )
     if not query.is_cuda:
         return tree_attention(query, key, value, tree.blocks, scaling), None
     if tree.nested:

@@ -31,13 +31,16 @@ def add_adapters(causal_lm: Any, config: AdapterConfig) -> None:
         from tasks.scoring.lora_layer import round_once
     except ImportError as error:
         raise AdaptersImpossible(
-            f"train.lora needs the package peft ({error}); `pip install peft`, or take train.lora out of the recipe"
+            f"train.lora needs the package peft ({error}); `pip install peft`, or take train.lora out of the recipe",
+            code="PeftMissing",
         ) from error
     settings = _settings(peft, config)
     try:
         peft.inject_adapter_in_model(settings, causal_lm)
     except ValueError as error:
-        raise AdaptersImpossible(f"train.lora.modules {list(config.modules)} do not fit this model: {error}") from error
+        raise AdaptersImpossible(
+            f"train.lora.modules {list(config.modules)} do not fit this model: {error}", code="UnknownLayer"
+        ) from error
     _require_trainable(causal_lm)
     for layer in adapted(causal_lm):
         round_once(layer)
@@ -53,12 +56,14 @@ def _require_trainable(causal_lm: Any) -> None:
             continue
         if layer is head:
             raise AdaptersImpossible(
-                f"train.lora.modules names {name!r}, the output head, whose adapter would stay 0: leave it out"
+                f"train.lora.modules names {name!r}, the output head, whose adapter would stay 0: leave it out",
+                code="OutputHead",
             )
         if not isinstance(layer.get_base_layer(), (nn.Linear, Conv1D)):
             raise AdaptersImpossible(
                 f"train.lora.modules names {name!r}, a {type(layer.get_base_layer()).__name__}: only linear layers can "
-                f"have adapters; leave it out"
+                f"have adapters; leave it out",
+                code="NotLinear",
             )
 
 

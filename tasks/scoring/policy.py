@@ -100,9 +100,11 @@ def full_logprobs(policy: Policy, prompt_ids: tuple[int, ...], response_ids: tup
 def _require_plain_head(causal_lm: Any) -> None:
     head = causal_lm.get_output_embeddings()
     if head is None or getattr(head, "bias", None) is not None:
-        raise UnsupportedModel(f"{type(causal_lm).__name__}: the output head must be a linear map without bias")
+        raise UnsupportedModel(
+            f"{type(causal_lm).__name__}: the output head must be a linear map without bias", code="OutputHead"
+        )
     if changed := changed_logits(causal_lm.config.to_dict()):
-        raise UnsupportedModel(f"{type(causal_lm).__name__}: config.{changed} changes the logits")
+        raise UnsupportedModel(f"{type(causal_lm).__name__}: config.{changed} changes the logits", code="ChangedLogits")
 
 
 def _without_dropout(module: nn.Module) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from sandbox import (
     Checker,
-    InvalidSuite,
     Judge,
     Judgement,
     Limits,
@@ -28,6 +27,7 @@ from sandbox import (
 from sandbox import traits as traits_module
 from sandbox.grading import refusal
 from sandbox.traits import traits
+from tests.refusals import refused
 from tests.sandbox.conftest import open_judge, sums
 
 ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
@@ -300,7 +300,7 @@ def test_a_special_checker_decides_on_the_host():
 def test_a_suite_nobody_can_judge_is_refused_by_name(local: Judge):
     empty = Suite("empty", ())
     assert "no tests" in judgeable(empty)
-    with pytest.raises(InvalidSuite, match="empty"):
+    with refused("InvalidSuite", "empty"):
         local.judge([Submission(ADD, empty)])
 
 
@@ -345,7 +345,7 @@ def test_a_problem_whose_special_checker_is_missing_is_known_beforehand():
     suite = Suite("special", (TestCase("1", "1"),), Checker("special", name="any_factor"))
     assert "special checker 'any_factor'" in judgeable(suite)
     assert judgeable(suite, {"any_factor"}) == ""
-    with Judge(workers=1) as judge, pytest.raises(InvalidSuite, match="special checker 'any_factor'"):
+    with Judge(workers=1) as judge, refused("InvalidSuite", "'any_factor'"):
         judge.judge([Submission(ADD, suite)])
 
 
@@ -360,7 +360,7 @@ def test_a_memory_limit_above_the_containers_is_refused_by_name():
 def test_a_judge_of_containers_refuses_a_limit_above_theirs():
     with (
         open_judge(("docker", {"memory_bytes": 1 << 30}), workers=1) as judge,
-        pytest.raises(InvalidSuite, match="MiB"),
+        refused("InvalidSuite"),
     ):
         judge.judge([Submission(ADD, sums(1, limits=Limits(memory_bytes=1 << 30)))])
 

@@ -12,11 +12,13 @@ import pytest
 
 from sandbox import Judge, SandboxUnavailable, Submission, Suite, TestCase, Verdict, describe_walls, installed_packages
 from sandbox.worker import require_walls
+from tests.refusals import refused
 
 ROOT = Path(__file__).parents[2]
 DENY = """
 import sys
 from sandbox import Judge, SandboxUnavailable, Submission, Suite, TestCase, confine
+from tests.refusals import refused
 column = list(confine.ARCHITECTURES).index(confine.platform.machine())
 def deny(program):
     load = [(confine.LOAD, 0, 0, confine.OFFSET_NR)]
@@ -65,7 +67,7 @@ def test_without_landlock_bubblewrap_is_wall_enough():
 
 
 def test_an_unknown_module_to_preimport_is_named():
-    with pytest.raises(SandboxUnavailable, match="no_such_module"):
+    with refused("SandboxUnavailable", "no_such_module"):
         Judge(workers=1, preimports=["no_such_module"])
 
 
@@ -74,7 +76,7 @@ def test_an_unknown_module_to_preimport_is_named():
     [(("landlock:4",), "seccomp"), (("seccomp", "rlimits", "uid"), "file-system"), ((), "seccomp")],
 )
 def test_a_missing_wall_is_named(walls: tuple[str, ...], missing: str):
-    with pytest.raises(SandboxUnavailable, match=missing):
+    with refused("SandboxUnavailable", missing):
         require_walls(walls)
 
 
@@ -129,7 +131,7 @@ def test_packages_that_programs_cannot_read_are_refused(public_folder: Path):
     folder.parent.chmod(0o700)
     options = {"outer": "none", "packages": (str(folder),)}
     with (
-        pytest.raises(SandboxUnavailable, match=f"cannot read '{folder}'"),
+        refused("SandboxUnavailable", folder),
         Judge(workers=1, preimports=["given_package"], backend_options=options) as judge,
     ):
         judge.judge([Submission("print(1)", Suite("s", (TestCase("", "1"),)))])

@@ -12,6 +12,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from tests.fork_server import preload
 from warehouse import Warehouse
+from warehouse.failpoints import failpoint_hooks
 from warehouse.superseding import content, superseded
 
 preload("warehouse.exporting", "warehouse.importing_warehouses", "tests.warehouse.preloading")
@@ -157,6 +159,40 @@ def folder(new_warehouse: Path, tmp_path: Path) -> str:
 def store(location: str) -> Iterator[Warehouse]:
     with Warehouse.open(location) as opened:
         yield opened
+
+
+@contextmanager
+def at_failpoint(label: str, act: Callable[[], None], *, call: int = 1) -> Iterator[None]:
+    """Do something when the protocol comes to `label` for the n-th time; expects that it did."""
+    calls = 0
+
+    def hook(reached: str) -> None:
+        nonlocal calls
+        calls += reached == label
+        if reached == label and calls == call:
+            act()
+
+    failpoint_hooks.append(hook)
+    try:
+        yield
+    finally:
+        failpoint_hooks.remove(hook)
+    assert calls >= call
+
+
+class BrokenOff(BaseException):
+    """What ends a process halfway."""
+
+
+@contextmanager
+def broken_off_at(label: str, *, call: int = 1) -> Iterator[None]:
+    """Break off what is done in here when the protocol comes to `label` for the n-th time."""
+
+    def act() -> None:
+        raise BrokenOff
+
+    with pytest.raises(BrokenOff), at_failpoint(label, act, call=call):
+        yield
 
 
 def trajectory(number: int | str, **changes: Any) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.main import app
+from tests.refusals import refused
 from tests.warehouse.conftest import trajectories, trajectory
-from warehouse import InvalidRows, Warehouse, WarehouseError
+from warehouse import Warehouse
 from warehouse.exporting import PRIVATE, export
 from warehouse.importing_files import import_file
 from warehouse.importing_warehouses import import_warehouse
@@ -97,7 +98,7 @@ def test_an_export_at_a_snapshot_leaves_later_rows_out(filled: str, tmp_path: Pa
     ],
 )
 def test_hidden_tests_are_exported_only_when_asked_for(filled: str, tmp_path: Path, what: str) -> None:
-    with pytest.raises(WarehouseError, match="holds what hidden tests expect"):
+    with refused("HoldsHiddenTests"):
         export(filled, tmp_path / "out", what)
     assert not (tmp_path / "out").exists()
     export(filled, tmp_path / "out", what, hidden_tests=True)
@@ -105,7 +106,7 @@ def test_hidden_tests_are_exported_only_when_asked_for(filled: str, tmp_path: Pa
 
 @pytest.mark.parametrize("what", ["SELECT * FROM query('SELECT * FROM tests')", "SELECT * FROM query_table('tests')"])
 def test_hidden_tests_are_not_exported_by_a_query_in_a_query(filled: str, tmp_path: Path, what: str) -> None:
-    with pytest.raises(WarehouseError, match="cannot be told"):
+    with refused("HiddenTables"):
         export(filled, tmp_path / "out", what)
     assert not (tmp_path / "out").exists()
 
@@ -120,15 +121,15 @@ def test_no_expected_output_is_in_any_other_table_or_view(filled: str, tmp_path:
 
 
 def test_unknown_names_and_full_folders_are_refused(filled: str, tmp_path: Path) -> None:
-    with pytest.raises(WarehouseError, match="no table or view 'dreams'; there are"):
+    with refused("UnknownView", "'dreams'", "trajectories"):
         export(filled, tmp_path / "out", "dreams")
-    with pytest.raises(WarehouseError, match="not a SELECT statement"):
+    with refused("NotASelect"):
         export(filled, tmp_path / "out", "DROP VIEW q0")
-    with pytest.raises(WarehouseError, match="one query at a time"):
+    with refused("SeveralQueries"):
         export(filled, tmp_path / "out", ["SELECT 1 AS one", "SELECT 2 AS two"])
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "file").touch()
-    with pytest.raises(WarehouseError, match="is not empty"):
+    with refused("FolderNotEmpty"):
         export(filled, tmp_path / "out", "trajectories")
 
 
@@ -183,7 +184,7 @@ def test_importing_back_and_forth_adds_nothing(filled: str, tmp_path: Path) -> N
     third = str(tmp_path / "third")
     assert import_warehouse(third, target).batches == 4
     assert import_warehouse(third, filled).batches == 0
-    with pytest.raises(WarehouseError, match="are the same warehouse"):
+    with refused("SameWarehouse"):
         import_warehouse(filled, filled)
 
 
@@ -239,8 +240,7 @@ def with_run(location: str, config: str, run_id: str = "tiny-1") -> str:
 def test_different_runs_of_one_name_are_refused_before_anything_is_taken(tmp_path: Path, config: str) -> None:
     ours, theirs = with_run(str(tmp_path / "ours"), "{}"), with_run(str(tmp_path / "theirs"), config)
     with_run(theirs, config, "tiny-2")
-    message = rf"{theirs} and {ours} have different runs of the same name: tiny-1\. Nothing was imported"
-    with pytest.raises(WarehouseError, match=message):
+    with refused("DifferentRunsOfOneName", "tiny-1", ours, theirs):
         import_warehouse(ours, theirs)
     with Warehouse.open(ours) as store:
         assert [batch.batch_id for batch in store.ledger.batches()] == ["run/tiny-1", "drawn/tiny-1"]
@@ -305,19 +305,19 @@ def test_exported_files_are_imported_into_another_warehouse(filled: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "line, message",
+    "line, code, named",
     [
-        ("{", r"rows.jsonl, line 2: not JSON"),
-        ("[1]", r"rows.jsonl, line 2: not an object"),
-        ('{"trajectory_id": "x"}', r"rows.jsonl: table 'trajectories', row 1: field 'problem_id' is missing"),
+        ("{", "NotJson", ["line 2"]),
+        ("[1]", "NotAnObject", ["line 2"]),
+        ('{"trajectory_id": "x"}', "MissingField", ["'trajectories'", "row 1", "'problem_id'"]),
     ],
 )
 def test_a_bad_line_is_refused_by_file_and_line_before_anything_is_written(
-    folder: str, tmp_path: Path, line: str, message: str
+    folder: str, tmp_path: Path, line: str, code: str, named: list[str]
 ) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(trajectory(0)) + "\n" + line + "\n")
-    with pytest.raises(InvalidRows, match=message):
+    with refused(code, path, *named):
         import_file(folder, path, "trajectories")
     with Warehouse.open(folder) as store:
         assert store.value("SELECT count(*) FROM trajectories") == 0
@@ -330,10 +330,8 @@ def test_a_prompt_with_a_hidden_expected_output_is_found(filled: str) -> None:
         store.append("leak", {"prompts": [row]}, run_id="run")
     (found,) = [finding for finding in verify(filled).findings if "prompt" in finding.message]
     assert found.level == "note"
-    assert (
-        "1 hidden expected outputs stand in prompts, first that of test 0 of problem 'p0' in prompt 'bad'"
-        in found.message
-    )
+    assert "'p0'" in found.message
+    assert "'bad'" in found.message
 
 
 def replaced(folder: str, old: str, version: int, ids: int = 2) -> str:

@@ -22,28 +22,18 @@ def tampered(path: Path) -> Path:
     return path
 
 
-def test_an_extension_that_was_changed_is_refused(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = tampered(tmp_path / "ducklake.duckdb_extension")
-    monkeypatch.setattr(lake, "extension_file", lambda _: str(changed))
-    with pytest.raises(duckdb.IOException, match="signature is either missing or invalid"):
-        Warehouse.open(folder)
-
-
-def test_an_extension_that_is_changed_after_it_was_checked_is_checked_again(tmp_path: Path) -> None:
+def test_a_changed_extension_is_refused_even_after_it_was_checked_and_by_an_open_warehouse(
+    folder: str, tmp_path: Path
+) -> None:
     path = tmp_path / "ducklake.duckdb_extension"
     shutil.copy(lake.extension_file("ducklake"), path)
     assert lake.checked_extension(str(path)) == str(path)
     tampered(path)
-    with pytest.raises(duckdb.IOException, match="signature is either missing or invalid"):
+    with pytest.raises(duckdb.IOException):
         lake.checked_extension(str(path))
-
-
-def test_an_open_warehouse_loads_no_unsigned_extension(folder: str, tmp_path: Path) -> None:
-    other = tampered(tmp_path / "other.duckdb_extension")
     with Warehouse.open(folder) as store:
         people = warehouse.open(folder)
         for run in (store.rows, people.execute):
-            with pytest.raises(duckdb.Error, match="signature is either missing or invalid"):
-                run(f"LOAD '{other}'")
-            with pytest.raises(duckdb.Error, match="Cannot change allow_unsigned_extensions"):
-                run("SET allow_unsigned_extensions = true")
+            for statement in (f"LOAD '{path}'", "SET allow_unsigned_extensions = true"):
+                with pytest.raises(duckdb.Error):
+                    run(statement)

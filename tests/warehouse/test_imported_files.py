@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from flows.cli.main import app
+from tests.refusals import refused
 from tests.warehouse.conftest import trajectories, trajectory
-from warehouse import Warehouse, WarehouseError
+from warehouse import Warehouse
 from warehouse.importing_files import import_file
 from warehouse.superseding import superseded
 from warehouse.verification import verify
@@ -37,20 +39,19 @@ def test_rows_that_are_here_under_another_run_are_taken_once_those_are_left_out(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str | None, second: str | None
 ) -> None:
     monkeypatch.setenv("SPO_WAREHOUSE", folder)
-    monkeypatch.setattr("warehouse.importing_files._ROWS_PER_BATCH", 2)
     path = written(tmp_path / "my rows.jsonl", None, "own", None)
+    take = partial(import_file, folder, path, "trajectories", rows_per_batch=2)
     of = {None: {"import": 2, "own": 1}, "other": {"other": 3}, "third": {"third": 3}}
-    assert import_file(folder, path, "trajectories", run_id=first).batches == 2
-    message = f"are here already, under run {', '.join(sorted(of[first]))}. Nothing was imported"
-    with pytest.raises(WarehouseError, match=message) as refusal:
-        import_file(folder, path, "trajectories", run_id=second)
+    assert take(run_id=first).batches == 2
+    with refused("OfAnotherRun", *of[first]) as refusal:
+        take(run_id=second)
     assert runs_of(folder) == of[first]
-    assert import_file(folder, path, "trajectories", run_id=first).skipped == 2
+    assert take(run_id=first).skipped == 2
     said = shlex.split(str(refusal.value).split("`")[1])
     assert CliRunner().invoke(app, said[1:]).exit_code == 0
-    assert import_file(folder, path, "trajectories", run_id=second).batches == 2
+    assert take(run_id=second).batches == 2
     assert runs_of(folder) == of[second]
-    assert import_file(folder, path, "trajectories", run_id=second).skipped == 2
+    assert take(run_id=second).skipped == 2
     assert verify(folder).clean
 
 
@@ -67,8 +68,7 @@ def test_what_an_older_version_imported_under_a_run_is_known_by_it(folder: str, 
     with Warehouse.open(folder) as store:
         store.append(name, {"trajectories": [trajectory(0), trajectory(1)]}, run_id="older")
     assert import_file(folder, path, "trajectories", run_id="older").skipped == 1
-    message = f"under run older. .*`spo quarantine {name}` first, then import a copy of it that has another name"
-    with pytest.raises(WarehouseError, match=message):
+    with refused("OfAnotherRun", "run older", f"`spo quarantine {name}`", "another name"):
         import_file(folder, path, "trajectories")
     with Warehouse.open(folder) as store:
         store.append("mask", {"quarantine": [{"bad_batch_id": name, "reason": "other run"}]}, run_id="run")
@@ -84,7 +84,7 @@ def test_what_was_judged_again_counts_as_here(folder: str, tmp_path: Path) -> No
         new = f"{name}/rejudged-9"
         tables = {"trajectories": trajectories(2), "quarantine": [superseded(name, new)]}
         store.append(new, tables, run_id="import")
-    with pytest.raises(WarehouseError, match=f"under run import. .*`spo quarantine {new}` first, then import it again"):
+    with refused("OfAnotherRun", "run import", f"`spo quarantine {new}`"):
         import_file(folder, path, "trajectories", run_id="other")
     assert import_file(folder, path, "trajectories").skipped == 1
     assert runs_of(folder) == {"import": 2}

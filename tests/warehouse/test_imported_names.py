@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.warehouse.conftest import broken_off_at
 from warehouse import Warehouse
 from warehouse.importing_warehouses import import_warehouse
 from warehouse.superseding import superseded
@@ -88,7 +89,7 @@ def test_a_batch_without_rows_is_known_after_an_import(folder: str, tmp_path: Pa
 
 
 def test_an_import_that_was_broken_off_gives_the_snapshots_that_one_in_one_go_gives(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: str, tmp_path: Path
 ) -> None:
     with Warehouse.open(folder) as theirs:
         for kind in ("first", "read"):
@@ -97,20 +98,9 @@ def test_an_import_that_was_broken_off_gives_the_snapshots_that_one_in_one_go_gi
         theirs.append("later", {"run_events": [{"kind": "later"}]}, run_id="run")
         stage = {"stage": "q0", "key": "k", "status": "completed", "manifest_json": "{}", "snapshot_in": read}
         theirs.append("stage/1", {"stages": [stage]}, run_id="run")
-    commit, calls = Warehouse.commit, 0
-
-    def failing(self: Warehouse) -> int:
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            raise OSError("the machine went away")
-        return commit(self)
-
     target = str(tmp_path / "target")
-    with monkeypatch.context() as patch:
-        patch.setattr(Warehouse, "commit", failing)
-        with pytest.raises(OSError, match="went away"):
-            import_warehouse(target, folder)
+    with broken_off_at("lock-taken", call=3):
+        import_warehouse(target, folder)
     with Warehouse.open(target) as ours:
         ours.append("between", {"run_events": [{"kind": "of here"}]}, run_id="own")
     import_warehouse(target, folder)

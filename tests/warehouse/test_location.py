@@ -10,8 +10,9 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from tests.refusals import refused
 from tests.warehouse.conftest import GUARDED, trajectories, trajectory
-from warehouse import StorageLost, UnsafeStorage, Warehouse, WarehouseError
+from warehouse import StorageLost, Warehouse, WarehouseError
 from warehouse.failpoints import failpoint_hooks
 from warehouse.location import file_system, parse_location, refuse_network_folder
 from warehouse.postgres_ledger import PostgresLedger
@@ -21,17 +22,20 @@ PASSWORD = "it's a s@fe/pass word"
 
 
 @pytest.mark.parametrize(
-    "location, message",
+    "location, code",
     [
-        ("postgresql://u@h/d", "names no place for the data"),
-        ("postgresql://u@h/d?data=shared", "names the folder 'shared' from where a command happens to run"),
-        ("/w?dta=x", "unknown setting 'dta'"),
-        ("/w?data=gs://b/x", "not at 'gs://b/x'"),
-        ("postgresql://u@h/d?data=/x&schema=a-b", "not a plain name"),
+        ("postgresql://u@h/d", "NoPlaceForData"),
+        ("postgresql://u@h/d?data=shared", "RelativeFolder"),
+        ("/w?dta=x", "UnknownSetting"),
+        ("/w?data=gs://b/x", "UnknownStorage"),
+        ("postgresql://u@h/d?data=/x&schema=a-b", "InvalidSchema"),
+        ("/what?", "NoSetting"),
+        ("/what?/warehouse", "NoSetting"),
+        ("/a?b=c", "UnknownSetting"),
     ],
 )
-def test_impossible_locations_are_refused(location: str, message: str) -> None:
-    with pytest.raises(WarehouseError, match=message):
+def test_impossible_locations_are_refused(location: str, code: str) -> None:
+    with refused(code):
         parse_location(location)
 
 
@@ -58,12 +62,6 @@ def test_no_refusal_of_a_location_shows_its_password(location: str) -> None:
         assert "secret" not in str(refusal.value)
 
 
-def test_a_question_mark_in_a_folders_name_is_refused(tmp_path: Path) -> None:
-    for name in ("what?", "what?/warehouse", "a?b=c"):
-        with pytest.raises(WarehouseError, match=r"no setting follows the '\?'|unknown setting 'b'"):
-            parse_location(tmp_path / name)
-
-
 def test_network_file_systems_are_refused_for_a_sqlite_catalog(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     shared = "".join(f"2 1 0:5 / {name} rw shared:1 - nfs4 server:/x rw\n" for name in ("/shared\\040disk", "/données"))
@@ -71,7 +69,7 @@ def test_network_file_systems_are_refused_for_a_sqlite_catalog(tmp_path: Path) -
     assert file_system(Path("/shared disk/w"), mounts.read_text(encoding="utf-8")) == "nfs4"
     assert file_system(Path("/données/w"), mounts.read_text(encoding="utf-8")) == "nfs4"
     assert file_system(Path("/home/w"), mounts.read_text()) == "ext4"
-    with pytest.raises(UnsafeStorage, match=r"network file system \(nfs4\).*PostgreSQL"):
+    with refused("UnsafeStorage", "nfs4"):
         refuse_network_folder(Path("/shared disk/w"), mounts)
     refuse_network_folder(Path("/home/w"), mounts)
 
@@ -119,14 +117,14 @@ def test_another_process_opens_the_shown_location_with_the_credentials_in_its_en
     command = [sys.executable, "-c", program, location]
     done = subprocess.run(command, env=environment | credentials, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "3"
-    refused = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert "StorageLost: cannot reach the PostgreSQL catalog" in refused.stderr
+    without = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert "StorageLost" in without.stderr
 
 
 @pytest.mark.postgres
 def test_a_wrong_password_is_refused_without_showing_it(guarded: str) -> None:
     wrong = guarded.replace(quote(PASSWORD, safe=""), "wrong-password")
-    with pytest.raises(StorageLost, match="cannot reach the PostgreSQL catalog") as refusal:
+    with refused("StorageLost") as refusal:
         Warehouse.open(wrong)
     assert "wrong-password" not in str(refusal.value)
 

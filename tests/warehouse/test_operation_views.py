@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-
-import pytest
+from functools import partial
 
 from warehouse import Warehouse
 
@@ -36,45 +35,35 @@ def test_run_states_follow_the_newest_event_and_stage(folder: str) -> None:
     }
 
 
-def test_what_was_judged_again_much_later_is_no_sign_of_life_of_a_stage(
-    folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began, event = datetime(2026, 1, 1, tzinfo=UTC), {"stage": "train", "message": "key"}
-    batches = [(0, "a", "started"), (5, "b", "rollout"), (90_000, "b/rejudged-9", "rollout")]
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+TRAIN = {"stage": "train", "message": "key"}
+STARTED = TRAIN | {"kind": "started"}
+ENDED = {"stage": "train", "key": "key", "status": "completed", "seconds": 10.0, "rows": 8}
+UNBEGUN = TRAIN | {"kind": "failed", "payload_json": '{"begun": false}'}
+HISTORIES: dict[str, tuple[list[tuple[int, str, dict[str, object]]], float]] = {
+    "failed before it began": (
+        [(0, "run_events", STARTED), (5, "run_events", TRAIN | {"kind": "rollout"}), (90_000, "run_events", UNBEGUN)],
+        5.0,
+    ),
+    "killed, and done again": (
+        [
+            (0, "run_events", STARTED),
+            (5, "train_batches", {"step": 1, "trajectory_ids": ["a"], "sources": ["offline"]}),
+            (100, "run_events", STARTED),
+            (107, "train_batches", {"step": 2, "trajectory_ids": ["b"], "sources": ["offline"]}),
+            (110, "stages", ENDED),
+        ],
+        15.0,
+    ),
+}
+"""When what was appended, and what the stage has cost by then: a killed attempt until its last sign of life."""
+
+
+def test_cost_by_stage_counts_what_an_attempt_took_until_its_last_sign_of_life(folder: str) -> None:
     with Warehouse.open(folder) as store:
-        for second, batch, kind in batches:
-            monkeypatch.setattr("warehouse.store.utc_now", lambda second=second: began + timedelta(seconds=second))
-            store.append(batch, {"run_events": [event | {"kind": kind}]}, run_id="run")
-        assert store.value("SELECT seconds FROM cost_by_stage") == 5.0
-
-
-def test_what_failed_before_it_began_is_no_sign_of_life_of_the_attempt_before_it(
-    folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began, event = datetime(2026, 1, 1, tzinfo=UTC), {"stage": "train", "message": "", "payload_json": "{}"}
-    history = [(0, "started", "{}"), (5, "rollout", "{}"), (90_000, "failed", '{"begun": false}')]
-    with Warehouse.open(folder) as store:
-        for second, kind, payload in history:
-            monkeypatch.setattr("warehouse.store.utc_now", lambda second=second: began + timedelta(seconds=second))
-            store.append(kind, {"run_events": [event | {"kind": kind, "payload_json": payload}]}, run_id="run")
-        assert store.value("SELECT seconds FROM cost_by_stage") == 5.0
-
-
-def test_cost_by_stage_counts_what_a_killed_attempt_took_until_its_last_sign_of_life(
-    folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began, started = datetime(2026, 1, 1, tzinfo=UTC), {"stage": "train", "kind": "started", "message": "key"}
-    ended = {"stage": "train", "key": "key", "status": "completed", "seconds": 10.0, "rows": 8}
-    history: list[tuple[int, str, dict[str, object]]] = [
-        (0, "run_events", started),
-        (5, "train_batches", {"step": 1, "trajectory_ids": ["a"], "sources": ["offline"]}),
-        (100, "run_events", started),
-        (107, "train_batches", {"step": 2, "trajectory_ids": ["b"], "sources": ["offline"]}),
-        (110, "stages", ended),
-    ]
-    with Warehouse.open(folder) as store:
-        for second, table, row in history:
-            monkeypatch.setattr("warehouse.store.utc_now", lambda second=second: began + timedelta(seconds=second))
-            store.append(f"at {second}", {table: [row]}, run_id="run")
-        (cost,) = store.rows("SELECT executions, seconds, rows FROM cost_by_stage")
-    assert cost == {"executions": 1, "seconds": 15.0, "rows": 8}
+        for run, (history, _) in HISTORIES.items():
+            for second, table, row in history:
+                store.clock = partial(BEGAN.__add__, timedelta(seconds=second))
+                store.append(f"{run} {second}", {table: [row]}, run_id=run)
+        found = {row["run_id"]: row["seconds"] for row in store.rows("SELECT run_id, seconds FROM cost_by_stage")}
+    assert found == {run: seconds for run, (_, seconds) in HISTORIES.items()}

@@ -11,8 +11,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from tests.refusals import refused
 from tests.warehouse.conftest import KINDS, locate, trajectories
-from warehouse import Warehouse, WarehouseError, lake, maintenance
+from warehouse import Warehouse, lake, maintenance
 from warehouse.errors import StorageFull
 from warehouse.files import FileStore
 from warehouse.location import parse_location
@@ -118,7 +119,7 @@ def test_a_second_warehouse_is_refused_in_the_data_folder_of_another(sharing: tu
     one, two = sharing
     fill(one, "one")
     data = parse_location(one).data
-    with pytest.raises(WarehouseError, match=rf"{data} holds the data of another warehouse: .*\?data=FOLDER"):
+    with refused("DataOfAnother", data):
         fill(two, "two")
     assert fill(one, "more") == 6
 
@@ -131,7 +132,7 @@ def test_of_two_unmarked_warehouses_in_one_folder_the_first_to_open_keeps_it_and
         fill(location, location[-60:])
         unmark(location)
     Warehouse.open(one).close()
-    with pytest.raises(WarehouseError, match="holds the data of another warehouse"):
+    with refused("DataOfAnother"):
         Warehouse.open(two)
     assert compact(one, keep_orphans=NOW).files_deleted == 0
     with Warehouse.open(two, read_only=True) as store:
@@ -184,7 +185,7 @@ def test_a_warehouse_without_its_ledger_takes_its_id_from_the_marker_again(folde
 def test_a_damaged_marker_is_refused_by_name(folder: str) -> None:
     marker = Path(folder) / "data" / MARKER
     marker.write_text("[]")
-    with pytest.raises(WarehouseError, match=f"{marker}, which says whose data these are, cannot be read"):
+    with refused("DamagedMarker", marker):
         Warehouse.open(folder)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from warehouse import WarehouseError, queries
+from tests.refusals import refused
+from warehouse import queries
 from warehouse.queries import Query, queries_of, query
 
 PROJECT = Path(__file__).parents[2]
@@ -54,27 +55,25 @@ def test_a_query_is_found_by_its_name_with_its_question(module: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    "text, code",
     [
-        (TWO, "asking.sql has no query 'three'; it has one, two"),
-        ("SELECT 1;\n" + TWO, "begins with text that belongs to no query"),
-        ("-- name: three\nSELECT 3;\n", "begins with text that belongs to no query"),
-        (TWO + TWO, "has two queries called 'one'"),
-        (None, "there is no file package_with_queries/asking.sql"),
+        (TWO, "UnknownQuery"),
+        ("SELECT 1;\n" + TWO, "TextWithoutQuery"),
+        ("-- name: three\nSELECT 3;\n", "TextWithoutQuery"),
+        (TWO + TWO, "RepeatedQuery"),
+        (None, "NoQueryFile"),
     ],
 )
-def test_what_cannot_be_found_is_named_with_its_file(
-    module: str, tmp_path: Path, text: str | None, message: str
-) -> None:
+def test_what_cannot_be_found_is_named_with_its_file(module: str, tmp_path: Path, text: str | None, code: str) -> None:
     if text is not None:
         write(module, tmp_path, text)
-    with pytest.raises(WarehouseError, match=message):
+    with refused(code, "asking.sql"):
         query(module, "three")
 
 
 def test_only_what_a_query_leaves_open_is_filled_in(module: str, tmp_path: Path) -> None:
     write(module, tmp_path, TWO)
-    with pytest.raises(WarehouseError, match=r"the query 'two' of .*asking.sql has no \{table\} to fill in"):
+    with refused("NothingToFillIn", "'two'", "{table}"):
         query(module, "two", table="x")
 
 

@@ -11,14 +11,13 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.refusals import refused
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import (
     BadQuestion,
     StillReading,
     TookTooLong,
-    UnknownSnapshot,
     Warehouse,
-    WarehouseError,
     WarehouseMissing,
     resident,
 )
@@ -72,9 +71,9 @@ def test_a_first_reading_that_failed_is_tried_again(store: Warehouse, monkeypatc
     with Readers.open(str(store.location)) as opened:
         with monkeypatch.context() as patched:
             patched.setattr(resident, "take_in", lambda *_: opened._connection.execute("SELECT error('no disk')"))
-            with pytest.raises(duckdb.Error, match="no disk"):
+            with pytest.raises(duckdb.Error):
                 opened.fill()
-            with opened.session() as session, pytest.raises(WarehouseError, match=r"could not be read: .*no disk"):
+            with opened.session() as session, refused("ResponsesUnreadable"):
                 session.need_responses()
         memory, lake = both(opened)
         assert memory == lake == [{"source": "online", "n": 20, "r": 0.0}]
@@ -157,7 +156,7 @@ def test_a_session_sees_one_moment(store: Warehouse, readers: Readers) -> None:
 
 @pytest.mark.parametrize("at", [-1, 10_000])
 def test_a_snapshot_that_never_was_is_refused(plain: Readers, at: int) -> None:
-    with pytest.raises(UnknownSnapshot, match=f"no snapshot {at}"), plain.session(at):
+    with refused("UnknownSnapshot", at), plain.session(at):
         pass
 
 
@@ -223,7 +222,7 @@ def test_the_connection_itself_reaches_no_other_file_and_cannot_be_opened_up(pla
         "SET allow_unsigned_extensions = true",
         "INSERT INTO stored.quarantine SELECT * FROM stored.quarantine",
     ):
-        with plain.session() as session, pytest.raises(Exception, match=r"(?i)permission|cannot|locked|read-only|not"):
+        with plain.session() as session, pytest.raises((BadQuestion, duckdb.Error)):
             session.rows(statement)
     assert not (tmp_path / "out.csv").exists()
     assert not (tmp_path / "other.db").exists()

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import refused
 from tests.warehouse.conftest import fill, trajectories
-from warehouse import StorageLost, Warehouse, lake
+from warehouse import Warehouse, lake
 from warehouse.maintenance import compact
 from warehouse.verification import verify
 
@@ -23,7 +24,7 @@ def test_verify_rebuilds_a_lost_ledger(folder: str) -> None:
         store.ledger._database.execute("DELETE FROM batches")  # type: ignore[attr-defined]
     broken = verify(folder)
     assert not broken.clean
-    assert "3 batches are not in the ledger, first 'b0'" in broken.findings[0].message
+    assert "'b0'" in broken.findings[0].message
     repaired = verify(folder, repair=True)
     assert {finding.level for finding in repaired.findings} == {"repaired"}
     assert verify(folder).findings == ()
@@ -145,7 +146,7 @@ def test_an_intent_whose_data_are_gone_is_refused_without_blocking_others(folder
         two.stage("whole", {"run_events": [{"kind": "note"}]}, run_id="run")
         two.commit()
         assert two.committed(["whole", "lost"]) == {"whole"}
-        with pytest.raises(StorageLost, match=r"batch 'lost' cannot be committed: .* is missing"):
+        with refused("StorageLost", "'lost'"):
             one.commit()
 
 
@@ -157,7 +158,7 @@ def test_an_intent_whose_file_was_damaged_at_its_size_is_refused_without_blockin
         two.stage("whole", {"run_events": [{"kind": "note"}]}, run_id="run")
         two.commit()
         assert two.committed(["whole", "damaged"]) == {"whole"}
-        with pytest.raises(StorageLost, match=r"batch 'damaged' cannot be committed: .* has not the content"):
+        with refused("StorageLost", "'damaged'"):
             one.commit()
 
 
@@ -168,7 +169,7 @@ def test_refused_batches_are_named_until_another_attempt_is_stored(location: str
         store.ledger.refuse_intent(intent, "batch 'refused' cannot be committed")
         (found,) = verify(location).findings
         assert found.level == "note"
-        assert found.message.startswith("1 staged batches were refused and are not stored, first 'refused': batch")
+        assert "'refused'" in found.message
         another.append("refused", {"trajectories": trajectories(1)}, run_id="run")
         assert verify(location).findings == ()
 
@@ -182,10 +183,7 @@ def test_a_refused_batch_whose_data_are_back_is_committed_by_a_repair(location: 
         one.files.delete(file.path)
         store.append("other", {"run_events": [{"kind": "note"}]}, run_id="run")
         (note,) = verify(location, repair=True).findings
-        assert note.message.startswith("1 staged batches were refused and are not stored, first 'refused': batch")
-        assert note.message.endswith(
-            "files are whole again, `spo verify --repair`; else run again what was to append them"
-        )
+        assert (note.level, "`spo verify --repair`" in note.message) == ("note", True)
         one.files.write(file.path, content)
         assert [found.level for found in verify(location, repair=True).findings] == ["repaired"]
         assert store.value("SELECT count(*) FROM trajectories") == 2

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from tests.warehouse.conftest import trajectories
-from warehouse import TABLES, InvalidRows, Warehouse
+from tests.refusals import refused
+from tests.warehouse.conftest import broken_off_at
+from warehouse import TABLES, Warehouse
 from warehouse.exporting import export
 from warehouse.importing_files import import_file
 from warehouse.schema import Column
@@ -49,11 +50,6 @@ def rows_of(table: str) -> list[dict[str, Any]]:
     return [*full, {column.name: value(column, 1) for column in columns if column.required}]
 
 
-def stored(location: str, table: str) -> list[dict[str, Any]]:
-    with Warehouse.open(location, read_only=True) as store:
-        return store.rows(f'SELECT * EXCLUDE ({STAMPED_ANEW}) FROM "{table}" ORDER BY arrival')
-
-
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A warehouse with rows of two runs in every table."""
@@ -65,85 +61,61 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> str:
     return location
 
 
-@pytest.fixture(scope="module", params=["parquet", "jsonl", "hf"])
-def exchanged(request: pytest.FixtureRequest, full: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse into which every exported table was imported, twice."""
-    folder = tmp_path_factory.mktemp("exported")
-    export(full, folder / "files", list(TABLES), form=request.param, hidden_tests=True)
-    target = str(folder / "warehouse")
-    for table in TABLES:
-        name = f"{table}/train-00000-of-00001.parquet" if request.param == "hf" else f"{table}.{request.param}"
-        assert import_file(target, folder / "files" / name, table).rows == {table: 8}
-        assert import_file(target, folder / "files" / name, table).rows == {table: 0}
-    return target
+FORMS = {"parquet": "{}.parquet", "jsonl": "{}.jsonl", "hf": "{}/train-00000-of-00001.parquet"}
+"""Name of a table's file by form of the export."""
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_an_exported_table_is_imported_with_every_value_and_the_runs_of_its_rows(
-    exchanged: str, full: str, table: str
+@pytest.mark.parametrize("form", FORMS)
+def test_every_exported_table_is_imported_with_every_value_and_the_runs_of_its_rows(
+    full: str, tmp_path: Path, form: Literal["parquet", "jsonl", "hf"]
 ) -> None:
-    before = stored(full, table)
-    assert len(before) == 8
-    assert stored(exchanged, table) == before
-
-
-def test_a_warehouse_of_imported_files_is_whole(exchanged: str) -> None:
-    assert verify(exchanged).clean
-
-
-def test_rows_are_given_to_a_run_when_it_is_named(full: str, tmp_path: Path) -> None:
-    export(full, tmp_path / "files", "trajectories")
+    tables = list(TABLES) if form != "hf" else ["trajectories", "problems"]  # its files are those of Parquet
+    export(full, tmp_path / "files", tables, form=form, hidden_tests=True)
     target = str(tmp_path / "warehouse")
-    import_file(target, tmp_path / "files" / "trajectories.parquet", "trajectories", run_id="mine")
-    with Warehouse.open(target) as store:
-        assert store.rows("SELECT DISTINCT run_id FROM trajectories") == [{"run_id": "mine"}]
+    files = {table: tmp_path / "files" / FORMS[form].format(table) for table in tables}
+    for table, file in files.items():
+        assert import_file(target, file, table).rows == {table: 8}
+    assert import_file(target, files["trajectories"], "trajectories").rows == {"trajectories": 0}
+    with Warehouse.open(full, read_only=True) as source, Warehouse.open(target, read_only=True) as found:
+        for table in tables:
+            asked = f'SELECT * EXCLUDE ({STAMPED_ANEW}) FROM "{table}" ORDER BY arrival'
+            before = source.rows(asked)
+            assert len(before) == 8
+            assert found.rows(asked) == before, table
+    assert verify(target).clean
 
 
-def test_rows_without_a_run_belong_to_the_run_import(full: str, tmp_path: Path) -> None:
-    with Warehouse.open(full, read_only=True) as store:
-        assert store.value("SELECT count(*) FROM trajectories") == 8
-    export(full, tmp_path / "files", "SELECT * EXCLUDE (run_id) FROM trajectories", form="jsonl")
-    target = str(tmp_path / "warehouse")
-    import_file(target, tmp_path / "files" / "query.jsonl", "trajectories")
-    with Warehouse.open(target) as store:
-        assert store.rows("SELECT DISTINCT run_id FROM trajectories") == [{"run_id": "import"}]
-
-
-def test_an_import_that_was_broken_off_is_finished_by_repeating_it(
-    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_that_was_broken_off_is_finished_by_repeating_it(full: str, tmp_path: Path) -> None:
     export(full, tmp_path / "files", "trajectories")
     source, target = tmp_path / "files" / "trajectories.parquet", str(tmp_path / "warehouse")
-    monkeypatch.setattr("warehouse.importing_files._ROWS_PER_BATCH", 3)
-    whole = Warehouse.stage_parts
-    monkeypatch.setattr(Warehouse, "stage_parts", lambda *given, **named: whole(*given, **named) or broken_off())
-    with pytest.raises(KeyboardInterrupt):
-        import_file(target, source, "trajectories")
-    monkeypatch.setattr(Warehouse, "stage_parts", whole)
-    done = import_file(target, source, "trajectories")
+    with broken_off_at("intent-renamed"):
+        import_file(target, source, "trajectories", rows_per_batch=3)
+    done = import_file(target, source, "trajectories", rows_per_batch=3)
     assert (done.rows, done.batches, done.skipped) == ({"trajectories": 5}, 2, 1)
-    assert stored(target, "trajectories") == stored(full, "trajectories")
+    with Warehouse.open(target) as store:
+        assert store.value("SELECT count(DISTINCT arrival) FROM trajectories") == 8
 
 
-def broken_off() -> None:
-    raise KeyboardInterrupt
-
-
-def test_imported_trajectories_take_part_in_the_views(full: str, tmp_path: Path) -> None:
+def test_imported_rows_belong_to_a_run_and_take_part_in_the_views(full: str, tmp_path: Path) -> None:
+    """To the run that is named, else to that of the file, else to the run `import`."""
     export(full, tmp_path / "files", "trajectories")
-    target = str(tmp_path / "warehouse")
-    with Warehouse.open(target) as store:
-        store.append("own", {"trajectories": trajectories(1, "own")}, run_id="own")
-    import_file(target, tmp_path / "files" / "trajectories.parquet", "trajectories")
-    with Warehouse.open(target) as store:
-        scored = "FROM trajectories WHERE reward IS NOT NULL"
-        assert store.value(f"SELECT count(*) {scored}") == 7
-        different = store.value(f"SELECT count(DISTINCT (trajectory_id, coalesce(suite_hash, ''))) {scored}")
-        assert store.value("SELECT CAST(sum(n) AS BIGINT) FROM pass_rate_by_problem") == different > 1
+    export(full, tmp_path / "runless", "SELECT * EXCLUDE (run_id) FROM trajectories", form="jsonl")
+    files = tmp_path / "files" / "trajectories.parquet", tmp_path / "runless" / "query.jsonl"
+    for number, (file, run_id, runs) in enumerate(
+        [(files[0], None, {"one", "two"}), (files[0], "mine", {"mine"}), (files[1], None, {"import"})]
+    ):
+        target = str(tmp_path / f"warehouse {number}")
+        import_file(target, file, "trajectories", run_id=run_id)
+        with Warehouse.open(target) as store:
+            assert {row["run_id"] for row in store.rows("SELECT DISTINCT run_id FROM trajectories")} == runs
+            scored = "FROM trajectories WHERE reward IS NOT NULL"
+            assert store.value(f"SELECT count(*) {scored}") == 6
+            different = store.value(f"SELECT count(DISTINCT (trajectory_id, coalesce(suite_hash, ''))) {scored}")
+            assert store.value("SELECT CAST(sum(n) AS BIGINT) FROM pass_rate_by_problem") == different > 1
 
 
 @pytest.mark.parametrize("time", ["yesterday", 5])
-def test_a_row_whose_time_is_none_is_refused_by_file_and_row(folder: str, tmp_path: Path, time: object) -> None:
+def test_a_row_whose_time_is_none_is_refused_by_field(folder: str, tmp_path: Path, time: object) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps({"kind": "note", "created_at": time}) + "\n")
-    with pytest.raises(InvalidRows, match=r"rows\.jsonl: row 0: field 'created_at' holds .* which is no time"):
+    with refused("NoTime", "row 0", "'created_at'"):
         import_file(folder, tmp_path / "rows.jsonl", "run_events")

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -349,13 +350,11 @@ def test_no_view_takes_the_clock_for_the_order_of_things() -> None:
         ), statement
 
 
-def test_views_show_what_arrived_first_after_the_clock_was_set_back(
-    folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_show_what_arrived_first_after_the_clock_was_set_back(folder: str) -> None:
     sample = {"policy_id": "p", "problem_id": "p0", "sample": 0, "token_ids": [1]}
     with Warehouse.open(folder) as store:
         for hour, run in ((12, "first"), (9, "second")):
-            monkeypatch.setattr("warehouse.store.utc_now", lambda hour=hour: datetime(2030, 1, 1, hour, tzinfo=UTC))
+            store.clock = partial(datetime, 2030, 1, 1, hour, tzinfo=UTC)
             tables = {
                 "trajectories": [trajectory(run, normal_hash="new", text=run)],
                 "eval_samples": [sample | {"reward": 0.0 if run == "first" else -1.0}],

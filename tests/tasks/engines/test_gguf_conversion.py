@@ -13,8 +13,8 @@ from torch import Tensor
 
 from tasks.config import ReferenceConfig
 from tasks.engines import checkpoint
-from tasks.engines.protocol import UnsupportedArchitecture
 from tasks.engines.transformers_engine import TransformersEngine
+from tests.refusals import refused
 from tests.tasks.engines.conftest import build
 
 NAMES = {
@@ -120,12 +120,12 @@ def test_a_gguf_is_converted_once_and_leaves_nothing_else_behind(source: Path, t
 
 
 @pytest.mark.parametrize(
-    ("scaled", "words"),
-    [({"scaling": "linear"}, r"rope\.scaling\.type linear"), ({"factors": True}, r"rope_freqs\.weight")],
+    ("scaled", "named"),
+    [({"scaling": "linear"}, "rope.scaling.type linear"), ({"factors": True}, "rope_freqs.weight")],
 )
-def test_scaled_positions_are_refused_and_not_dropped(scaled: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_scaled_positions_are_refused_and_not_dropped(scaled: dict[str, Any], named: str, tmp_path: Path) -> None:
     write_gguf(build("llama"), tmp_path / "tiny.gguf", **scaled)
-    with pytest.raises(UnsupportedArchitecture, match=words):
+    with refused("ScaledRotary", named):
         checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), tmp_path / "cache")
     write_gguf(build("llama"), tmp_path / "plain.gguf", scaling="none")
     assert checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="plain.gguf"), tmp_path / "cache").is_dir()
@@ -137,5 +137,5 @@ def test_scaled_positions_are_refused_also_where_an_earlier_version_has_converte
     earlier = cache / f"tiny-{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
     earlier.mkdir(parents=True)
     (earlier / "config.json").write_text("{}")
-    with pytest.raises(UnsupportedArchitecture, match="scales its rotary positions"):
+    with refused("ScaledRotary"):
         checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), cache)

@@ -10,7 +10,8 @@ import torch
 
 from tasks.config import ObjectiveConfig
 from tasks.objectives import losses, spo
-from tasks.objectives.dispatch import Evaluated, MissingAnnotation, Scales, objective_loss
+from tasks.objectives.dispatch import Evaluated, Scales, objective_loss
+from tests.refusals import refused
 
 
 def tensor(*values: float) -> torch.Tensor:
@@ -158,7 +159,7 @@ def test_padding_columns_change_nothing() -> None:
 def test_an_objective_without_its_annotations_is_refused(kind: str) -> None:
     y0, a, r, mask = batch()
     data = Evaluated(a, torch.zeros_like(a), mask, y0, r)
-    with pytest.raises(MissingAnnotation, match=kind):
+    with refused("MissingAnnotation", kind):
         objective_loss(ObjectiveConfig(kind=kind), data, Scales(0.1, 0.1))  # type: ignore[arg-type]
 
 

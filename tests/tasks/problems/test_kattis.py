@@ -7,7 +7,8 @@ import pytest
 from sandbox import Checker
 from tasks.config import ProblemsConfig
 from tasks.problems.kattis import read_package, read_packages
-from tasks.problems.sources import InvalidProblem, read
+from tasks.problems.sources import read
+from tests.refusals import refused
 
 
 def package(root: Path, yaml: str = "name: Twice\nlicense: cc by-sa\n", name: str = "twice") -> Path:
@@ -99,7 +100,7 @@ def test_the_innermost_group_decides_and_groups_that_differ_cannot_be_judged(tmp
     problem = read_package(folder, "set")
     assert (problem.unjudgeable_reason, problem.checker.float_tolerance) == (None, None)
     (folder / "data" / "secret" / "testdata.yaml").write_text("output_validator_flags: float_tolerance much\n")
-    with pytest.raises(InvalidProblem, match=r"secret.testdata\.yaml: .* float_tolerance needs a number, has 'much'"):
+    with refused("InvalidProblem", "secret/testdata.yaml", "float_tolerance", "'much'"):
         read_package(folder, "set")
 
 
@@ -111,7 +112,7 @@ def test_a_time_limit_beside_the_package_holds_where_the_package_has_none(tmp_pa
     assert read_package(folder, "set").limits.cpu_s == 3
     (folder / "problem.yaml").write_text("limits:\n  memory: 64\n")
     (folder / ".timelimit").write_text("soon")
-    with pytest.raises(InvalidProblem, match=r"\.timelimit: field '\.timelimit' must be a number, is 'soon'"):
+    with refused("InvalidProblem", "'.timelimit'", "'soon'"):
         read_package(folder, "set")
 
 
@@ -154,18 +155,18 @@ def test_folder_of_packages_is_a_source(tmp_path: Path) -> None:
 
 
 def test_package_faults_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidProblem, match=r"holds no problem\.yaml"):
+    with refused("NoPackage"):
         read_packages(tmp_path, "set")
-    with pytest.raises(InvalidProblem, match="is no folder"):
+    with refused("NoFolder"):
         read_packages(tmp_path / "absent", "set")
     folder = package(tmp_path)
     (folder / "data" / "secret" / "3.in").write_text("3\n")
-    with pytest.raises(InvalidProblem, match=r"3\.in: has no answer file 3\.ans"):
+    with refused("NoAnswer", "3.in", "3.ans"):
         read_package(folder, "set")
-    with pytest.raises(InvalidProblem, match=r"problem\.yaml: field 'limits\.memory' must be a number"):
+    with refused("InvalidProblem", "problem.yaml", "'limits.memory'"):
         read_package(package(tmp_path, "limits:\n  memory: much\n", name="other"), "set")
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "problem.yaml").write_text("name: x\n")
-    with pytest.raises(InvalidProblem, match="has no statement"):
+    with refused("NoStatement"):
         read_package(bare, "set")

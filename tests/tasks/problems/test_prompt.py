@@ -16,13 +16,13 @@ from tasks.problems.programs import extract_program
 from tasks.problems.prompt import (
     ChatTemplate,
     FewShotTemplate,
-    UnknownTemplate,
     complete_length,
     encode_response,
     other_end,
     template_for,
 )
 from tasks.problems.stubs import function_task, task_of
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_response_without_a_stop_mark_has_no_end(tokenizer) -> None:
 def test_a_chat_template_that_the_tokenizer_lacks_is_refused() -> None:
     plain = train_tokenizer(PretrainConfig())
     plain.chat_template = None
-    with pytest.raises(UnknownTemplate, match="chat"):
+    with refused("UnknownTemplate", "chat"):
         template_for(ReferenceConfig(template="chat"), plain)
 
 

@@ -12,8 +12,9 @@ from tasks import config
 from tasks.config import EvaluationSet, ProblemsConfig
 from tasks.preflight import faults
 from tasks.problems import sources
-from tasks.problems.records import InvalidProblem, Record
+from tasks.problems.records import Record
 from tasks.problems.sources import evaluation_problems, read
+from tests.refusals import refused
 
 
 def written(path: Path, *names: str, **fields: Any) -> str:
@@ -69,7 +70,7 @@ def test_windows_and_splits_of_one_file_are_sets_of_their_own(tmp_path: Path) ->
 
 def test_sets_that_nothing_tells_apart_are_refused_before_the_run(tmp_path: Path) -> None:
     sets = [own(written(tmp_path / name / "same" / "data.jsonl", name)) for name in ("one", "other")]
-    with pytest.raises(InvalidProblem, match="several sets to evaluate on are called 'same/data'"):
+    with refused("SetsOfOneName", "'same/data'"):
         evaluation_problems(sets, 0)
     (fault,) = in_preflight(tmp_path, *sets)
     assert "several sets to evaluate on are called 'same/data'" in fault
@@ -77,7 +78,7 @@ def test_sets_that_nothing_tells_apart_are_refused_before_the_run(tmp_path: Path
 
 def test_two_sets_with_one_problem_are_refused_before_the_run(tmp_path: Path) -> None:
     sets = [own(written(tmp_path / f"{name}.jsonl", "HumanEval/0")) for name in ("HumanEval", "HumanEvalPlus")]
-    with pytest.raises(InvalidProblem, match="is in HumanEval and in HumanEvalPlus: sets of one run"):
+    with refused("InTwoSets", "HumanEval", "HumanEvalPlus"):
         evaluation_problems(sets, 0)
     (fault,) = in_preflight(tmp_path, *sets)
     assert "problem 'HumanEval/0' is in" in fault
@@ -106,7 +107,7 @@ def chosen(settings: ProblemsConfig) -> set[str]:
 def test_a_window_in_which_nothing_was_released_is_named_before_the_run(tmp_path: Path) -> None:
     path = released(tmp_path / "lcb.jsonl", "2024-07-01")
     late = EvaluationSet(source="livecodebench", path=path, since="2030-01-01")
-    with pytest.raises(InvalidProblem, match=r"lcb\.jsonl: no problem was released since 2030-01-01"):
+    with refused("InvalidProblem", "lcb.jsonl", "2030-01-01"):
         evaluation_problems([late], 0)
     (fault,) = in_preflight(tmp_path, late)
     assert "no problem was released since 2030-01-01" in fault
@@ -114,12 +115,12 @@ def test_a_window_in_which_nothing_was_released_is_named_before_the_run(tmp_path
 
 def test_a_set_of_which_nothing_can_be_judged_is_named_with_the_reason(tmp_path: Path) -> None:
     path = written(tmp_path / "special.jsonl", "a", checker={"type": "by_hand"})
-    with pytest.raises(InvalidProblem, match=r"special\.jsonl: no program for any .* needs a special judge"):
+    with refused("NothingJudgeable", "special.jsonl"):
         evaluation_problems([own(path)], 0)
 
 
 def test_a_split_that_a_set_of_the_hub_does_not_hold_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"problem_id": 1, "question": "?", "split": "train"}
     monkeypatch.setattr(sources, "read_hub", lambda _: iter([Record("hub:1", row)]))
-    with pytest.raises(InvalidProblem, match="no record whose field 'split' is 'test'"):
+    with refused("InvalidProblem", "'split'", "'test'"):
         evaluation_problems([EvaluationSet(source="apps", hub="someone/apps", only="test")], 0)

@@ -10,7 +10,8 @@ import pytest
 from sandbox import Judge, Submission
 from tasks.config import EvaluationSet, ProblemsConfig
 from tasks.problems.problem import Problem
-from tasks.problems.sources import InvalidProblem, read, read_file, split_of
+from tasks.problems.sources import read, read_file, split_of
+from tests.refusals import refused
 
 LINE: dict[str, Any] = {
     "problem_id": "site/1",
@@ -129,18 +130,18 @@ def test_unjudgeable_problems_are_counted_and_kept_apart(tmp_path: Path, change:
 )
 def test_malformed_field_is_named_with_file_and_line(tmp_path: Path, change: dict[str, Any], field: str) -> None:
     path = written(tmp_path, LINE, LINE | {"problem_id": "site/2"} | change)
-    with pytest.raises(InvalidProblem, match=rf"set\.jsonl:2: field '{field}' "):
+    with refused("InvalidProblem", "set.jsonl:2", f"'{field}'"):
         read_file(path)
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", "3", '{"problem_id": '])
 def test_line_that_is_no_object_is_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(InvalidProblem, match=r"set\.jsonl:2: "):
+    with refused("InvalidProblem", "set.jsonl:2"):
         read_file(written(tmp_path, LINE, line))
 
 
 def test_repeated_problem_id_is_refused_with_both_places(tmp_path: Path) -> None:
-    with pytest.raises(InvalidProblem, match=r":2: field 'problem_id' 'site/1' occurs before, at .*:1"):
+    with refused("InvalidProblem", ":2", "'problem_id'", "'site/1'", ":1"):
         read_file(written(tmp_path, LINE, LINE))
 
 
@@ -148,7 +149,7 @@ def test_missing_or_broken_file_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl.gz"
     broken.write_bytes(gzip.compress(json.dumps(LINE).encode())[:-20])
     for path in (tmp_path / "absent.jsonl", broken):
-        with pytest.raises(InvalidProblem, match=path.name):
+        with refused("Unreadable", path.name):
             read_file(path)
 
 
@@ -216,7 +217,7 @@ def test_only_the_records_of_a_split_are_read(tmp_path: Path) -> None:
     path = written(tmp_path, *lines)
     report = read(ProblemsConfig(source="jsonl", path=str(path), only="test", train=9, evaluation=0))
     assert sorted(problem.problem_id for problem in report.problems) == ["site/1", "site/3"]
-    with pytest.raises(InvalidProblem, match="no record whose field 'split' is 'validation'; set `only`"):
+    with refused("InvalidProblem", "'split'", "'validation'"):
         read(ProblemsConfig(source="jsonl", path=str(path), only="validation"))
 
 

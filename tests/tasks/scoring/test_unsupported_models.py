@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import NemotronConfig, NemotronForCausalLM, StableLmConfig, StableLmForCausalLM
 
-from tasks.scoring.errors import UnsupportedModel
 from tasks.scoring.packing import Layout, lay_out
 from tasks.scoring.policy import Policy
+from tests.refusals import refused
 from tests.tasks.engines.conftest import build, tiny_settings
 from tests.tasks.train.conftest import examples
 
@@ -21,7 +21,7 @@ from tests.tasks.train.conftest import examples
 def test_attention_that_takes_no_further_arguments_wants_the_padded_layout(kind: Any, settings: Any) -> None:
     model = kind(settings(**tiny_settings())).eval()
     with torch.no_grad():
-        with pytest.raises(UnsupportedModel, match=r'Attention does not hand on .* train\.packing = "padded"'):
+        with refused("UnsupportedModel", "train.packing"):
             Policy(model, layout="shared", chunk=64)(lay_out(examples(2), "shared"))
         assert Policy(model, layout="padded", chunk=64)(lay_out(examples(2), "padded"))[0].isfinite().all()
 
@@ -35,7 +35,5 @@ def test_a_sequence_longer_than_the_models_positions_is_refused_with_what_to_low
         model.config.max_position_embeddings = longest
         Policy(model, layout=layout, chunk=64)(pack)
         model.config.max_position_embeddings = longest - 1
-        with pytest.raises(
-            UnsupportedModel, match=rf"{longest} tokens do not fit the {longest - 1} positions of Llama"
-        ):
+        with refused("UnsupportedModel", longest, longest - 1):
             Policy(model, layout=layout, chunk=64)(pack)

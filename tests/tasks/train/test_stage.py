@@ -39,17 +39,17 @@ JOIN trajectories t USING (trajectory_id) JOIN policies p
 """
 
 
-@pytest.fixture
-def trained(copied: Callable[[], Lab]) -> tuple[Lab, str]:
-    """A home with a PPO run trained by the stages."""
-    return trained_with(copied(), OVERRIDES)
-
-
-def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[Lab, str]) -> None:
-    lab, run_id = trained
+@pytest.mark.usefixtures("forked_processes")
+def test_ppo_from_a_recipe_trains_every_batch_on_samples_of_the_policy_that_it_updates(
+    copied: Callable[[], Lab],
+) -> None:
+    lab, run_id = trained_with(copied(), OVERRIDES)
     with lab.store() as store:
         used = store.rows(USED, (run_id,))
         figures = store.rows("SELECT step, name, value FROM train_steps WHERE run_id = ?", (run_id,))
+        context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
+        job = TrainJob.read(context.run_dir / "train" / "job.json")
+        shares = [k / n if k else job.config.q0.prior / (n + 1) for n, k in counted(store, job.counts).values()]
     assert len(used) == 3 * 8
     assert all(row["sampled_at"] == row["step"] - 1 for row in used)
     found = {(row["step"], row["name"]): row["value"] for row in figures}
@@ -59,32 +59,22 @@ def test_every_batch_was_sampled_by_the_policy_that_it_updates(trained: tuple[La
         assert found[step, "value_loss"] > 0
         assert {(step, "explained_variance"), (step, "entropy"), (step, "kl")} <= set(found)
     assert abs(found[1, "kl"]) == 0
-
-
-def test_the_job_says_where_the_value_model_starts(trained: tuple[Lab, str]) -> None:
-    lab, run_id = trained
-    with lab.store() as store:
-        context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
-        job = TrainJob.read(context.run_dir / "train" / "job.json")
-        shares = [k / n if k else job.config.q0.prior / (n + 1) for n, k in counted(store, job.counts).values()]
     assert job.value_start == pytest.approx(sum(shares) / len(shares) - 1)
+    assert_first_batch_counts_for_later_runs_alone(lab, run_id)
 
 
-def test_what_the_first_batch_drew_from_pi_0_counts_for_later_runs_alone(trained: tuple[Lab, str]) -> None:
-    lab, run_id = trained
+def assert_first_batch_counts_for_later_runs_alone(lab: Lab, run_id: str) -> None:
+    """Of what it drew from pi_0."""
     assert lab.value(f"SELECT sum(n) FROM reference_counts WHERE starts_with(batch_id, 'rollout/{run_id}/')") == 8
     assert all(result.skipped for result in lab.run(run_id, *STAGE_NAMES[: STAGE_NAMES.index("train") + 1]).values())
     with lab.store() as store:
-        for asking, known in ((run_id, 6 * 24), ("later", 6 * 24 + 8)):
-            context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
-            prompts = prompt_set.load(context, "train")
-            known_counts = counts(replace(context, run_id=asking), prompts)
-            assert sum(n for n, _ in known_counts.values()) == known
-        isolated = context.config.model_copy(
-            update={"q0": context.config.q0.model_copy(update={"count_rollouts": False})}
-        )
-        known_counts = counts(replace(context, run_id="later", config=isolated), prompts)
-        assert sum(n for n, _ in known_counts.values()) == 6 * 24
+        context = Context(run_id, runs.load_config(store, run_id), store, lab.home)
+        prompts = prompt_set.load(context, "train")
+        q0 = context.config.q0.model_copy(update={"count_rollouts": False})
+        isolated = context.config.model_copy(update={"q0": q0})
+        later = replace(context, run_id="later")
+        for asking, rollouts in ((context, 0), (later, 8), (replace(later, config=isolated), 0)):
+            assert sum(n for n, _ in counts(asking, prompts).values()) == 6 * 24 + rollouts
 
 
 @pytest.mark.parametrize("pinned", [False, True])

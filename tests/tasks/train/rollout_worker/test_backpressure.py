@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tasks.config import InvalidConfig
 from tasks.train.rollout_worker import backpressure
 from tasks.train.rollout_worker.backpressure import Backpressure, BackpressureReader
+from tests.refusals import refused
 from tests.tasks.train.conftest import RUN, config, fill, make_job, save_reference
 from warehouse import Warehouse
 
@@ -73,9 +73,9 @@ def test_a_trainer_that_waits_is_never_waited_for(workers: int, ahead: int, tmp_
 
 def test_turns_that_would_leave_trajectories_to_a_later_policy_are_refused() -> None:
     strict = {"max_batches_ahead": 0, "model_update_interval": 1, "sources": {"online": {"share": 1.0}}}
-    with pytest.raises(InvalidConfig, match="needs one rollout worker: of 2 one may sample again"):
+    with refused("InvalidConfig", "train"):
         config(**strict, rollout_workers=2)
-    with pytest.raises(InvalidConfig, match="rollout_batch 6 does not divide the 8 online trajectories of a step"):
+    with refused("InvalidConfig", "rollout_batch"):
         config(**strict, rollout_batch=6)
     assert config(**strict, rollout_batch=4).train.max_batches_ahead == 0
 

@@ -13,6 +13,7 @@ from tasks.estimators import soft_value
 from tasks.train.rollout_worker.curriculum import Belief, Rollouts, believed, choose, rollouts_before
 from tasks.train.rollout_worker.prompt_schedule import PromptSchedule
 from tasks.train.shared.soft_values import success_rates
+from tests.refusals import refused
 from tests.tasks.train.conftest import PROBLEMS, RUN, config, fill, make_job
 from warehouse import Warehouse
 
@@ -99,5 +100,5 @@ def test_evidence_ends_with_the_workers_last_batch_so_that_a_redone_batch_draws_
 
 def test_a_refresh_of_the_reference_needs_uniform_prompts() -> None:
     train = {"prompts": "learnability", "reference_refresh_interval": 20}
-    with pytest.raises(Exception, match="prompts = 'uniform'"):
+    with refused("InvalidConfig", "prompts"):
         validate({"train": train})

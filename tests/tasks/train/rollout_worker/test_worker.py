@@ -15,8 +15,8 @@ from tasks.report import run_history
 from tasks.run.judged_again import rejudged_batch
 from tasks.sampling.sampler import Judged
 from tasks.train.rollout_worker.worker import RolloutWorker, batch_id
-from tasks.train.shared.errors import JudgingImpossible
 from tasks.train.shared.job import TrainJob
+from tests.refusals import refused
 from tests.tasks.train.conftest import RUN
 from tests.tasks.train.rollout_worker.workers import append, job_in, publish, rows, sample, trained, working
 from warehouse import Warehouse
@@ -232,7 +232,7 @@ def test_a_worker_whose_sandbox_is_down_says_so_takes_no_more_prompts_and_writes
             raise SandboxUnavailable("no walls can be had any more")
 
         monkeypatch.setattr(JudgeWorker, "start", refuse)
-        with pytest.raises(JudgingImpossible, match="no walls can be had any more"):
+        with refused("JudgingImpossible"):
             worker.run()
     found = rows(job)
     unjudged = {row["batch_id"] for row in found if row["verdict"] == "infra"}

@@ -17,8 +17,8 @@ from tasks.config import AdapterConfig
 from tasks.engines.checkpoint import compute_policy_id, load_weights, policy_id
 from tasks.scoring import lora
 from tasks.train.shared import published_weights
-from tasks.train.shared.errors import TrainerError
 from tasks.train.trainer.publisher import Publications
+from tests.refusals import refused
 from tests.tasks.train.conftest import save_reference, tiny_model
 
 KILLED = 9
@@ -210,10 +210,10 @@ def test_shared_memory_that_is_missing_or_full_is_said_and_not_replaced_by_the_d
     run_dir = tmp_path / "run"
     assert published_weights.roomy_memory_folder(run_dir, 1000).parent == published_weights.SHARED_MEMORY
     assert published_weights.memory_folder(run_dir) != published_weights.memory_folder(tmp_path / "other")
-    with pytest.raises(TrainerError, match=r"MiB left.*hand_over"):
+    with refused("TrainerError", "train.hand_over"):
         published_weights.roomy_memory_folder(run_dir, 1 << 50)
     monkeypatch.setattr(published_weights, "SHARED_MEMORY", tmp_path / "nowhere")
-    with pytest.raises(TrainerError, match="there is no"):
+    with refused("TrainerError", tmp_path / "nowhere"):
         published_weights.roomy_memory_folder(run_dir, 1000)
 
 
@@ -233,7 +233,7 @@ def test_what_a_killed_run_left_in_memory_is_no_room_that_it_lacks(
     monkeypatch.setattr(published_weights, "SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=4_000))
     run_dir = tmp_path / "run"
-    with pytest.raises(TrainerError, match="sets of the weights take"):
+    with refused("TrainerError", "train.hand_over"):
         published_weights.roomy_memory_folder(run_dir, 1000)
     monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=5_000))
     folder = published_weights.roomy_memory_folder(run_dir, 1000)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tasks.train.shared.errors import TrainerError
 from tasks.train.trainer.metrics import by_age, open_trackers
 from tasks.train.trainer.recorder import Recorder
 from tasks.train.trainer.spo_step import SequenceRecord
+from tests.refusals import refused
 from tests.tasks.train.conftest import RUN, config, make_job
 from warehouse import Warehouse
 
@@ -61,7 +61,7 @@ def test_a_tracker_that_is_not_installed_is_refused_with_what_to_do(
     tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "trackio", None)
-    with pytest.raises(TrainerError, match="pip install trackio"):
+    with refused("TrainerError", "trackio"):
         open_trackers(make_job(tmp_path, reference, config(report_to=["trackio"])))
 
 

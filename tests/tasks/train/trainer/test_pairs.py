@@ -11,13 +11,13 @@ import pytest
 
 from tasks.config import PairsConfig
 from tasks.engines.checkpoint import policy_id
-from tasks.train.shared.errors import NothingToTrainOn
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
 from tasks.train.trainer.batch_mix import BatchMix
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.pairs import Selection, select
 from tasks.train.trainer.state import MixState
+from tests.refusals import refused
 from tests.tasks.train.conftest import config, fill, make_job, trajectory
 from tests.tasks.train.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
 from tests.warehouse.conftest import judge_again
@@ -123,7 +123,7 @@ def test_a_run_without_a_pair_is_refused_by_name_and_looks_again_when_it_is_resu
     tmp_path: Path, store: Warehouse, reference: Path
 ) -> None:
     job = make_job(tmp_path, reference, config(**DPO)).model_copy(update={"pairs_until": store.snapshot()})
-    with pytest.raises(NothingToTrainOn, match="'pairs' has nothing"):
+    with refused("NothingToTrainOn", "'pairs'"):
         drawn(store, job, MixState(), range(1, 2))
     until = add(store, reference, "a", "p0", [PASS, FAIL])
     (batch,) = drawn(store, job.model_copy(update={"pairs_until": until}), MixState(), range(1, 2))[1]

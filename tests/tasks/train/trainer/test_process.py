@@ -2,113 +2,111 @@
 
 from __future__ import annotations
 
-import json
+import copy
+import math
 import os
-import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from tasks.train.trainer.deepspeed_engine import zero_settings
-from tests.tasks.train.conftest import config, make_job, save_reference
-from tests.tasks.train.shared.test_trainer_lock import holder
-
-PROCESS = """
-import sys, torch
+from tasks.config import TrainConfig
+from tasks.train.shared import trainer_lock
+from tasks.train.shared.errors import NonFinite
 from tasks.train.trainer import loop
-loop.train = lambda job, report: report({"threads": torch.get_num_threads()})
-from tasks.train.trainer.__main__ import main
-sys.exit(main(sys.argv[1:]))
-"""
+from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine, zero_settings
+from tests.fork_server import process_of
+from tests.tasks.train.conftest import config, make_job
+from tests.tasks.train.forked import answer_of, answers_of
+
+CPU = torch.device("cpu")
 
 
-def test_the_trainer_computes_with_as_many_threads_as_the_recipe_says(tmp_path: Path) -> None:
+def _with_threads(job_file: str) -> int:
+    """Threads that the trainer of a job trains with."""
+    from tasks.train.trainer.__main__ import main
+
+    found: list[int] = []
+    loop.train = lambda _job, _report: found.append(torch.get_num_threads())  # type: ignore[assignment]
+    assert main([job_file]) == 0
+    return found[0]
+
+
+def test_the_trainer_computes_with_as_many_threads_as_the_recipe_says(tmp_path: Path, reference: Path) -> None:
+    files = []
     for threads in (1, 2):
-        job = make_job(tmp_path, save_reference(tmp_path / "reference"), config(threads=threads))
-        path = tmp_path / "job.json"
-        job.write(path)
-        done = subprocess.run([sys.executable, "-c", PROCESS, str(path)], capture_output=True, text=True, check=True)
-        assert json.loads(done.stdout) == {"threads": threads}
+        job = make_job(tmp_path, reference, config(threads=threads), name=f"run {threads}")
+        files.append((str(job.write(tmp_path / f"{threads}.json")),))
+    assert answers_of(_with_threads, *files) == [1, 2]
 
 
 def test_communication_is_overlapped_where_deepspeed_lets_it_be() -> None:
     """With gradients that are not divided DeepSpeed refuses to start (`make test-gpu` has it do so)."""
-    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    gpu = torch.device("cuda")
     assert [zero_settings(stage, gpu)["overlap_comm"] for stage in range(4)] == [False, False, True, True]
-    assert not zero_settings(3, cpu)["overlap_comm"]
+    assert not zero_settings(3, CPU)["overlap_comm"]
 
 
-STEPS = """
-import copy, math, sys
-import torch
-from tasks.config import TrainConfig
-from tasks.train.shared.errors import NonFinite
-from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
-stage, dtype = int(sys.argv[1]), sys.argv[2]
-torch.manual_seed(0)
-module = torch.nn.Linear(4, 1).to(getattr(torch, dtype))
-engine = DeepSpeedEngine(module, TrainConfig(zero_stage=stage), dtype=dtype, device=torch.device("cpu"))
-data = torch.ones(2, 4, dtype=getattr(torch, dtype))
-engine.backward(engine.forward(data).float().sum())
-engine.step()
-before = copy.deepcopy(engine.consolidated(module, lambda name: True))
-engine.backward(engine.forward(data).float().sum() * math.inf)
-try:
+def _steps(stage: int, dtype: str) -> tuple[bool, int, bool]:
+    """Whether a step with an infinite gradient is refused, the updates made, and whether the weights stayed."""
+    torch.manual_seed(0)
+    module = torch.nn.Linear(4, 1).to(getattr(torch, dtype))
+    engine = DeepSpeedEngine(module, TrainConfig(zero_stage=stage), dtype=dtype, device=CPU)
+    data = torch.ones(2, 4, dtype=getattr(torch, dtype))
+    engine.backward(engine.forward(data).float().sum())
     engine.step()
-except NonFinite as error:
-    print(error)
-after = engine.consolidated(module, lambda name: True)
-print(engine.updates, all(torch.equal(after[name], value) for name, value in before.items()))
-"""
+    before = copy.deepcopy(engine.consolidated(module, lambda _: True))
+    engine.backward(engine.forward(data).float().sum() * math.inf)
+    refused = False
+    try:
+        engine.step()
+    except NonFinite:
+        refused = True
+    after = engine.consolidated(module, lambda _: True)
+    return refused, engine.updates, all(torch.equal(after[name], value) for name, value in before.items())
 
 
 @pytest.mark.parametrize(
     ("stage", "dtype"), [(0, "float32"), (1, "float32"), (2, "float32"), (3, "float32"), (1, "bfloat16")]
 )
 def test_a_gradient_that_is_not_finite_updates_nothing(stage: int, dtype: str) -> None:
-    process = subprocess.run(
-        [sys.executable, "-c", STEPS, str(stage), dtype], capture_output=True, text=True, check=True, timeout=120
-    )
-    *_, error, state = process.stdout.splitlines()
-    assert error.endswith("nothing was updated")
-    assert state == "1 True"
+    assert answer_of(_steps, stage, dtype) == (True, 1, True)
 
 
-BESIDE = PROCESS.replace('"threads": torch.get_num_threads()', '"beside": (job.run_dir / "writing").exists()')
+def _second(job_file: str, errors: str) -> None:
+    from tasks.train.trainer.__main__ import main
+
+    with open(errors, "wb") as log:
+        os.dup2(log.fileno(), 2)
+    loop.train = lambda job, _report: (job.run_dir / "trained").touch()  # type: ignore[assignment]
+    sys.exit(main([job_file]))
 
 
-def test_a_second_trainer_of_a_run_does_not_train_beside_the_first(tmp_path: Path) -> None:
-    job = make_job(tmp_path, save_reference(tmp_path / "reference"), config())
-    path = job.write(tmp_path / "job.json")
-    job.run_dir.mkdir(parents=True, exist_ok=True)
-    (job.run_dir / "writing").touch()
-    command = [sys.executable, "-c", BESIDE, str(path)]
-    with (
-        holder(job.run_dir, 0.0) as first,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as second,
-    ):
-        assert second.stderr is not None
-        told = next((line for line in second.stderr if "is still at work" in line), None)  # None: it has ended
-        (job.run_dir / "writing").unlink()
-        first.communicate()
-        assert json.loads(second.communicate(timeout=60)[0]) == {"beside": False}
-    assert told is not None
+def test_a_second_trainer_of_a_run_does_not_train_beside_the_first(tmp_path: Path, reference: Path) -> None:
+    job = make_job(tmp_path, reference, config())
+    errors, trained = tmp_path / "errors", job.run_dir / "trained"
+    second = process_of(_second, str(job.write(tmp_path / "job.json")), str(errors))
+    with trainer_lock.held(job.run_dir, 0, print):
+        second.start()
+        deadline = time.monotonic() + 60
+        while not (errors.exists() and str(job.run_dir) in errors.read_text()):  # it has said that it waits
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert not trained.exists()
+    second.join(60)
+    assert (second.exitcode, trained.exists()) == (0, True)
 
 
-ENGINE = """
-import torch
-from tasks.config import TrainConfig
-from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
-engine = DeepSpeedEngine(torch.nn.Linear(2, 1), TrainConfig(), dtype="float32", device=torch.device("cpu"))
-engine.barrier()
-engine.close()
-"""
+def _alone(temporary: str) -> list[str]:
+    os.environ["TMPDIR"] = tempfile.tempdir = temporary
+    engine = DeepSpeedEngine(torch.nn.Linear(2, 1), TrainConfig(), dtype="float32", device=CPU)
+    engine.barrier()
+    engine.close()
+    return [path.name for path in Path(temporary).glob("spo-*")]
 
 
 def test_a_process_alone_leaves_nothing_in_the_folder_for_temporary_files(tmp_path: Path) -> None:
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", ENGINE], capture_output=True, text=True, env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert not list(tmp_path.glob("spo-*"))
+    assert answer_of(_alone, str(tmp_path)) == []

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tasks.config import InvalidConfig
 from tasks.engines.checkpoint import policy_id
 from tasks.estimators import soft_value
 from tasks.scoring.reference import fingerprint
@@ -23,6 +22,7 @@ from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.trainer import reference_refresh
 from tasks.train.trainer.reference_refresh import values_under
+from tests.refusals import refused
 from tests.tasks.train.conftest import PROBLEMS, RUN, config, fill, make_job, trajectory
 from tests.tasks.train.trainer.test_publisher import in_a_process, instead_of_publishing, train
 from tests.tasks.train.trainer.test_runs import outcome, run
@@ -201,15 +201,15 @@ def test_the_values_are_those_of_the_change_whatever_others_count_or_was_stored_
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("change", "named"),
     [
         ({"behaviour": {"temperature": [0.1, 0.8]}}, "temperature"),
-        ({"reference_refresh_interval": 3}, "multiple of model_update_interval"),
-        ({"lora": {}}, "no lora"),
-        ({"max_batches_ahead": 0, "model_update_interval": 1}, "max_batches_ahead above 0"),
+        ({"reference_refresh_interval": 3}, "model_update_interval"),
+        ({"lora": {}}, "lora"),
+        ({"max_batches_ahead": 0, "model_update_interval": 1}, "max_batches_ahead"),
         ({"sources": {"online": {"share": 0.5}, "pivotal": {"share": 0.5}}}, "pivotal"),
     ],
 )
-def test_settings_under_which_the_new_values_would_be_wrong_are_refused(change: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InvalidConfig, match=reason):
+def test_settings_under_which_the_new_values_would_be_wrong_are_refused(change: dict[str, Any], named: str) -> None:
+    with refused("InvalidConfig", named):
         config(**SETTINGS | change)
