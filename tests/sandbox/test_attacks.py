@@ -3,7 +3,6 @@
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ SUITE = Suite(
     "attack", (TestCase("1 2\n", "ESCAPED\n"),), limits=Limits(cpu_s=0.4, memory_bytes=192 << 20, asleep_s=0.4)
 )
 RUNNERS = 8
+BATCH = 60
 ADD = "a, b = map(int, input().split()); print(a + b)"
 
 
@@ -49,33 +49,42 @@ def alive(judge: Judge) -> int:
     return count
 
 
-@dataclass(frozen=True)
-class Aftermath:
-    """What became of all attacks on one backend, and of an honest program after each of them."""
+class Attacked:
+    """A judge under attack: a batch of attacks at once, with an honest program after each; most of the time they sleep
+    or wait for a limit.
+    """
 
-    attacks: dict[str, Judgement]
-    canaries: dict[str, Judgement]
-    before: int
-    after: int
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._found: dict[str, tuple[Judgement, Judgement]] = {}
+        judge.judge([Submission(f"import time; time.sleep(0.3)  # {n}", sums(1)) for n in range(2 * RUNNERS)])
+        self.before = alive(judge)
+
+    def by(self, name: str) -> tuple[Judgement, Judgement]:
+        """The judgements of an attack and of the honest program after it."""
+        if name not in self._found:
+            start = sorted(ATTACKS).index(name) // BATCH * BATCH
+            self._attack(sorted(ATTACKS)[start : start + BATCH])
+        return self._found[name]
+
+    def after(self) -> int:
+        """Processes and threads once all have attacked."""
+        for name in sorted(ATTACKS):
+            self.by(name)
+        return alive(self._judge)
+
+    def _attack(self, names: list[str]) -> None:
+        honest = [Submission(ADD + f"  # {name}", sums(1)) for name in names]
+        attacks = [Submission(ATTACKS[name], SUITE) for name in names]
+        found = self._judge.judge([one for pair in zip(attacks, honest, strict=True) for one in pair])
+        self._found |= dict(zip(names, zip(found[::2], found[1::2], strict=True), strict=True))
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def aftermath(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
-    """All attacks on a few runners at once: most of their time is spent asleep or waiting for a limit."""
-    names = sorted(ATTACKS)
-    wake = [Submission(f"import time; time.sleep(0.3)  # {n}", sums(1)) for n in range(2 * RUNNERS)]
-    mixed = [
-        submission
-        for name in names
-        for submission in (Submission(ATTACKS[name], SUITE), Submission(ADD + f"  # {name}", sums(1)))
-    ]
+def attacked(request: pytest.FixtureRequest) -> Iterator[Attacked]:
+    """A judge of each backend under attack."""
     with open_judge(request.param, workers=RUNNERS) as judge:
-        judge.judge(wake)
-        before = alive(judge)
-        found = judge.judge(mixed)
-        yield Aftermath(
-            dict(zip(names, found[::2], strict=True)), dict(zip(names, found[1::2], strict=True)), before, alive(judge)
-        )
+        yield Attacked(judge)
 
 
 def test_there_are_at_least_sixty_attacks():
@@ -83,14 +92,14 @@ def test_there_are_at_least_sixty_attacks():
 
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))
-def test_attack_neither_escapes_nor_breaks_the_judge(aftermath: Aftermath, name: str):
-    verdict = aftermath.attacks[name]
-    assert verdict.verdict not in (Verdict.accepted, Verdict.infra), verdict.detail
-    assert aftermath.canaries[name].verdict is Verdict.accepted, aftermath.canaries[name].detail
+def test_attack_neither_escapes_nor_breaks_the_judge(attacked: Attacked, name: str):
+    attack, honest = attacked.by(name)
+    assert attack.verdict not in (Verdict.accepted, Verdict.infra), attack.detail
+    assert honest.verdict is Verdict.accepted, honest.detail
 
 
-def test_no_attack_outlives_its_test(aftermath: Aftermath):
-    assert aftermath.after == aftermath.before
+def test_no_attack_outlives_its_test(attacked: Attacked):
+    assert attacked.after() == attacked.before
 
 
 def test_nothing_of_one_program_reaches_the_next(judge: Judge):

@@ -116,6 +116,10 @@ KINDS = [
     pytest.param("s3", id="s3"),
     pytest.param("postgres+s3", id="postgres+s3", marks=[pytest.mark.postgres, pytest.mark.slow]),
 ]
+OFTEN = [KINDS[0], *(pytest.param(kind.id, id=kind.id, marks=[*kind.marks, pytest.mark.slow]) for kind in KINDS[1:])]
+"""In the ordinary run a folder alone."""
+everywhere = pytest.mark.parametrize("location", KINDS, indirect=True)
+"""The mark of a test that is run on every kind of storage in the ordinary run, too."""
 
 
 @pytest.fixture(scope="session")
@@ -126,9 +130,9 @@ def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=OFTEN)
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty warehouse, on every kind of storage in turn."""
+    """An empty warehouse, on every kind of storage in turn in the slow run."""
     return locate(request, request.param, tmp_path)
 
 

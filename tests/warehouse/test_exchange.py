@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from flows.cli.main import app
 from tests.refusals import refused
-from tests.warehouse.conftest import trajectories, trajectory
+from tests.warehouse.conftest import everywhere, trajectories, trajectory
 from warehouse import Warehouse
 from warehouse.exporting import PRIVATE, export
 from warehouse.importing_files import import_file
@@ -21,8 +22,10 @@ from warehouse.verification import verify
 SECRET = "SECRET-EXPECTED-OUTPUT"
 
 
-@pytest.fixture
-def filled(folder: str) -> str:
+@pytest.fixture(scope="module")
+def filled(new_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A warehouse with rows in many tables, to read from."""
+    folder = str(shutil.copytree(new_warehouse, tmp_path_factory.mktemp("filled") / "warehouse"))
     with Warehouse.open(folder) as store:
         store.append("a", {"trajectories": trajectories(3), "run_events": [{"kind": "note"}]}, run_id="run")
         store.append("b", {"trajectories": trajectories(2, "b")}, run_id="other")
@@ -42,6 +45,12 @@ def filled(folder: str) -> str:
         store.append("problems", asked | audited, run_id="run")
         store.append("mask", {"quarantine": [{"bad_batch_id": "b", "reason": "test"}]}, run_id="run")
     return folder
+
+
+@pytest.fixture
+def own(filled: str, tmp_path: Path) -> str:
+    """A copy of it that may be changed."""
+    return str(shutil.copytree(filled, tmp_path / "own"))
 
 
 def test_tables_views_and_queries_are_exported_to_parquet(filled: str, tmp_path: Path) -> None:
@@ -79,36 +88,33 @@ def test_the_library_datasets_loads_an_exported_data_set(filled: str, tmp_path: 
     assert loaded.features["sampled_logprobs"].feature.dtype == "float32"
 
 
-def test_an_export_at_a_snapshot_leaves_later_rows_out(filled: str, tmp_path: Path) -> None:
-    with Warehouse.open(filled) as store:
+def test_an_export_at_a_snapshot_leaves_later_rows_out(own: str, tmp_path: Path) -> None:
+    with Warehouse.open(own) as store:
         at = store.snapshot()
         store.append("later", {"trajectories": trajectories(4, "later")}, run_id="run")
-    assert export(filled, tmp_path / "out", "trajectories", snapshot=at).rows == {"trajectories": 3}
+    assert export(own, tmp_path / "out", "trajectories", snapshot=at).rows == {"trajectories": 3}
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "tests",
-        "SELECT expected FROM tests",
-        "SELECT * FROM stored.tests WHERE expected = 'x'",
-        'SELECT p.* FROM problems AS p JOIN lake.stored."TESTS" USING (problem_id)',
-        "WITH t AS (SELECT * FROM tests) SELECT count(*) FROM t",
-        *sorted(PRIVATE - {"tests"}),
-    ],
-)
-def test_hidden_tests_are_exported_only_when_asked_for(filled: str, tmp_path: Path, what: str) -> None:
-    with refused("HoldsHiddenTests"):
-        export(filled, tmp_path / "out", what)
+HIDDEN = [
+    "tests",
+    "SELECT expected FROM tests",
+    "SELECT * FROM stored.tests WHERE expected = 'x'",
+    'SELECT p.* FROM problems AS p JOIN lake.stored."TESTS" USING (problem_id)',
+    "WITH t AS (SELECT * FROM tests) SELECT count(*) FROM t",
+    *sorted(PRIVATE - {"tests"}),
+]
+
+
+def test_hidden_tests_are_exported_only_when_asked_for(filled: str, tmp_path: Path) -> None:
+    for what in HIDDEN:
+        with refused("HoldsHiddenTests"):
+            export(filled, tmp_path / "out", what)
+    for what in ("SELECT * FROM query('SELECT * FROM tests')", "SELECT * FROM query_table('tests')"):
+        with refused("HiddenTables"):
+            export(filled, tmp_path / "out", what)
     assert not (tmp_path / "out").exists()
-    export(filled, tmp_path / "out", what, hidden_tests=True)
-
-
-@pytest.mark.parametrize("what", ["SELECT * FROM query('SELECT * FROM tests')", "SELECT * FROM query_table('tests')"])
-def test_hidden_tests_are_not_exported_by_a_query_in_a_query(filled: str, tmp_path: Path, what: str) -> None:
-    with refused("HiddenTables"):
-        export(filled, tmp_path / "out", what)
-    assert not (tmp_path / "out").exists()
+    for number, what in enumerate(HIDDEN[:2]):
+        export(filled, tmp_path / f"out {number}", what, hidden_tests=True)
 
 
 def test_no_expected_output_is_in_any_other_table_or_view(filled: str, tmp_path: Path) -> None:
@@ -177,15 +183,15 @@ def test_what_a_stage_had_read_there_is_what_it_has_read_here(folder: str, tmp_p
     assert found[1:] == [json.dumps({"summary": "no snapshot"}), None]
 
 
-def test_importing_back_and_forth_adds_nothing(filled: str, tmp_path: Path) -> None:
+def test_importing_back_and_forth_adds_nothing(own: str, tmp_path: Path) -> None:
     target = str(tmp_path / "target")
-    import_warehouse(target, filled)
-    assert import_warehouse(filled, target).batches == 0
+    import_warehouse(target, own)
+    assert import_warehouse(own, target).batches == 0
     third = str(tmp_path / "third")
     assert import_warehouse(third, target).batches == 4
-    assert import_warehouse(third, filled).batches == 0
+    assert import_warehouse(third, own).batches == 0
     with refused("SameWarehouse"):
-        import_warehouse(filled, filled)
+        import_warehouse(own, own)
 
 
 def test_what_is_newest_there_is_newest_here(folder: str, tmp_path: Path) -> None:
@@ -279,6 +285,7 @@ def test_the_same_run_may_go_back_and_forth_and_come_by_way_of_others(tmp_path: 
         assert store.value("SELECT count(*) FROM runs") == 2
 
 
+@everywhere
 def test_the_command_imports_from_every_kind_of_location(
     location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,12 +330,12 @@ def test_a_bad_line_is_refused_by_file_and_line_before_anything_is_written(
         assert store.value("SELECT count(*) FROM trajectories") == 0
 
 
-def test_a_prompt_with_a_hidden_expected_output_is_found(filled: str) -> None:
-    assert not [finding for finding in verify(filled).findings if "prompt" in finding.message]
-    with Warehouse.open(filled) as store:
+def test_a_prompt_with_a_hidden_expected_output_is_found(own: str) -> None:
+    assert not [finding for finding in verify(own).findings if "prompt" in finding.message]
+    with Warehouse.open(own) as store:
         row = {"prompt_id": "bad", "problem_id": "p0", "token_ids": [1], "text": f"Add. The answer is {SECRET}."}
         store.append("leak", {"prompts": [row]}, run_id="run")
-    (found,) = [finding for finding in verify(filled).findings if "prompt" in finding.message]
+    (found,) = [finding for finding in verify(own).findings if "prompt" in finding.message]
     assert found.level == "note"
     assert "'p0'" in found.message
     assert "'bad'" in found.message
@@ -343,51 +350,19 @@ def replaced(folder: str, old: str, version: int, ids: int = 2) -> str:
     return new
 
 
-def shown(folder: str, snapshot: int | None = None) -> set[str]:
+def shown(folder: str) -> set[str]:
     with Warehouse.open(folder, read_only=True) as store:
-        return {row["batch_id"] for row in store.rows("SELECT batch_id FROM trajectories", snapshot=snapshot)}
+        return {row["batch_id"] for row in store.rows("SELECT batch_id FROM trajectories")}
 
 
-@pytest.mark.parametrize("newer", ["here", "there"])
-def test_a_batch_replaced_here_and_there_has_one_successor_after_an_import(
-    newer: str, folder: str, tmp_path: Path
-) -> None:
+def test_a_batch_replaced_here_and_there_has_one_successor_after_an_import(folder: str, tmp_path: Path) -> None:
     target = str(tmp_path / "target")
     with Warehouse.open(folder) as store:
         store.append("b", {"trajectories": trajectories(2)}, run_id="run")
         origin = f"warehouse/{store.ledger.get('warehouse_id')}"
     import_warehouse(target, folder)
-    if newer == "here":
-        there = replaced(folder, "b", 4)
-        here = replaced(target, f"{origin}/b", 5)
-    else:
-        middle = replaced(target, f"{origin}/b", 4)
-        here = replaced(target, middle, 5)
-        there = replaced(folder, "b", 6)
-    with Warehouse.open(target) as store:
-        before = store.snapshot()
+    replaced(folder, "b", 4)
+    here = replaced(target, f"{origin}/b", 5)
     import_warehouse(target, folder)
-    assert shown(target) == {here if newer == "here" else f"{origin}/{there}"}
-    assert shown(target, before) == {here}, "the past stays as it was"
+    assert shown(target) == {here}
     assert import_warehouse(target, folder).batches == 0
-    third = str(tmp_path / "third")
-    for source in (folder, target):
-        import_warehouse(third, source)
-    assert shown(third) == shown(target)
-    assert verify(target).clean
-
-
-def test_successors_of_different_batches_stay_beside_each_other(folder: str, tmp_path: Path) -> None:
-    target = str(tmp_path / "target")
-    with Warehouse.open(folder) as store:
-        for name in ("a", "b"):
-            store.append(name, {"trajectories": trajectories(1, name)}, run_id="run")
-        origin = f"warehouse/{store.ledger.get('warehouse_id')}"
-        both = [superseded(name, "both") for name in ("a", "b")]
-        store.append("both", {"trajectories": trajectories(2), "quarantine": both}, run_id="run")
-    import_warehouse(target, folder)
-    with Warehouse.open(target) as store:
-        one = {"trajectories": trajectories(1), "quarantine": [superseded(f"{origin}/a", "newer of a")]}
-        store.append("newer of a", one, run_id="run")
-    import_warehouse(target, folder)
-    assert shown(target) == {f"{origin}/both", "newer of a"}, "what stands for b as well cannot be left out"

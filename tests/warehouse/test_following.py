@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.warehouse.conftest import trajectories
+from tests.warehouse.conftest import everywhere, trajectories
 from warehouse import Warehouse
 from warehouse.files import FileStore
 from warehouse.following import RunFollower
@@ -28,6 +28,7 @@ def ids(rows: list[dict[str, Any]]) -> list[str]:
     return [row["trajectory_id"] for row in rows]
 
 
+@everywhere
 def test_a_follower_reads_what_the_lake_shows_of_its_run_each_row_once(store: Warehouse) -> None:
     store.append("before", {"trajectories": trajectories(2, "before")}, run_id="run")
     start = store.snapshot()

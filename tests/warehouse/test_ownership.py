@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from tests.refusals import refused
-from tests.warehouse.conftest import KINDS, locate, trajectories
+from tests.warehouse.conftest import KINDS, OFTEN, everywhere, locate, trajectories
 from warehouse import Warehouse, lake, maintenance
 from warehouse.errors import StorageFull
 from warehouse.files import FileStore
@@ -33,7 +33,7 @@ def age(folder: Path, seconds: float) -> None:
             os.utime(path, (written, written))
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=OFTEN)
 def sharing(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """Where two warehouses may be made that have the same data folder, on every kind of storage in turn."""
     locations = [locate(request, request.param, tmp_path / name, make=False) for name in ("one", "two")]
@@ -78,6 +78,7 @@ def test_where_no_marker_can_be_written_the_warehouse_still_opens_and_nothing_is
         assert store.files.read_if_there(MARKER) is not None
 
 
+@everywhere
 def test_compaction_deletes_only_files_that_the_warehouse_itself_can_have_written(location: str) -> None:
     own = "stored/trajectories/left.0123456789ab.parquet"
     others = [
@@ -115,6 +116,7 @@ def test_files_that_crashes_and_merges_left_are_swept(folder: str) -> None:
         assert sweep(store, timedelta(days=1)) == [f"stored/trajectories/{name}" for name in names]
 
 
+@pytest.mark.parametrize("sharing", KINDS, indirect=True)
 def test_a_second_warehouse_is_refused_in_the_data_folder_of_another(sharing: tuple[str, str]) -> None:
     one, two = sharing
     fill(one, "one")

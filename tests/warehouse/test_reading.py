@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from tests.refusals import refused
-from tests.warehouse.conftest import trajectories, trajectory
+from tests.warehouse.conftest import everywhere, trajectories, trajectory
 from warehouse import (
     BadQuestion,
     StillReading,
@@ -86,6 +86,7 @@ def both(readers: Readers, at: int | None = None) -> tuple[list[dict[str, Any]],
         return session.rows(BY_SOURCE.format("resident.responses")), session.rows(BY_SOURCE.format("trajectories"))
 
 
+@everywhere
 def test_memory_shows_what_the_lake_shows_on_every_storage_while_rows_arrive(
     store: Warehouse, readers: Readers
 ) -> None:

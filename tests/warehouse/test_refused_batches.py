@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.refusals import refused
-from tests.warehouse.conftest import fill, trajectories
+from tests.warehouse.conftest import everywhere, fill, trajectories
 from warehouse import Warehouse, lake
 from warehouse.maintenance import compact
 from warehouse.verification import verify
@@ -174,6 +174,7 @@ def test_refused_batches_are_named_until_another_attempt_is_stored(location: str
         assert verify(location).findings == ()
 
 
+@everywhere
 def test_a_refused_batch_whose_data_are_back_is_committed_by_a_repair(location: str) -> None:
     with Warehouse.open(location) as one, Warehouse.open(location) as store:
         one.stage("refused", {"trajectories": trajectories(2)}, run_id="run")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.warehouse.conftest import trajectory
+from tests.warehouse.conftest import everywhere, trajectory
 from warehouse import TABLES, Warehouse
 from warehouse.reading import Readers
 from warehouse.resident_tables import SMALL, changed_tables
@@ -43,6 +43,7 @@ def assert_shown_as_in_the_lake(readers: Readers, at: int | None = None) -> None
             assert shown == session.rows(f"SELECT * FROM lake.main.{name} ORDER BY arrival"), name
 
 
+@everywhere
 def test_every_table_is_shown_as_the_lake_shows_it_at_every_snapshot(store: Warehouse, readers: Readers) -> None:
     store.append("some", SOME, run_id="one")
     assert_shown_as_in_the_lake(readers)

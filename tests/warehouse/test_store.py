@@ -16,7 +16,7 @@ import pytest
 import warehouse
 from tests.fork_server import process_of
 from tests.refusals import refused
-from tests.warehouse.conftest import trajectories, trajectory
+from tests.warehouse.conftest import everywhere, trajectories, trajectory
 from warehouse import (
     SCHEMA_VERSION,
     TABLES,
@@ -28,6 +28,7 @@ from warehouse.failpoints import failpoint_hooks
 from warehouse.verification import verify
 
 
+@everywhere
 def test_an_appended_batch_is_read_back_with_its_provenance(store: Warehouse) -> None:
     snapshot = store.append("batch", {"trajectories": trajectories(2)}, run_id="run")
     rows = store.rows("SELECT * FROM trajectories ORDER BY trajectory_id")
@@ -89,6 +90,7 @@ def test_staged_batches_become_visible_together_at_the_commit(store: Warehouse) 
     assert store.value("SELECT count(*) FROM trajectories") == 5
 
 
+@everywhere
 def test_batches_staged_by_a_process_that_died_are_visible_after_the_next_opening(location: str) -> None:
     with Warehouse.open(location) as one:
         one.stage("batch", {"trajectories": trajectories(3)}, run_id="run")
@@ -199,6 +201,7 @@ def test_unknown_tables_are_refused_with_the_known_ones(refusing: Warehouse) -> 
         refusing.append("batch", {"dreams": [{}]}, run_id="run")
 
 
+@everywhere
 def test_a_named_lock_is_exclusive_and_names_its_holder(location: str) -> None:
     with Warehouse.open(location) as one, Warehouse.open(location) as two:
         with one.lock("stage/q0", timeout_s=1):
@@ -242,6 +245,7 @@ def test_a_newer_warehouse_is_refused_and_left_as_it_was(location: str) -> None:
             Warehouse.open(location, read_only=read_only)
 
 
+@everywhere
 def test_people_read_while_a_process_writes(location: str) -> None:
     with Warehouse.open(location) as store:
         store.append("one", {"trajectories": trajectories(1)}, run_id="run")
@@ -337,6 +341,7 @@ def test_columns_of_one_name_are_told_apart(folder: str) -> None:
         ]
 
 
+@everywhere
 def test_the_snapshot_of_the_last_commit_is_its_own_whatever_others_commit_afterwards(store: Warehouse) -> None:
     with Warehouse.open(str(store.location)) as other:
         assert lake.committed_snapshot(other.connection) == lake.current_snapshot(other.connection), "none yet"

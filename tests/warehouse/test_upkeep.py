@@ -17,7 +17,7 @@ import pytest
 import warehouse
 from tests.fork_server import process_of
 from tests.refusals import refused
-from tests.warehouse.conftest import fill, trajectories
+from tests.warehouse.conftest import everywhere, fill, trajectories
 from warehouse import StorageFull, Warehouse, lake, maintenance, migrations
 from warehouse.background_compaction import BackgroundCompaction
 from warehouse.location import parse_location
@@ -34,6 +34,7 @@ def listed(store: Warehouse) -> list[int]:
     return [int(row["snapshot_id"]) for row in store.rows("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
 
 
+@everywhere
 def test_compaction_keeps_every_row_its_snapshot_and_the_followers(store: Warehouse, location: str) -> None:
     snapshots = fill(store, 6)
     before = store.rows("SELECT * FROM trajectories ORDER BY trajectory_id")

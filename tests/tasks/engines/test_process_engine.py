@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -168,12 +169,16 @@ def test_other_weights_are_taken_up_by_all_and_back(two: ProcessEngine, folder: 
     assert drawn(two, requests(60)) == before
 
 
-def test_weights_that_only_some_processes_took_up_are_never_sampled_from(script: Path, other_folder: Path) -> None:
+def test_weights_that_only_some_processes_took_up_are_never_sampled_from(
+    script: Path, other_folder: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(other_folder, tmp_path / "other")
+    shutil.copy(script / "script.json", other)
     engine = opened(script, kind="scripted", processes=2)
     lost = psutil.Process(engine.pids[0])
     lost.kill()
     with refused("EngineDied", "SIGKILL"):
-        engine.refresh(other_folder)
+        engine.refresh(other)
     with refused("EngineClosed"):
         list(engine.sample(requests(2)))
     assert engine.pids == []
@@ -198,10 +203,10 @@ def test_errors_arrive_as_what_they_are(apart: ProcessEngine, tmp_path: Path) ->
         apart.refresh(tmp_path / "gone")
     with refused("InvalidRequest", "request 0"):
         list(apart.sample([Request((), 1, seed=0)]))
-    with refused("UnsupportedArchitecture", "sliding"):
+    with refused("CannotDecode", "sliding"):
         apart.refresh(save(build("mistral_sliding"), tmp_path / "sliding"))
     (empty := tmp_path / "empty").mkdir()
-    with refused("NoConfig"):  # of a process that cannot open its engine
+    with refused("NoEndToken", empty):  # of a process that cannot open its engine
         opened(empty, kind="scripted", processes=1)
     assert len(drawn(apart, requests(3))) == 4
 
