@@ -33,10 +33,13 @@ class KnownVerdicts:
     read again. A program whose verdict was forgotten before it was stored would be judged a second time.
     """
 
-    def __init__(self, warehouse: VerdictReader | None = None, *, most_mb: int = 256) -> None:
+    def __init__(
+        self, warehouse: VerdictReader | None = None, *, most_mb: float = 256, suites_ahead: int = SUITES_AHEAD
+    ) -> None:
         """Without a warehouse only the verdicts made here are known, and none is forgotten."""
         self._warehouse = warehouse
-        self._most = most_mb * 1_000_000 // VERDICT_BYTES
+        self._most = int(most_mb * 1_000_000) // VERDICT_BYTES
+        self._suites_ahead = suites_ahead
         self._known: dict[str, dict[str, Judgement]] = {}
         """By suite, the one that was read last at the end; then by program."""
         self._read: set[str] = set()
@@ -70,7 +73,7 @@ class KnownVerdicts:
     def _ahead(self, new: Sequence[str]) -> list[str]:
         """The next of the expected suites that are not known yet."""
         ahead: list[str] = []
-        while self._expected and len(ahead) < SUITES_AHEAD and 2 * self._count < self._most:
+        while self._expected and len(ahead) < self._suites_ahead and 2 * self._count < self._most:
             suite = self._expected.popleft()
             if suite not in self._read and suite not in new:
                 ahead.append(suite)

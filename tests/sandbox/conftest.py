@@ -1,8 +1,10 @@
 """Judges of every backend that works here."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import psutil
 import pytest
 
 from sandbox import Judge, Limits, SandboxUnavailable, Suite, TestCase
@@ -20,6 +22,15 @@ def open_judge(backend: tuple[str, dict[str, Any]], **options: Any) -> Judge:
         return Judge(backend[0], backend_options=backend[1], **options)
     except SandboxUnavailable as error:
         pytest.skip(str(error))
+
+
+@contextmanager
+def watched(**options: Any) -> Iterator[tuple[Judge, Callable[[], list[int]]]]:
+    """A judge whose runners are children of this process, and what gives their process ids."""
+    me = psutil.Process()
+    before = {child.pid for child in me.children()}
+    with Judge(backend_options={"outer": "none"}, **options) as judge:
+        yield judge, lambda: [child.pid for child in me.children() if child.pid not in before]
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

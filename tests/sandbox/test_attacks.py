@@ -13,11 +13,10 @@ from tests.sandbox.attacks.programs import programs
 from tests.sandbox.conftest import BACKENDS, open_judge, sums
 
 ATTACKS = programs()
-SUITE = Suite(
-    "attack", (TestCase("1 2\n", "ESCAPED\n"),), limits=Limits(cpu_s=0.4, memory_bytes=192 << 20, asleep_s=0.4)
-)
+LIMITS = Limits(cpu_s=0.4, compile_cpu_s=1, memory_bytes=192 << 20, asleep_s=0.4)
+SUITE = Suite("attack", (TestCase("1 2\n", "ESCAPED\n"),), limits=LIMITS)
 RUNNERS = 8
-BATCH = 60
+BATCH = 40
 ADD = "a, b = map(int, input().split()); print(a + b)"
 
 

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  programs are data
 
 import os
+import signal
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,13 +23,12 @@ from sandbox import (
     Verdict,
     describe_walls,
     judgeable,
-    worker,
 )
 from sandbox import traits as traits_module
 from sandbox.grading import refusal
 from sandbox.traits import traits
 from tests.refusals import refused
-from tests.sandbox.conftest import open_judge, sums
+from tests.sandbox.conftest import open_judge, sums, watched
 
 ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
 
@@ -217,13 +217,6 @@ def test_a_store_is_asked_before_anything_runs_and_told_afterwards():
         assert judge.judge([Submission(ADD + "#", sums(2))])[0].reused
 
 
-def test_inputs_that_were_given_up_in_part_come_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(worker, "SLOTS", 3)
-    with Judge(workers=1) as judge:
-        for number, suite in enumerate([sums(3), sums(1), sums(3), sums(2), sums(3)]):
-            assert judge.judge([Submission(f"{ADD}#{number}", suite)])[0].verdict is Verdict.accepted
-
-
 def test_without_early_exit_every_test_is_reported():
     program = "a, b = map(int, input().split())\nprint(a + b if a % 2 else -1)"
     with Judge(workers=1, stop_at_first_failure=False) as judge:
@@ -267,8 +260,9 @@ def test_a_test_that_failed_one_program_meets_the_next_one_first():
 
 
 def test_a_lost_runner_is_replaced_and_the_verdict_still_comes():
-    with Judge(workers=1) as judge:
-        judge._workers[0].close()
+    with watched(workers=1) as (judge, runners):
+        (runner,) = runners()
+        os.kill(runner, signal.SIGKILL)
         assert judge.judge([Submission(ADD, sums(1))])[0].verdict is Verdict.accepted
 
 
@@ -328,11 +322,9 @@ def test_a_thousand_submissions_leave_no_trace_in_one_runner_or_the_host(style: 
         program, suite = ADD, sums(2)
     else:
         program, suite = "def f(n): return n", Suite("f", (TestCase("assert f(1) == 1"),), style="function")
-    with Judge(workers=1, backend_options={"outer": "none"}) as judge:
+    with watched(workers=1) as (judge, runners):
         judge.judge([Submission(program + f"# warm {n}", suite) for n in range(100)])
-        worker = judge._workers[0]
-        runners = [worker, *([worker.referee()] if style == "function" else [])]
-        pids = [runner._channel._process.pid for runner in runners]  # pyright: ignore
+        pids = runners()
         before = [state_of(pid) for pid in (*pids, os.getpid())]
         judge.judge([Submission(program + f"\nx = {n}", suite) for n in range(1000)])
         after = [state_of(pid) for pid in (*pids, os.getpid())]

@@ -16,7 +16,7 @@ from sandbox.records import Limits
 from sandbox.timeouts import RunGate, confirm
 from sandbox.worker import RunReport
 from tests.refusals import refused
-from tests.sandbox.conftest import sums
+from tests.sandbox.conftest import sums, watched
 
 WAITS = "import time; time.sleep(0.03)\na, b = map(int, input().split()); print(a + b)  # {}"
 FUNCTION = Suite("add", (TestCase("assert add(1, 2) == 3"),), style="function")
@@ -31,7 +31,7 @@ def children(pid: int) -> list[int]:
 
 
 @contextmanager
-def killer(judge: Judge, every: int, *, runners: bool = False) -> Generator[list[int]]:
+def killer(runners: Callable[[], list[int]], every: int, *, also_runners: bool = False) -> Generator[list[int]]:
     """Kill each `every`-th process seen beneath the judge's runners, and now and then a runner; yields whom."""
     killed: list[int] = []
     over = threading.Event()
@@ -39,12 +39,10 @@ def killer(judge: Judge, every: int, *, runners: bool = False) -> Generator[list
     def hunt() -> None:
         seen: set[int] = set()
         while not over.is_set():
-            for worker in judge._workers:
-                channel = worker._channel
-                for pid in children(channel._process.pid) if channel else []:  # pyright: ignore
+            for runner in runners():
+                for pid in children(runner):
                     if pid not in seen and (seen.add(pid) or len(seen) % every == 0):
-                        runner = runners and len(killed) % 10 == 9
-                        target = channel._process.pid if runner else pid  # pyright: ignore
+                        target = runner if also_runners and len(killed) % 10 == 9 else pid
                         with_no_error(lambda t=target: os.kill(t, signal.SIGKILL))
                         killed.append(target)
             time.sleep(0.002)
@@ -66,9 +64,9 @@ def with_no_error(act: object) -> None:
 
 
 def judged(submissions: list[Submission], every: int, *, runners: bool = False) -> tuple[int, list[Verdict]]:
-    with Judge(workers=2, backend_options={"outer": "none"}) as judge:
+    with watched(workers=2) as (judge, running):
         judge.judge([Submission("pass", sums(1))])
-        with killer(judge, every, runners=runners) as killed:
+        with killer(running, every, also_runners=runners) as killed:
             found = judge.judge(submissions)
     return len(killed), [judgement.verdict for judgement in found]
 

@@ -16,15 +16,10 @@ from sandbox import Judge, Limits, Submission, Suite, TestCase, Verdict
 from sandbox.children import ENDED_ASLEEP, ENDED_CPU, ENDED_ITSELF, ENDED_WALL
 from sandbox.timeouts import RunGate, confirm
 from sandbox.worker import RunReport
-from tests.sandbox.conftest import sums
+from tests.sandbox.conftest import sums, watched
 
 COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\na, b = map(int, input().split()); print(a + b)"
 UNTIL = "import time\nwhile time.time() < {moment}: pass\na, b = map(int, input().split()); print(a + b)"
-
-
-def runner_of(judge: Judge) -> int:
-    """Process id of the only runner."""
-    return judge._workers[0]._channel._process.pid  # pyright: ignore
 
 
 @contextlib.contextmanager
@@ -53,9 +48,9 @@ def first_long_test_stopped(runner: int) -> Generator[list[int]]:
 
 
 def test_a_program_that_gets_no_processor_for_a_while_is_not_called_asleep():
-    with Judge(workers=1, backend_options={"outer": "none"}) as judge:
+    with watched(workers=1) as (judge, runners):
         judge.judge([Submission("pass", sums(1))])
-        with first_long_test_stopped(runner_of(judge)) as stopped:
+        with first_long_test_stopped(*runners()) as stopped:
             found = judge.judge([Submission(COMPUTE.format(seconds=0.5), sums(1, limits=Limits(cpu_s=5)))])[0]
     assert stopped
     assert found.verdict is Verdict.accepted, found.detail
@@ -64,10 +59,10 @@ def test_a_program_that_gets_no_processor_for_a_while_is_not_called_asleep():
 
 def test_a_starved_compiler_is_no_verdict_about_the_program():
     long_to_compile = "x = [" + "1 + 2 * 3 ** 4, " * 120_000 + "]\na, b = map(int, input().split()); print(a + b)"
-    with Judge(workers=1, backend_options={"outer": "none"}) as judge:
+    with watched(workers=1) as (judge, runners):
         judge.judge([Submission("pass", sums(1))])
         suite = sums(1, limits=Limits(cpu_s=5, compile_cpu_s=10))
-        with first_long_test_stopped(runner_of(judge)) as stopped:
+        with first_long_test_stopped(*runners()) as stopped:
             found = judge.judge([Submission(long_to_compile, suite)])[0]
     assert stopped
     assert found.verdict is Verdict.accepted, found.detail

@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 DENY = """
 import sys
 from sandbox import Judge, SandboxUnavailable, Submission, Suite, TestCase, confine
-from tests.refusals import refused
 column = list(confine.ARCHITECTURES).index(confine.platform.machine())
 def deny(program):
     load = [(confine.LOAD, 0, 0, confine.OFFSET_NR)]

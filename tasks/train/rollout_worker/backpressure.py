@@ -66,12 +66,13 @@ class Backpressure:
 class BackpressureReader:
     """Reads where a run is as often as it is asked to, at a cost that does not grow with the run.
 
-    What the run has is counted once and then every `OLDEST_S`; in between, what it appends is added. Counting at
+    What the run has is counted once and then every `oldest_s`; in between, what it appends is added. Counting at
     every question takes more than all sampling where the policy is small.
     """
 
     warehouse: Warehouse
     job: TrainJob
+    oldest_s: float = OLDEST_S
     _found: Backpressure | None = None
     _counted_at: float = 0.0
     _newest: int = 0
@@ -82,7 +83,7 @@ class BackpressureReader:
     def read(self) -> Backpressure:
         """Where the run is now."""
         published, newest = newest_step(self.job), self.warehouse.newest_of(self.job.run_id)
-        if self._found is None or time.monotonic() - self._counted_at > OLDEST_S:
+        if self._found is None or time.monotonic() - self._counted_at > self.oldest_s:
             found = self._count()
         elif newest != self._newest:
             found = self._add(self._found) or self._count()

@@ -83,6 +83,8 @@ class RolloutWorker:
     believed: list[tuple[str, float, int]] = field(default_factory=list[tuple[str, float, int]])
     """Of the last batch: problem, expected chance of success when it was drawn, responses."""
     pace: BackpressureReader = field(init=False)
+    shortest_poll_s: float = SHORTEST_POLL_S
+    """Least time between two questions whether there is room."""
 
     def __post_init__(self) -> None:
         self.pace = BackpressureReader(self.warehouse, self.job)
@@ -104,7 +106,7 @@ class RolloutWorker:
         asked = 0.0
         while not self.stop():
             under_way = self.begun - self.appended
-            if under_way and time.monotonic() - asked < SHORTEST_POLL_S:
+            if under_way and time.monotonic() - asked < self.shortest_poll_s:
                 yield None
                 continue
             asked = time.monotonic()

@@ -172,25 +172,25 @@ def prune(root: Path, keep_steps: set[int]) -> list[Path]:
     return [folder for folder in doomed if _delete(folder, wait=False)]
 
 
-def memory_folder(run_dir: Path) -> Path:
+def memory_folder(run_dir: Path, memory: Path = SHARED_MEMORY) -> Path:
     """Where a run hands its weights over in shared memory."""
-    return SHARED_MEMORY / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
+    return memory / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
 
 
-def roomy_memory_folder(run_dir: Path, size: int) -> Path:
+def roomy_memory_folder(run_dir: Path, size: int, memory: Path = SHARED_MEMORY) -> Path:
     """The run's `memory_folder`, for weights of `size` bytes each time.
 
     Raises TrainerError where there is not enough memory for them.
     """
-    if not SHARED_MEMORY.is_dir():
-        raise TrainerError(f'there is no {SHARED_MEMORY} on this machine; set train.hand_over = "disk"')
-    folder = memory_folder(run_dir)
+    if not memory.is_dir():
+        raise TrainerError(f'there is no {memory} on this machine; set train.hand_over = "disk"', code="NoSharedMemory")
+    folder = memory_folder(run_dir, memory)
     wanted = (KEPT + 2) * size
     held = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())  # left by a run that was killed
-    free = shutil.disk_usage(SHARED_MEMORY).free + held
+    free = shutil.disk_usage(memory).free + held
     if wanted > free:
         raise TrainerError(
-            f"{SHARED_MEMORY} has {free >> 20} MiB left, {KEPT + 2} sets of the weights take "
+            f"{memory} has {free >> 20} MiB left, {KEPT + 2} sets of the weights take "
             f'{wanted >> 20}; enlarge it, or set train.hand_over = "disk"'
         )
     return folder

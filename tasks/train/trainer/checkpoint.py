@@ -37,7 +37,7 @@ def save(job: TrainJob, engine: DeepSpeedEngine, step: int, mix: MixState, refer
     """Write a checkpoint of `step`; it appears complete or not at all. Collective. Raises DiskFull."""
     import torch
 
-    engine.raise_together(_no_room(job, engine, step))
+    engine.raise_together(no_room(job, engine, step))
     target = job.checkpoints / f"{PREFIX}{step:08d}"
     building = engine.share(atomic.start_folder(target) if engine.rank == 0 else None)
     engine.save(building)
@@ -120,7 +120,7 @@ def _fits(job: TrainJob) -> dict[str, object]:
     }
 
 
-def _no_room(job: TrainJob, engine: DeepSpeedEngine, step: int) -> DiskFull | None:
+def no_room(job: TrainJob, engine: DeepSpeedEngine, step: int) -> DiskFull | None:
     job.checkpoints.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(job.checkpoints).free
     if free >= engine.state_bytes:

@@ -43,11 +43,11 @@ def renew(session: Session) -> bool:
     if not references.nominee:
         due = session.step % interval == 0
         if due:
-            session.settle()  # `_time_has_come` and workers look for the nominee's folder
+            session.settle()  # `time_has_come` and workers look for the nominee's folder
         session.references = replace(references, nominee=session.step if due else 0)
         return False
     rank_zero = session.rank_zero
-    if not session.engine.share(rank_zero is not None and _time_has_come(session, rank_zero)):
+    if not session.engine.share(rank_zero is not None and time_has_come(session, rank_zero)):
         return False
     session.references = ReferenceSteps(present=references.nominee)
     install(session)
@@ -92,7 +92,7 @@ def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str,
     return prompt_values(warehouse, job.model_copy(update={"counts": counts, "config": config}))
 
 
-def _time_has_come(session: Session, rank_zero: RankZeroState) -> bool:
+def time_has_come(session: Session, rank_zero: RankZeroState) -> bool:
     """Whether the nominee becomes the reference after this step; its counts are stored then."""
     job, warehouse = session.job, rank_zero.warehouse
     nominee = policy_id(published_weights.folder_of(job.kept, session.references.nominee))

@@ -270,7 +270,7 @@ def _rank_zero(
         warehouse.commit()
         warehouse.show_judged_until(verdicts_until(warehouse, job), WITH_VERDICTS)
         _require_same_reference(job)
-        _require_same_warehouse(warehouse, job, step)
+        require_same_warehouse(warehouse, job, step)
         examples = Examples(warehouse, job, frozen_values(warehouse, job))
         last = int(warehouse.value(LAST_RECORDED, (job.run_id,)))
         store = open_store(warehouse, job, job.reference, device)
@@ -286,7 +286,7 @@ def _rank_zero(
             recorder.close()
 
 
-def _require_same_warehouse(warehouse: Warehouse, job: TrainJob, step: int) -> None:
+def require_same_warehouse(warehouse: Warehouse, job: TrainJob, step: int) -> None:
     """Raise ResumeImpossible for a checkpoint of steps that the warehouse has never seen: it is another one's run."""
     if step > (last := int(warehouse.value(LAST_STORED, (job.run_id,)))):
         raise ResumeImpossible(

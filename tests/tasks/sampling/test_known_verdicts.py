@@ -38,7 +38,11 @@ def _verdict(passed: bool) -> Verdict:
     return Verdict.accepted if passed else Verdict.wrong_answer
 
 
-def judged(most_mb: int) -> tuple[list[tuple[str, str]], list[int], Stored]:
+THOUSAND_MB = 1000 * VERDICT_BYTES / 1_000_000
+"""Memory for a thousand verdicts."""
+
+
+def judged(most_mb: float) -> tuple[list[tuple[str, str]], list[int], Stored]:
     """Which programs had to be judged, how many verdicts were in memory after each batch, and the warehouse."""
     stored, draws = Stored(), random.Random(0)
     known = KnownVerdicts(stored, most_mb=most_mb)
@@ -65,9 +69,8 @@ def draws_of(key: tuple[str, str]) -> bool:
     return random.Random("/".join(key)).random() < 0.5
 
 
-def test_a_bound_keeps_memory_flat_and_nothing_is_judged_twice(monkeypatch: Any) -> None:
-    monkeypatch.setattr("tasks.sampling.known_verdicts.VERDICT_BYTES", 1000)
-    bounded, sizes, stored = judged(1)
+def test_a_bound_keeps_memory_flat_and_nothing_is_judged_twice() -> None:
+    bounded, sizes, stored = judged(THOUSAND_MB)
     unbounded, growing, _ = judged(1000)
     assert bounded == unbounded
     assert len(set(bounded)) == len(bounded)
@@ -88,11 +91,10 @@ def test_the_suites_of_the_present_call_stay_however_many_verdicts_they_have() -
     assert known.count == 0
 
 
-def test_expected_suites_are_read_some_at_a_time_and_nothing_is_judged_twice(monkeypatch: Any) -> None:
-    monkeypatch.setattr("tasks.sampling.known_verdicts.SUITES_AHEAD", 100)
+def test_expected_suites_are_read_some_at_a_time_and_nothing_is_judged_twice() -> None:
     stored = Stored()
     stored.verdicts = {(f"program-{n}", f"suite-{s}"): True for s in range(SUITES) for n in range(3)}
-    known, questions = KnownVerdicts(stored), 0
+    known, questions = KnownVerdicts(stored, suites_ahead=100), 0
     known.expect(f"suite-{number}" for number in range(SUITES))
     for number in reversed(range(SUITES)):
         before = len(stored.read)
@@ -103,12 +105,10 @@ def test_expected_suites_are_read_some_at_a_time_and_nothing_is_judged_twice(mon
     assert sorted(stored.read) == sorted(f"suite-{number}" for number in range(SUITES)), "each once"
 
 
-def test_no_more_than_half_of_the_memory_is_filled_with_what_is_expected(monkeypatch: Any) -> None:
-    monkeypatch.setattr("tasks.sampling.known_verdicts.VERDICT_BYTES", 1000)
-    monkeypatch.setattr("tasks.sampling.known_verdicts.SUITES_AHEAD", 10)
+def test_no_more_than_half_of_the_memory_is_filled_with_what_is_expected() -> None:
     stored = Stored()
     stored.verdicts = {(f"program-{n}", f"suite-{s}"): True for s in range(SUITES) for n in range(20)}
-    known = KnownVerdicts(stored, most_mb=1)
+    known = KnownVerdicts(stored, most_mb=THOUSAND_MB, suites_ahead=10)
     known.expect(f"suite-{number}" for number in range(SUITES))
     for number in range(SUITES):
         known.read([f"suite-{number}"])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tasks.train.rollout_worker import backpressure
 from tasks.train.rollout_worker.backpressure import Backpressure, BackpressureReader
 from tests.refusals import refused
 from tests.tasks.train.conftest import RUN, config, fill, make_job, save_reference
@@ -130,12 +129,12 @@ def test_what_was_trained_on_and_quarantined_since_leaves_nothing_waiting_or_mis
         assert Backpressure.read(store, job) == Backpressure(1, len(gone), len(online), None)
 
 
-def test_a_worker_counts_its_run_once_and_adds_what_it_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_counts_its_run_once_and_adds_what_it_appends(tmp_path: Path) -> None:
     reference = save_reference(tmp_path / "reference")
     fill(tmp_path / "warehouse", reference, online=16)
     job = make_job(tmp_path, reference, config())
-    counted = counting(monkeypatch)
-    with Warehouse.open(job.warehouse) as store:
+    with Warehouse.open(job.warehouse) as warehouse:
+        store = Counted(warehouse)
         reader = BackpressureReader(store, job)
         assert [reader.read() for _ in range(3)] == [Backpressure(0, 0, 16, None)] * 3
         row = {"problem_id": "p0", "source": "online", "token_ids": [1], "reward": 0.0}
@@ -151,11 +150,11 @@ def test_a_worker_counts_its_run_once_and_adds_what_it_appends(tmp_path: Path, m
             == [Backpressure(1, 1, 17, None)] * 2
             == [Backpressure.read(store, job)] * 2
         )
-        assert len(counted) == 2, "the reader's own count, and the one beside it"
+        assert store.asked == 2, "the reader's own count, and the one beside it"
         store.append("late", {"trajectories": [row | {"trajectory_id": "l"}]}, run_id=RUN)
         assert reader.read().scored == 18
         store.append("bad", {"quarantine": [{"bad_batch_id": "late", "reason": ""}]}, run_id="quarantine")
-        monkeypatch.setattr(backpressure, "OLDEST_S", 0.0)
+        reader.oldest_s = 0.0
         assert reader.read().scored == 17
 
 
@@ -175,7 +174,7 @@ def test_a_step_trained_anew_makes_a_worker_count_again(tmp_path: Path) -> None:
         assert reader.read() == Backpressure(1, 1, 16, None)
 
 
-def test_groups_that_arrive_are_counted_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_arrive_are_counted_whole(tmp_path: Path) -> None:
     reference = save_reference(tmp_path / "reference")
     fill(tmp_path / "warehouse", reference, online=16)
     sources = {"online": {"share": 1.0, "objectives": [{"kind": "max_rl"}]}}
@@ -185,19 +184,26 @@ def test_groups_that_arrive_are_counted_whole(tmp_path: Path, monkeypatch: pytes
     rows = [
         row | {"trajectory_id": f"{problem}-{n}", "problem_id": problem} for problem in ("p0", "p1") for n in range(4)
     ]
-    with Warehouse.open(job.warehouse) as store:
+    with Warehouse.open(job.warehouse) as warehouse:
+        store = Counted(warehouse)
         reader = BackpressureReader(store, job)
         before = reader.read()
         store.append("groups", {"trajectories": rows[:-1]}, run_id=RUN)
-        counted = counting(monkeypatch)
+        asked = store.asked
         assert reader.read().scored == before.scored + 4
-        assert not counted
+        assert store.asked == asked
         assert Backpressure.read(store, job).scored == before.scored + 4
 
 
-def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Grows by one whenever a warehouse is asked a query."""
-    asked: list[str] = []
-    rows = Warehouse.rows
-    monkeypatch.setattr(Warehouse, "rows", lambda *these, **named: (asked.append(""), rows(*these, **named))[1])
-    return asked
+class Counted:
+    """A warehouse that counts the queries that it is asked."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse, self.asked = warehouse, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._warehouse, name)
+
+    def rows(self, *asked: Any, **named: Any) -> list[dict[str, Any]]:
+        self.asked += 1
+        return self._warehouse.rows(*asked, **named)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from tasks.sampling.sampler import Judged
 from tasks.train.rollout_worker.worker import RolloutWorker, batch_id
 from tasks.train.shared.job import TrainJob
 from tests.refusals import refused
+from tests.sandbox.conftest import watched
 from tests.tasks.train.conftest import RUN
 from tests.tasks.train.rollout_worker.workers import append, job_in, publish, rows, sample, trained, working
 from warehouse import Warehouse
@@ -106,31 +110,47 @@ class LateJudge:
 
 
 def test_batches_begin_while_verdicts_are_awaited_and_are_appended_whole_and_in_order(
-    stocked: Path, reference: Path, tmp_path: Path, judge: Judge, monkeypatch: pytest.MonkeyPatch
+    stocked: Path, reference: Path, tmp_path: Path, judge: Judge
 ) -> None:
     one_by_one = scripted_job(stocked, reference, tmp_path / "alone")
     with working(one_by_one, judge) as worker:
         for sequence in range(5):
             append(worker, sequence)
-    monkeypatch.setattr("tasks.train.rollout_worker.worker.SHORTEST_POLL_S", 0.0)
     rolling, late = scripted_job(stocked, reference, tmp_path / "rolling"), LateJudge(judge)
-    under_way: list[int] = []
-    draw = RolloutWorker.draw
-
-    def drawn(worker: RolloutWorker, sequence: int) -> Any:
-        under_way.append(sequence - worker.appended)
-        if len(under_way) == 3:
-            late.begun.release()
-        return draw(worker, sequence)
-
-    monkeypatch.setattr(RolloutWorker, "draw", drawn)
-    with working(rolling, late) as worker:  # type: ignore[arg-type]
+    with working(rolling, late, kind=Noting) as worker:  # type: ignore[arg-type]
+        worker.third_begun = late.begun.release
         worker.run()
+        under_way = worker.under_way
     assert under_way[:3] == [0, 1, 2]
     assert content(rolling) == content(one_by_one)
     with Warehouse.open(rolling.warehouse) as store:
         found = store.rows("SELECT message FROM run_events WHERE kind = 'rollout' ORDER BY arrival")
     assert [row["message"].split(":")[0] for row in found] == [f"worker 0, batch {n}" for n in range(5)]
+
+
+class Noting(RolloutWorker):
+    """Notes how many batches are under way whenever another one begins, and acts at the third."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.under_way: list[int] = []
+        self.third_begun: Callable[[], None] = lambda: None
+        self.shortest_poll_s = 0.0
+
+    def draw(self, sequence: int) -> Any:
+        self.under_way.append(sequence - self.appended)
+        if len(self.under_way) == 3:
+            self.third_begun()
+        return super().draw(sequence)
+
+
+class Dying(Noting):
+    """Dies when its third batch is to be appended."""
+
+    def append(self, sequence: int, judged: list[Judged]) -> None:
+        if sequence == 2:
+            raise KeyboardInterrupt
+        super().append(sequence, judged)
 
 
 def content(job: TrainJob) -> list[tuple[str, ...]]:
@@ -140,25 +160,15 @@ def content(job: TrainJob) -> list[tuple[str, ...]]:
 
 
 def test_batches_lost_while_several_were_under_way_are_drawn_again_exactly(
-    stocked: Path, reference: Path, tmp_path: Path, judge: Judge, monkeypatch: pytest.MonkeyPatch
+    stocked: Path, reference: Path, tmp_path: Path, judge: Judge
 ) -> None:
-    monkeypatch.setattr("tasks.train.rollout_worker.worker.SHORTEST_POLL_S", 0.0)
     whole = scripted_job(stocked, reference, tmp_path / "whole")
-    with working(whole, judge) as worker:
+    with working(whole, judge, kind=Noting) as worker:
         worker.run()
     broken = scripted_job(stocked, reference, tmp_path / "broken")
-    keep = RolloutWorker.append
-
-    def dies(worker: RolloutWorker, sequence: int, judged: list[Judged]) -> None:
-        if sequence == 2:
-            raise KeyboardInterrupt
-        keep(worker, sequence, judged)
-
-    with monkeypatch.context() as patched, working(broken, judge) as worker:
-        patched.setattr(RolloutWorker, "append", dies)
-        with pytest.raises(KeyboardInterrupt):
-            worker.run()
-    with working(broken, judge) as again:
+    with working(broken, judge, kind=Dying) as worker, pytest.raises(KeyboardInterrupt):
+        worker.run()
+    with working(broken, judge, kind=Noting) as again:
         assert again.next_sequence() == 2
         again.run()
     assert content(broken) == content(whole)
@@ -224,9 +234,9 @@ def test_a_worker_whose_sandbox_is_down_says_so_takes_no_more_prompts_and_writes
     job: TrainJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(job, 0, 0)
-    with Judge("embedded", workers=1) as judge, working(job, judge) as worker:
-        for runner in judge._workers:
-            runner.close()
+    with watched(workers=1) as (judge, runners), working(job, judge) as worker:
+        for runner in runners():
+            os.kill(runner, signal.SIGKILL)
 
         def refuse(_: JudgeWorker) -> None:
             raise SandboxUnavailable("no walls can be had any more")

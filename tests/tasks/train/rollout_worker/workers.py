@@ -37,7 +37,7 @@ def job_in(stocked: Path, reference: Path, folder: Path, **train: Any) -> TrainJ
 
 
 @contextmanager
-def working(job: TrainJob, judge: Judge, index: int = 0) -> Generator[RolloutWorker]:
+def working(job: TrainJob, judge: Judge, index: int = 0, kind: type[Any] = RolloutWorker) -> Generator[Any]:
     """A worker of the job that stops where it would wait."""
     engine = open_engine(job.config.engine, job.reference, dtype="float32")
     with Warehouse.open(job.warehouse) as store:
@@ -51,8 +51,8 @@ def working(job: TrainJob, judge: Judge, index: int = 0) -> Generator[RolloutWor
         )
         prompts = PromptSchedule.read(store, job)
         rates = success_rates(frozen_values(store, job), job.train.beta)
-        worker = RolloutWorker(job, index, store, prompts, sampler, judge, lambda _: None, Stop(), rates=rates)
-        worker.stop = lambda: not Backpressure.read(store, job).has_room(job)  # type: ignore[assignment]
+        worker = kind(job, index, store, prompts, sampler, judge, lambda _: None, Stop(), rates=rates)
+        worker.stop = lambda: not Backpressure.read(store, job).has_room(job)
         yield worker
     engine.close()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -204,17 +204,14 @@ def test_a_kept_copy_is_the_same_policy(tmp_path: Path, reference: Path) -> None
     assert assert_whole(published_weights.latest(tmp_path / "disk")) == kept
 
 
-def test_shared_memory_that_is_missing_or_full_is_said_and_not_replaced_by_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_memory_that_is_missing_or_full_is_said_and_not_replaced_by_the_disk(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     assert published_weights.roomy_memory_folder(run_dir, 1000).parent == published_weights.SHARED_MEMORY
     assert published_weights.memory_folder(run_dir) != published_weights.memory_folder(tmp_path / "other")
     with refused("TrainerError", "train.hand_over"):
         published_weights.roomy_memory_folder(run_dir, 1 << 50)
-    monkeypatch.setattr(published_weights, "SHARED_MEMORY", tmp_path / "nowhere")
-    with refused("TrainerError", tmp_path / "nowhere"):
-        published_weights.roomy_memory_folder(run_dir, 1000)
+    with refused("NoSharedMemory", tmp_path / "nowhere"):
+        published_weights.roomy_memory_folder(run_dir, 1000, tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("put", [publish, publish_adapter])
@@ -227,17 +224,12 @@ def test_who_may_read_the_configuration_may_read_the_weights(tmp_path: Path, ref
     assert {path.stat().st_mode & 0o777 for path in folder.glob("*.safetensors")} == {0o640}
 
 
-def test_what_a_killed_run_left_in_memory_is_no_room_that_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(published_weights, "SHARED_MEMORY", tmp_path)
-    monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=4_000))
-    run_dir = tmp_path / "run"
+def test_what_a_killed_run_left_in_memory_is_no_room_that_it_lacks(tmp_path: Path) -> None:
+    run_dir, much = tmp_path / "run", shutil.disk_usage(tmp_path).free
     with refused("TrainerError", "train.hand_over"):
-        published_weights.roomy_memory_folder(run_dir, 1000)
-    monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=5_000))
-    folder = published_weights.roomy_memory_folder(run_dir, 1000)
-    (folder / "step-00000010").mkdir(parents=True)
-    (folder / "step-00000010" / "model.safetensors").write_bytes(b"x" * 3000)
-    monkeypatch.setattr(published_weights.shutil, "disk_usage", lambda _: SimpleNamespace(free=2_000))
-    assert published_weights.roomy_memory_folder(run_dir, 1000) == folder
+        published_weights.roomy_memory_folder(run_dir, much, tmp_path)
+    left = published_weights.memory_folder(run_dir, tmp_path) / "step-00000010" / "model.safetensors"
+    left.parent.mkdir(parents=True)
+    with left.open("wb") as stream:
+        stream.truncate(6 * much)  # takes no room
+    assert published_weights.roomy_memory_folder(run_dir, much, tmp_path) == left.parents[1]

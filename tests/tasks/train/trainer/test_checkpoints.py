@@ -12,7 +12,7 @@ from tasks.config import validate
 from tasks.engines.checkpoint import PUBLISHED_FILE
 from tasks.train.shared import published_weights
 from tasks.train.trainer import checkpoint, publisher
-from tasks.train.trainer.session import Session, _require_same_warehouse
+from tasks.train.trainer.session import Session, require_same_warehouse
 from tasks.train.trainer.state import MixState, ReferenceSteps
 from tests.refusals import refused
 from warehouse import Warehouse
@@ -47,14 +47,14 @@ def test_a_checkpoint_of_steps_that_the_warehouse_has_never_seen_is_another_ones
     job = cast("Any", SimpleNamespace(run_id="tiny-1", run_dir=tmp_path, checkpoints=tmp_path / "checkpoints"))
     with Warehouse.open(tmp_path / "warehouse") as store:
         with refused("ResumeImpossible", "'tiny-1'"):
-            _require_same_warehouse(store, job, 6)
+            require_same_warehouse(store, job, 6)
         batch = {"step": 6, "trajectory_ids": ["t0"], "sources": ["online"]}
         store.append("train/tiny-1/6", {"train_batches": [batch]}, run_id="tiny-1")
-        _require_same_warehouse(store, job, 6)
+        require_same_warehouse(store, job, 6)
         store.append("bad", {"quarantine": [{"bad_batch_id": "train/tiny-1/6", "reason": "bad"}]}, run_id="hand")
-        _require_same_warehouse(store, job, 6)
+        require_same_warehouse(store, job, 6)
         with refused("ResumeImpossible", "6 steps"):
-            _require_same_warehouse(store, job, 7)
+            require_same_warehouse(store, job, 7)
 
 
 def test_a_run_that_takes_steps_again_keeps_the_weights_of_later_ones(

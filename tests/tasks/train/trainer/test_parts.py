@@ -293,8 +293,8 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, reference: Pa
 def test_a_checkpoint_that_does_not_fit_on_the_disk_is_refused_with_its_size(tmp_path: Path, reference: Path) -> None:
     job = make_job(tmp_path, reference, config())
     engine = SimpleNamespace(state_bytes=1 << 60, rank=0)
-    error = checkpoint._no_room(job, engine, 4)  # type: ignore[arg-type]
+    error = checkpoint.no_room(job, engine, 4)  # type: ignore[arg-type]
     assert error is not None
     assert f"{(1 << 60) >> 20} MiB" in str(error)
     engine.state_bytes = 1
-    assert checkpoint._no_room(job, engine, 4) is None  # type: ignore[arg-type]
+    assert checkpoint.no_room(job, engine, 4) is None  # type: ignore[arg-type]

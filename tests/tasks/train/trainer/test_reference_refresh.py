@@ -176,9 +176,9 @@ def test_a_change_that_version_0_1_recorded_without_its_reference_is_repeated(
             job=SimpleNamespace(run_id="run", kept=tmp_path), step=6, references=SimpleNamespace(nominee=4)
         )
         rank_zero: Any = SimpleNamespace(warehouse=warehouse, last_recorded=9)
-        assert reference_refresh._time_has_come(session, rank_zero) == recorded
+        assert reference_refresh.time_has_come(session, rank_zero) == recorded
         session.step = 7
-        assert not reference_refresh._time_has_come(session, rank_zero)
+        assert not reference_refresh.time_has_come(session, rank_zero)
 
 
 def test_the_values_are_those_of_the_change_whatever_others_count_or_was_stored_again(
