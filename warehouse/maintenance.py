@@ -128,14 +128,18 @@ def rewrite(location: str | Path | None, step: Callable[[duckdb.DuckDBPyConnecti
 
 
 def merge_where_many(
-    warehouse: Warehouse, many_files: int = MANY_FILES, *, enough: Callable[[], bool] = lambda: False
+    warehouse: Warehouse,
+    many_files: int = MANY_FILES,
+    *,
+    enough: Callable[[], bool] = lambda: False,
+    tiers: Sequence[tuple[int, int]] = TIERS,
 ) -> set[str]:
     """Merge the small files of tables that have more than `many_files` of them; the names of those tables.
 
     Stops early, after the file that is being made, when `enough` says so.
     """
     merged: set[str] = set()
-    for smaller_than, target in TIERS:
+    for smaller_than, target in tiers:
         small = Counter(file.table for file in live_files(warehouse) if file.bytes < smaller_than)
         for table, count in small.items():
             if count > many_files and not enough():
@@ -182,7 +186,14 @@ def _remember_hashes(warehouse: Warehouse, before: Sequence[LiveFile], after: Se
             warehouse.ledger.put(HASH_OF + file.path, hashlib.sha256(content).hexdigest())
 
 
-def expire(warehouse: Warehouse, keep: timedelta, most: int, *, enough: Callable[[], bool] = lambda: False) -> int:
+def expire(
+    warehouse: Warehouse,
+    keep: timedelta,
+    most: int,
+    *,
+    enough: Callable[[], bool] = lambda: False,
+    at_once: int = EXPIRED_AT_ONCE,
+) -> int:
     """Forget snapshots older than `keep`, and the oldest beyond `most`, that no run or stage refers to; how many.
 
     Stops early, between two holds of the commit lock, when `enough` says so.
@@ -190,25 +201,25 @@ def expire(warehouse: Warehouse, keep: timedelta, most: int, *, enough: Callable
 
     def step() -> int:
         warehouse.committer.reconcile()
-        versions = _to_expire(warehouse, keep, most)
+        versions = _to_expire(warehouse, keep, most, at_once)
         if versions:
             warehouse.connection.execute(f"CALL ducklake_expire_snapshots('{lake.LAKE}', versions => {versions})")
         return len(versions)
 
-    if not _to_expire(warehouse, keep, most):  # as mostly, and nobody waits for the lock
+    if not _to_expire(warehouse, keep, most, at_once):  # as mostly, and nobody waits for the lock
         return 0
     expired = 0
     while not enough():
         now = _locked(warehouse, step)
         expired += now
-        if now < EXPIRED_AT_ONCE:
+        if now < at_once:
             break
     return expired
 
 
-def _to_expire(warehouse: Warehouse, keep: timedelta, most: int) -> list[int]:
+def _to_expire(warehouse: Warehouse, keep: timedelta, most: int, at_once: int) -> list[int]:
     """The next snapshots that are too old or too many, oldest first; to expire them, ask under the commit lock."""
-    asked = [sorted(pinned_snapshots(warehouse)), most, keep.total_seconds(), EXPIRED_AT_ONCE]
+    asked = [sorted(pinned_snapshots(warehouse)), most, keep.total_seconds(), at_once]
     found = warehouse.rows(query(__name__, "expired", metadata=_metadata(warehouse)), asked)
     return [int(row["snapshot_id"]) for row in found]
 

@@ -50,6 +50,8 @@ class Warehouse:
         self._verdicts: list[str] = []
         self.clock: Callable[[], datetime] = utc_now
         """Says when rows are made."""
+        self.commit_timeout_s = COMMIT_TIMEOUT_S
+        """Waiting time for the commit lock and the catalog."""
 
     @classmethod
     def open(cls, location: str | Path | None = None, *, read_only: bool = False) -> Self:
@@ -178,7 +180,7 @@ class Warehouse:
         staged = self._staged or self._ledger.intents()
         self._staged = []
         if staged:
-            self._committer.commit([intent.key for intent in staged], timeout_s=COMMIT_TIMEOUT_S)
+            self._committer.commit([intent.key for intent in staged], timeout_s=self.commit_timeout_s)
 
     def committed(self, batch_ids: Iterable[str]) -> set[str]:
         """Those of the batches that are visible."""

@@ -79,6 +79,11 @@ class TransformersEngine:
         self.policy_id = ""
         self.refresh(checkpoint)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that what is kept of prompts takes."""
+        return self._store.nbytes
+
     def refresh(self, checkpoint: Path) -> None:
         """Load the weights of `checkpoint`; a failure leaves the old ones in place.
 

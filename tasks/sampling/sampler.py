@@ -79,6 +79,7 @@ class Sampler:
         """Seconds spent in the engine so far."""
         self.judging_s = 0.0
         """Seconds so far in which the engine had nothing to do but wait for verdicts."""
+        self.most_awaited = MOST_AWAITED
         self._streams: list[AwaitedVerdicts] = []
         self.sampling = False
         """Whether a call of the engine is open: then its weights must stay."""
@@ -157,7 +158,7 @@ class Sampler:
         awaited = AwaitedVerdicts(self.judge, self._known)
         self._streams.append(awaited)
         begin = lambda number, batch: self._begin(number, batch, step)  # noqa: E731
-        reading = BatchesInTurn[Sequence[Assignment], Asked](batches, lambda: awaited.count < MOST_AWAITED, begin)
+        reading = BatchesInTurn[Sequence[Assignment], Asked](batches, lambda: awaited.count < self.most_awaited, begin)
         sampled = 0
         try:
             while True:

@@ -101,12 +101,18 @@ class Reference:
 def load_reference(folder: Path, config: TrainConfig, dtype: str, device: torch.device) -> Reference:
     """pi_0 from a checkpoint folder, to be evaluated on `device`; `config` says where its layers wait."""
     policy = load_policy(folder, config, dtype, trained=False)
-    sharded = config.zero_stage == 3 and device.type == "cuda"
-    if config.reference_weights == "device" or (config.reference_weights == "auto" and not sharded):
+    if not waits_in_main_memory(config, device):
         return Reference(policy.to(device))
     policy.head.weight = nn.Parameter(policy.head.weight.detach().to(device), requires_grad=False)  # used all the time
     offload(policy.causal_lm.base_model, device)
     return Reference(policy)
+
+
+def waits_in_main_memory(config: TrainConfig, device: torch.device) -> bool:
+    """Whether the layers of pi_0 wait in main memory and not on `device`."""
+    if config.reference_weights == "auto":
+        return config.zero_stage == 3 and device.type == "cuda"
+    return config.reference_weights == "cpu"
 
 
 class ReferenceStore:

@@ -31,9 +31,10 @@ def test_a_changed_extension_is_refused_even_after_it_was_checked_and_by_an_open
     tampered(path)
     with pytest.raises(duckdb.IOException):
         lake.checked_extension(str(path))
+    other = tampered(tmp_path / "other.duckdb_extension")  # one of that name is loaded
     with Warehouse.open(folder) as store:
         people = warehouse.open(folder)
         for run in (store.rows, people.execute):
-            for statement in (f"LOAD '{path}'", "SET allow_unsigned_extensions = true"):
+            for statement in (f"LOAD '{other}'", "SET allow_unsigned_extensions = true"):
                 with pytest.raises(duckdb.Error):
                     run(statement)

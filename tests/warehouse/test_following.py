@@ -107,10 +107,9 @@ def test_a_follower_of_some_batches_opens_no_file_of_others(
 def test_a_column_that_is_younger_than_a_file_is_null(store: Warehouse) -> None:
     start = store.snapshot()
     store.append("b", {"trajectories": trajectories(1)}, run_id="run")
-    follower = RunFollower(store, "trajectories", "run", since=start)
-    follower._columns.append("colour")
+    follower = RunFollower(store, "trajectories", "run", since=start, columns=("batch_id", "colour"))
     (row,) = follower.read()
-    assert row["colour"] is None
+    assert (row["batch_id"], row["colour"]) == ("b", None)
 
 
 def test_a_follower_asks_the_lake_for_batches_of_a_rebuilt_ledger(store: Warehouse) -> None:

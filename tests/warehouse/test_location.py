@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from tests.refusals import refused
-from tests.warehouse.conftest import GUARDED, trajectories, trajectory
+from tests.warehouse.conftest import GUARDED, at_failpoint, trajectories, trajectory
 from warehouse import StorageLost, Warehouse, WarehouseError
 from warehouse.failpoints import failpoint_hooks
 from warehouse.location import file_system, parse_location, refuse_network_folder
@@ -157,31 +157,40 @@ def test_a_database_without_an_encoding_serves_as_any_other(postgres: str, tmp_p
         assert store.value("SELECT text FROM trajectories") == "größer"
 
 
+def end_sessions(address: str, which: str) -> None:
+    """Let the server end the sessions that hold a lock (`advisory`) or all others of this database."""
+    import psycopg
+
+    of = "pg_locks WHERE locktype = 'advisory' AND granted" if which == "advisory" else "pg_stat_activity"
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            f"SELECT pg_terminate_backend(pid) FROM (SELECT DISTINCT pid FROM {of}) WHERE pid <> pg_backend_pid()"
+        )
+        connection.execute("SELECT pg_sleep(0.2)")
+
+
 @pytest.mark.postgres
 def test_a_lost_connection_neither_keeps_a_lock_nor_is_used_again(postgres: str) -> None:
-    address, schema = postgres, f"lost_{uuid.uuid4().hex[:8]}"
-    with closing(PostgresLedger(address, None, schema, create=True)) as one:
-        with closing(PostgresLedger(address, None, schema, create=False)) as two:
-            one.put("name", "kept")
-            number = one._own.info.backend_pid
-            two._run("SELECT pg_terminate_backend(%s)", (number,))
-            with pytest.raises(StorageLost), one.lock("commit", timeout_s=1):
-                pass
+    schema = f"lost_{uuid.uuid4().hex[:8]}"
+    with closing(PostgresLedger(postgres, None, schema, create=True)) as one:
+        one.put("name", "kept")
+        end_sessions(postgres, "all")
+        with pytest.raises(StorageLost), one.lock("commit", timeout_s=1):
+            pass
+        with closing(PostgresLedger(postgres, None, schema, create=False)) as two:
             with two.lock("commit", timeout_s=1) as held:
                 assert held
-            assert one.get("name") == "kept"
-            with one.lock("commit", timeout_s=1) as held:
-                assert held
+        assert one.get("name") == "kept"
+        with one.lock("commit", timeout_s=1) as held:
+            assert held
 
 
 @pytest.mark.postgres
 def test_a_lock_whose_session_was_lost_says_so(postgres: str) -> None:
     schema = f"lost_{uuid.uuid4().hex[:8]}"
     with closing(PostgresLedger(postgres, None, schema, create=True)) as ledger:
-        with pytest.raises(StorageLost), ledger.lock("commit", timeout_s=1):  # noqa: PT012
-            ledger._run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
-            ledger._run("SELECT pg_sleep(0.2)")
-        assert ledger._idle == []
+        with pytest.raises(StorageLost), ledger.lock("commit", timeout_s=1):
+            end_sessions(postgres, "advisory")
         with ledger.lock("commit", timeout_s=1) as held:
             assert held
 
@@ -192,25 +201,15 @@ def test_a_leader_whose_lock_was_lost_commits_nothing_that_another_one_has_commi
     postgres: str, tmp_path: Path, label: str
 ) -> None:
     location = f"{postgres}?schema=w{uuid.uuid4().hex[:10]}&data={tmp_path}/data"
-    reached: list[str] = []
 
-    def lose_the_lock(now: str) -> None:
-        if now == label and not reached:
-            reached.append(now)
-            ledger._run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
-            Warehouse.open(location).close()  # commits what waits
+    def lose_the_lock() -> None:
+        end_sessions(postgres, "advisory")
+        Warehouse.open(location).close()  # commits what waits
 
     with Warehouse.open(location) as store:
-        ledger = store.ledger
-        assert isinstance(ledger, PostgresLedger)
         store.append("before", {"trajectories": trajectories(1)}, run_id="run")
-        failpoint_hooks.append(lose_the_lock)
-        try:
-            with pytest.raises(StorageLost):
-                store.append("b", {"trajectories": trajectories(3, "b")}, run_id="run")
-        finally:
-            failpoint_hooks.remove(lose_the_lock)
-        assert reached == [label]
+        with pytest.raises(StorageLost), at_failpoint(label, lose_the_lock):
+            store.append("b", {"trajectories": trajectories(3, "b")}, run_id="run")
         assert store.append("b", {"trajectories": trajectories(3, "b")}, run_id="run") == store.snapshot()
         store.append("after", {"trajectories": trajectories(1, "after")}, run_id="run")
         assert store.value("SELECT count(*) FROM trajectories WHERE batch_id = 'b'") == 3

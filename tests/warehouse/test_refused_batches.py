@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,7 +23,8 @@ NOW = timedelta(0)
 def test_verify_rebuilds_a_lost_ledger(folder: str) -> None:
     with Warehouse.open(folder) as store:
         fill(store, 3)
-        store.ledger._database.execute("DELETE FROM batches")  # type: ignore[attr-defined]
+    with closing(sqlite3.connect(Path(folder) / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute("DELETE FROM batches")
     broken = verify(folder)
     assert not broken.clean
     assert "'b0'" in broken.findings[0].message

@@ -18,10 +18,10 @@ import warehouse
 from tests.fork_server import process_of
 from tests.refusals import refused
 from tests.warehouse.conftest import everywhere, fill, trajectories
-from warehouse import StorageFull, Warehouse, lake, maintenance, migrations
+from warehouse import StorageFull, Warehouse, lake, migrations
 from warehouse.background_compaction import BackgroundCompaction
 from warehouse.location import parse_location
-from warehouse.maintenance import compact, live_files, merge_where_many, pinned_snapshots, sweep
+from warehouse.maintenance import compact, expire, live_files, merge_where_many, pinned_snapshots, sweep
 from warehouse.opening import open_ledger
 from warehouse.ownership import MARKER
 from warehouse.verification import verify
@@ -64,16 +64,16 @@ def test_a_merge_that_commits_during_a_readers_transaction_hides_nothing(store: 
     assert reader.execute(counts).fetchall() == [(24, 1)]
 
 
-def test_a_merge_leaves_large_files_as_they_are(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_leaves_large_files_as_they_are(folder: str) -> None:
     with Warehouse.open(folder) as store:
         store.append("large", {"trajectories": trajectories(3000, "l")}, run_id="run")
         (large,) = live_files(store)
         fill(store, 6)
-        monkeypatch.setattr(maintenance, "TIERS", ((large.bytes, 2 * large.bytes), (2 * large.bytes, 4 * large.bytes)))
-        assert merge_where_many(store, 5) == {"trajectories"}
+        tiers = ((large.bytes, 2 * large.bytes), (2 * large.bytes, 4 * large.bytes))
+        assert merge_where_many(store, 5, tiers=tiers) == {"trajectories"}
         left = {file.path: file.rows for file in live_files(store)}
         assert (left.pop(large.path), list(left.values())) == (3000, [24])
-        assert merge_where_many(store, 1) == {"trajectories"}
+        assert merge_where_many(store, 1, tiers=tiers) == {"trajectories"}
         assert [file.rows for file in live_files(store)] == [3024]
 
 
@@ -98,17 +98,13 @@ def test_background_compaction_merges_beside_a_writer_and_says_what_prevents_it(
     assert "small files or old snapshots were left as they are this time: the warehouse at" in told[0]
 
 
-def test_of_many_snapshots_the_newest_stay_and_nothing_is_lost(
-    store: Warehouse, location: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_snapshots_the_newest_stay_and_nothing_is_lost(store: Warehouse, location: str) -> None:
     snapshots = fill(store, 12)
     store.append("run", {"runs": [{"snapshot": snapshots[1]}]}, run_id="run")
     before = store.rows("SELECT * FROM trajectories ORDER BY trajectory_id")
-    monkeypatch.setattr(maintenance, "EXPIRED_AT_ONCE", 2)
     there = len(listed(store))
-    done = compact(location, most_snapshots=4)
+    assert expire(store, timedelta(days=1), 4, at_once=2) == there - 5
     assert listed(store) == [snapshots[1], *range(store.snapshot() - 3, store.snapshot() + 1)]
-    assert done.snapshots_expired == there - 5
     assert compact(location, most_snapshots=4).snapshots_expired == 0
     assert store.rows("SELECT * FROM trajectories ORDER BY trajectory_id") == before
     assert store.rows("SELECT count(*) AS n FROM trajectories", snapshot=snapshots[5]) == [{"n": 24}]
@@ -265,8 +261,9 @@ def _fill_disk(location: str, acknowledged: list[str]) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
-@pytest.mark.parametrize("kilobytes", [6000, 6032, 6064])  # the space ends in a data file, in shared memory, in COMMIT
+@pytest.mark.parametrize("kilobytes", [6000, pytest.param(6032, marks=pytest.mark.slow), 6064])
 def test_a_full_small_disk_loses_nothing_that_was_acknowledged(kilobytes: int, tmp_path: Path) -> None:
+    """The space ends in a data file, in shared memory, in COMMIT."""
     disk = tmp_path / "disk"
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(disk)]
@@ -300,13 +297,13 @@ def _lock_catalog(folder: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_catalog_that_another_program_locks_is_waited_for(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_another_program_locks_is_waited_for(folder: str) -> None:
     with Warehouse.open(folder) as store:
         with _lock_catalog(folder) as other:
-            monkeypatch.setattr("warehouse.store.COMMIT_TIMEOUT_S", 0.3)
+            store.commit_timeout_s = 0.3
             with refused("CatalogLocked"):
                 store.append("b", {"trajectories": trajectories(1)}, run_id="run")
-            monkeypatch.undo()
+            store.commit_timeout_s = 120.0
             threading.Timer(0.5, other.kill).start()
             store.append("c", {"trajectories": trajectories(1, "c")}, run_id="run")
         assert store.committed(["b", "c"]) == {"b", "c"}
@@ -320,7 +317,7 @@ def test_a_lost_object_store_is_an_error_before_acknowledgement(tmp_path: Path, 
     with refused("StorageLost"):
         Warehouse.open(f"{tmp_path}/w?data=s3://no-such-bucket/lost")
     with Warehouse.open(location) as store:
-        store._files._bucket = "no-such-bucket/lost/"
+        store.files._bucket = "no-such-bucket/lost/"
         with refused("StorageLost"):
             store.append("b", {"trajectories": trajectories(1)}, run_id="run")
 

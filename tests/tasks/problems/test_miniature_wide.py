@@ -16,9 +16,11 @@ from tasks.problems.miniature.composition import FILTER_OF, MAP_OF, REDUCTION_OF
 from tasks.problems.miniature.generate import HIDDEN_TESTS, PUBLIC_TESTS
 from tasks.problems.miniature.writer import STYLES
 from tasks.problems.problem import Problem
+from tests.examples import MANY
 from tests.tasks.problems.test_miniature import passes
 
-N_TRAIN, N_EVALUATION, DEPTH = 2000, 256, 2
+N_TRAIN, N_EVALUATION = (2000, 256) if MANY else (500, 64)
+DEPTH = 2
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +30,8 @@ def problems() -> list[Problem]:
 
 @pytest.fixture(scope="module")
 def some(problems: list[Problem]) -> list[Problem]:
-    """Every fortieth, of both splits and every kind."""
-    return problems[::40]
+    """Some of both splits and every kind."""
+    return problems[:: 40 if MANY else 20]
 
 
 def composition_of(problem: Problem) -> Composition:

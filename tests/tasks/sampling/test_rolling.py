@@ -14,7 +14,6 @@ from tasks.config import BehaviourConfig
 from tasks.engines.protocol import Completion, Request, RequestReader, ScoredSequence
 from tasks.engines.randomness import sample_seed
 from tasks.problems.problem import Problem
-from tasks.sampling import sampler as sampling
 from tasks.sampling.assignment import Assignment
 from tasks.sampling.sampler import Judged, Sampler
 from tests.tasks.sampling.conftest import response
@@ -187,11 +186,9 @@ def test_weights_change_only_when_no_call_is_open_and_rows_name_those_they_were_
     assert policies == [{(f"weights-{n}", f"weights-{n}")} for n in (0, 0, 1, 1)]
 
 
-def test_no_further_batch_begins_while_too_many_responses_await_a_verdict(
-    problem: Problem, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sampling, "MOST_AWAITED", 10)
+def test_no_further_batch_begins_while_too_many_responses_await_a_verdict(problem: Problem, tokenizer: Any) -> None:
     drawing, _ = slow_sampler(tokenizer, delay=10_000)
+    drawing.most_awaited = 10
     begun = back = 0
 
     def counted() -> Iterator[list[Assignment]]:

@@ -10,6 +10,7 @@ import pytest
 import warehouse
 from sandbox import Judge, Judgement, Limits, SandboxError, Submission, Verdict
 from tasks.config import BehaviourConfig, SandboxConfig
+from tasks.engines.scripted_engine import ScriptedEngine
 from tasks.problems.problem import Problem
 from tasks.problems.programs import program_hash
 from tasks.problems.prompt import FewShotTemplate
@@ -184,8 +185,7 @@ def test_other_limits_are_another_suite_and_judged_anew(problem: Problem, tokeni
 def test_a_prefix_is_continued_and_kept_in_the_row(problem: Problem, tokenizer: Any, judge: Judge) -> None:
     whole = response(tokenizer, RIGHT)
     prefix, rest = whole[:8], whole[8:]
-    engine = scripted(tokenizer, WRONG)
-    engine._by_prompt[PROMPT + prefix] = (rest,)
+    engine = ScriptedEngine([response(tokenizer, WRONG)], {PROMPT + prefix: (rest,)}, stop_ids=[END])
     wanted = assigned(problem, 2, prefix_ids=prefix, parent_trajectory_id="parent")
     for item in run(sampler(engine, tokenizer, judge), wanted):
         row = item.row

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tasks.scoring.packing import lay_out
-from tasks.scoring.reference import load_reference
+from tasks.scoring.reference import load_reference, waits_in_main_memory
 from tests.tasks.train.conftest import config, examples, save_reference, tiny_model
 
 CPU = torch.device("cpu")
@@ -37,22 +37,18 @@ def test_layers_in_main_memory_give_the_same_numbers_and_leave_the_device(tied: 
     assert there == [1] * (2 * len(layers)), "one layer at a time"
 
 
+@pytest.mark.parametrize(
+    ("stage", "where", "device", "waits"),
+    [
+        (3, "auto", "cuda", True),
+        (2, "auto", "cuda", False),
+        (3, "device", "cuda", False),
+        (3, "auto", "cpu", False),
+        (0, "cpu", "cpu", True),
+    ],
+)
 def test_a_divided_policy_on_a_gpu_takes_its_reference_off_it_and_nothing_else_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: int, where: str, device: str, waits: bool
 ) -> None:
-    """The decision alone: there is no GPU, so that nothing is moved."""
-    folder = save_reference(tmp_path / "reference")
-    moved: list[str] = []
-    monkeypatch.setattr("tasks.scoring.reference.offload", lambda *_, **__: moved.append("off"))
-    monkeypatch.setattr(torch.nn.Module, "to", lambda module, *_: moved.append("to") or module)
-    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: tensor)
-    for stage, where, device, expected in (
-        (3, "auto", "cuda", "off"),
-        (2, "auto", "cuda", "to"),
-        (3, "device", "cuda", "to"),
-        (3, "auto", "cpu", "to"),
-        (0, "cpu", "cpu", "off"),
-    ):
-        train = config(zero_stage=stage, reference_weights=where).train
-        load_reference(folder, train, "float32", torch.device(device))
-        assert moved[-1] == expected, (stage, where, device)
+    train = config(zero_stage=stage, reference_weights=where).train
+    assert waits_in_main_memory(train, torch.device(device)) == waits

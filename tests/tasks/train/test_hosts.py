@@ -54,6 +54,7 @@ def test_only_the_other_hosts_are_reached_over_the_remote_shell_and_get_no_secre
 
 TORCHRUN = """
 import socket, sys
+open(sys.argv[1] + "/started", "w").close()
 socket.create_server(("127.0.0.1", int(sys.argv[2]))).close()
 from pathlib import Path
 from tasks.train.shared import trainer_lock
@@ -91,11 +92,11 @@ def test_a_trainer_that_does_not_end_is_named_and_no_torchrun_starts_beside_it(
     on_two_hosts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time_limits, "patience_s", lambda *_: 1)
-    monkeypatch.setattr(hosts, "ProcessGroup", lambda *_: pytest.fail("a torchrun was started"))
     with holder(hosts.TrainJob.read(on_two_hosts).run_dir):
         assert hosts.main([str(on_two_hosts)]) == 1
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said[-1]["kind"] == "TrainerError"
+    assert not (hosts.TrainJob.read(on_two_hosts).run_dir / "started").exists()
 
 
 @pytest.mark.slow
