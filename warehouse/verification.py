@@ -67,16 +67,18 @@ def verify(location: str | Path | None = None, *, repair: bool = False) -> Verif
         made = [file.path for file in files if made_here(file)]
         hashes |= {path: found for path in made if (found := warehouse.ledger.get(HASH_OF + path))}
         broken: set[str] = set()
+        filled = {file.table for file in files}
         for file in files:
             faults = list(_faults(warehouse, file, hashes.get(file.path)))
             findings += [IntegrityFinding("problem", message) for message in faults]
             if faults:
                 broken.add(file.table)
-        findings += _check_batches(warehouse, ledger, broken, known, repair=repair)
+        findings += _check_batches(warehouse, ledger, filled, broken, known, repair=repair)
         findings += _check_rest(warehouse, ledger)
         if without := [path for path in made if path not in hashes]:
             findings.append(IntegrityFinding("note", f"{len(without)} {_WITHOUT_HASH}, first {without[0]}"))
-        if not broken & {"prompts", "tests", "problems", "quarantine"}:
+        asked = {"prompts", "tests", "problems"}
+        if asked <= filled and not broken & {*asked, "quarantine"}:
             findings += _check_prompts(warehouse)
         return Verification(len(files), sum(file.rows for file in files), len(ledger), tuple(findings))
 
@@ -110,15 +112,21 @@ def _faults(warehouse: Warehouse, file: LiveFile, sha256: str | None) -> Iterato
 
 
 def _check_batches(
-    warehouse: Warehouse, ledger: dict[str, CommittedBatch], broken: set[str], known: int, *, repair: bool
+    warehouse: Warehouse,
+    ledger: dict[str, CommittedBatch],
+    filled: set[str],
+    broken: set[str],
+    known: int,
+    *,
+    repair: bool,
 ) -> Iterator[IntegrityFinding]:
     """Compare the rows of every batch up to snapshot `known`, the ledger's newest, with the ledger.
 
-    Later ones are on their way into it. Tables with broken files cannot be counted.
+    Later ones are on their way into it. Only `filled` tables have rows; those with `broken` files cannot be counted.
     """
     stored: Counter[tuple[str, str]] = Counter()
     where: dict[str, tuple[str, int]] = {}
-    for table in sorted(TABLES.keys() - broken):
+    for table in sorted((TABLES.keys() & filled) - broken):
         try:
             counted = warehouse.rows(query(commit.__name__, "rows_by_batch", table=table), [known])
         except duckdb.Error as error:  # such as a lost file of deleted rows
