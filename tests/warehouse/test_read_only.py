@@ -112,9 +112,9 @@ def test_every_command_refuses_before_it_starts_anything(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SPO_WAREHOUSE", protected)
-    monkeypatch.setattr("flows.server.embedded.up", lambda _: pytest.fail("a server was started"))
     done = CliRunner().invoke(app, command)
     assert isinstance(done.exception, NotWritable), done.output
+    assert not (tmp_path / "home").exists(), "no server was started"
     assert str(done.exception).startswith(f"{protected} cannot be written by this user")
     assert "\n" not in str(done.exception)
 

@@ -172,16 +172,17 @@ def prune(root: Path, keep_steps: set[int]) -> list[Path]:
     return [folder for folder in doomed if _delete(folder, wait=False)]
 
 
-def memory_folder(run_dir: Path, memory: Path = SHARED_MEMORY) -> Path:
+def memory_folder(run_dir: Path, memory: Path | None = None) -> Path:
     """Where a run hands its weights over in shared memory."""
-    return memory / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
+    return (memory or SHARED_MEMORY) / f"spo-{hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:16]}"
 
 
-def roomy_memory_folder(run_dir: Path, size: int, memory: Path = SHARED_MEMORY) -> Path:
+def roomy_memory_folder(run_dir: Path, size: int, memory: Path | None = None) -> Path:
     """The run's `memory_folder`, for weights of `size` bytes each time.
 
     Raises TrainerError where there is not enough memory for them.
     """
+    memory = memory or SHARED_MEMORY
     if not memory.is_dir():
         raise TrainerError(f'there is no {memory} on this machine; set train.hand_over = "disk"', code="NoSharedMemory")
     folder = memory_folder(run_dir, memory)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from tasks.engines.checkpoint import PUBLISHED_FILE
 from tasks.scoring.reference import fingerprint
 from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.shared import published_weights
@@ -146,12 +147,17 @@ def test_a_checkpoint_of_no_step_asks_nothing_of_the_engine(reference: Path, tmp
     ],
 )
 def test_weights_of_an_earlier_stay_on_this_machine_are_no_weights(
-    step: int, found: int | None, folder: str, missing: bool, monkeypatch: pytest.MonkeyPatch
+    step: int, found: int | None, folder: str, missing: bool, tmp_path: Path
 ) -> None:
-    newest = None if found is None else SimpleNamespace(step=found)
-    monkeypatch.setattr(published_weights, "latest", lambda _: newest)
+    weights = tmp_path / folder
+    weights.mkdir()
+    if found is not None:
+        newest = published_weights.folder_of(weights, found)
+        newest.mkdir()
+        (newest / PUBLISHED_FILE).write_text(f'{{"step": {found}, "policy_id": "p", "canaries": []}}')
+        (weights / published_weights.LATEST).write_text(newest.name)
     train = SimpleNamespace(model_update_interval=10)
-    session: Any = SimpleNamespace(job=SimpleNamespace(weights=folder, kept="kept", train=train), step=step)
+    session: Any = SimpleNamespace(job=SimpleNamespace(weights=weights, kept=tmp_path / "kept", train=train), step=step)
     assert nothing_to_sample_from(session) == missing
 
 

@@ -86,6 +86,18 @@ def test_members_of_the_corpus_that_were_quarantined_are_left_out(tmp_path: Path
     assert set(drawn) == {row["trajectory_id"] for row in members[6:]}
 
 
+class Counting(Examples):
+    """Notes how many examples are fetched at a time."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.fetched: list[int] = []
+
+    def fetch(self, ids: Any, name: Any) -> Any:
+        self.fetched.append(len(ids))
+        return super().fetch(ids, name)
+
+
 def test_a_small_corpus_is_fetched_once_until_a_batch_is_left_out(
     tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,10 +105,8 @@ def test_a_small_corpus_is_fetched_once_until_a_batch_is_left_out(
     job = make_job(tmp_path, reference, config(steps=80))
     monkeypatch.setattr(batch_mix, "BLOCK", 4)
     with Warehouse.open(job.warehouse) as warehouse:
-        source = Examples(warehouse, job, prompt_values(warehouse, job))
-        fetched: list[int] = []
-        fetch = source.fetch
-        monkeypatch.setattr(source, "fetch", lambda ids, name: fetched.append(len(ids)) or fetch(ids, name))
+        source = Counting(warehouse, job, prompt_values(warehouse, job))
+        fetched = source.fetched
         mix = BatchMix(source, MixState(), after=0)
         corpus = len(mix.orders["offline"].ids)
         for step in range(1, 50):

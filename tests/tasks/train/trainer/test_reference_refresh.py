@@ -164,12 +164,18 @@ def test_a_run_repeated_from_its_records_changes_its_reference_at_the_same_step(
     assert published_weights.latest(job.weights) == published_weights.read(job.weights / f"step-{job.train.steps:08d}")
 
 
-@pytest.mark.parametrize(("reference", "recorded"), [("nominee", True), ("another", False)])
+@pytest.mark.parametrize(("named", "recorded"), [("nominee", True), ("another", False)])
 def test_a_change_that_version_0_1_recorded_without_its_reference_is_repeated(
-    reference: str, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    named: str, recorded: bool, reference: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(reference_refresh, "policy_id", lambda _: "nominee")
-    counts = {"problem_id": "p", "reference": reference, "sampling": "s", "template_id": "t", "suite_hash": "h"}
+    shutil.copytree(reference, published_weights.folder_of(tmp_path, 4))
+    counts = {
+        "problem_id": "p",
+        "reference": policy_id(reference) if named == "nominee" else named,
+        "sampling": "s",
+        "template_id": "t",
+        "suite_hash": "h",
+    }
     with Warehouse.open(tmp_path / "warehouse") as warehouse:
         warehouse.append("reference/run/00000006", {"reference_counts": [counts | {"n": 3, "k": 1}]}, run_id="run")
         session: Any = SimpleNamespace(
