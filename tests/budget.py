@@ -7,6 +7,7 @@ found only in the line "the machine was busy".
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import defaultdict
@@ -24,17 +25,29 @@ REFERENCE_LOOP_S = 0.025
 """CPU time of `_loop` on the machine that the budget was written for."""
 
 
-def tree_cpu_s(pid: int | None = None) -> float:
-    """CPU seconds of a process (default: this one), its ended children and its living descendants."""
-    pid = pid or os.getpid()
+def tree_cpu_s() -> float:
+    """CPU seconds of this process, its ended children and its living descendants.
+
+    A process that ends while it is read is missed once, so two readings are taken.
+    """
+    return max(_of_tree(os.getpid()) for _ in range(2))
+
+
+def _of_tree(pid: int) -> float:
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        listed = [path.read_text(encoding="utf-8") for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:  # it has ended, or this system has no /proc
-        times = os.times()
-        return sum(times[:4]) if pid == os.getpid() else 0.0
+        return sum(os.times()[:4]) if pid == os.getpid() else 0.0
     own = sum(int(field) for field in text.rpartition(") ")[2].split()[11:15]) / TICKS
-    return own + sum(tree_cpu_s(int(child)) for child in " ".join(listed).split())
+    return own + sum(map(_of_tree, _children(pid)))
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended
+            found += map(int, path.read_text(encoding="utf-8").split())
+    return found
 
 
 def machine_cpu_s() -> float | None:
