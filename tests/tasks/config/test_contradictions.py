@@ -179,7 +179,7 @@ CONTRADICTORY: list[tuple[str, dict[str, Any]]] = [
     ("ratio_clip", {"train": {"ratio_clip": 0.1}}),
     ("ppo", {"train": {"ppo": {"epochs": 2}}}),
     (
-        "train.sources.online.objectives",
+        "train objectives",
         {"train": PPO | {"sources": {"online": {"share": 1.0, "objectives": [{"loss": "squared"}]}}}},
     ),
     ("'latest' behaviour.temperature", {"train": PPO | {"behaviour": EXACT | {"weights": "reference"}}}),

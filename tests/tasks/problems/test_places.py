@@ -152,7 +152,7 @@ def test_evaluation_problems_that_cannot_be_judged_stay_known_as_evaluation_prob
 def test_a_problem_in_both_sets_is_refused(tmp_path: Path) -> None:
     train = write_lines(tmp_path / "train.jsonl", numbered(3))
     sets = (EvaluationSet(source="codecontests", path=str(train)),)
-    with refused("InvalidProblem"):
+    with refused("InTwoSets"):
         read(ProblemsConfig(source="codecontests", path=str(train), evaluation_sets=sets))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -146,17 +149,10 @@ def trajectory(chance: random.Random, number: int, source: str) -> dict[str, Any
     }
 
 
-def fill(
-    location: Path,
-    reference: Path,
-    *,
-    online: int,
-    offline: int = 20,
-    successes: Sequence[int] = range(5, 5 + PROBLEMS),
-) -> None:
-    """Problems p0.. with prompts q0.. and counts (of 100 samples each, so many `successes`), an offline corpus, and
-    online trajectories in batches of 8.
-    """
+@cache
+def _filled(reference: Path, offline: int, successes: tuple[int, ...]) -> tuple[tempfile.TemporaryDirectory[str], Any]:
+    """A warehouse without online trajectories, and the state of the random numbers then."""
+    folder = tempfile.TemporaryDirectory(prefix="filled-")
     chance = random.Random(7)
     problems = [
         Problem(f"p{i}", "set", "train", f"p{i}", f"w{i + 2} w3 w4", hidden_tests=(TestCase("1", "1"),))
@@ -189,13 +185,35 @@ def fill(
         for t in kept[:5]
         for position, k in ((1, 3), (len(t["token_ids"]), 10))
     ]
-    with Warehouse.open(location) as warehouse:
+    with Warehouse.open(Path(folder.name) / "warehouse") as warehouse:
         warehouse.append("problems", tables, run_id="setup")
         warehouse.append("prompts", {"prompts": prompts, "reference_counts": counts}, run_id="setup")
         warehouse.append("corpus", {"trajectories": kept, "corpus": corpus, "token_values": values}, run_id="setup")
+    return folder, chance.getstate()
+
+
+def fill(
+    location: Path,
+    reference: Path,
+    *,
+    online: int,
+    offline: int = 20,
+    successes: Sequence[int] = range(5, 5 + PROBLEMS),
+) -> None:
+    """Problems p0.. with prompts q0.. and counts (of 100 samples each, so many `successes`), an offline corpus, and
+    online trajectories in batches of 8.
+    """
+    made, state = _filled(reference, offline, tuple(successes))
+    chance = random.Random()
+    chance.setstate(state)
+    shutil.copytree(Path(made.name) / "warehouse", location)
+    if not online:
+        return
+    with Warehouse.open(location) as warehouse:
         for start in range(0, online, 8):
             batch = [trajectory(chance, i, "online") for i in range(start, min(start + 8, online))]
-            warehouse.append(f"rollout/{RUN}/0/{start // 8:08d}", {"trajectories": batch}, run_id=RUN)
+            warehouse.stage(f"rollout/{RUN}/0/{start // 8:08d}", {"trajectories": batch}, run_id=RUN)
+        warehouse.commit()
 
 
 def make_job(folder: Path, reference: Path, run: RunConfig, *, run_id: str = RUN, name: str = "run") -> TrainJob:

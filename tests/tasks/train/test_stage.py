@@ -77,7 +77,7 @@ def assert_first_batch_counts_for_later_runs_alone(lab: Lab, run_id: str) -> Non
             assert sum(n for n, _ in counts(asking, prompts).values()) == 6 * 24 + rollouts
 
 
-@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("pinned", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_pairs_are_made_of_what_the_runs_own_q0_and_corpus_drew(pinned: bool, with_models: Lab) -> None:
     """In an empty warehouse, too, where all of it is younger than the snapshot that the run reads others' up to."""
     lab = with_models

@@ -55,7 +55,7 @@ def forked(command: list[str], stdin: socket.socket, errors: Path) -> ForkedProc
 
 @pytest.mark.usefixtures("server")
 def test_it_ends_as_a_process_started_from_nothing(tmp_path: Path, stdin: tuple[socket.socket, socket.socket]):
-    for arguments in (["--help"], ["job.json"], [str(tmp_path / "absent.json"), "--index", "0"]):
+    for arguments in (["job.json"], [str(tmp_path / "absent.json"), "--index", "0"]):
         log = tmp_path / "log"
         log.write_bytes(b"")
         process = forked([*WORKER, *arguments], stdin[1], log)

@@ -34,6 +34,8 @@ def _take_part(store: str, rank: int, beat_s: float, work_s: float, raises: bool
         return first.does(work)
     except (Interrupted, ProcessDied) as error:
         return error.code
+    except RuntimeError:  # the other one has left
+        return "alone"
 
 
 def outcomes(folder: Path, *, beat_s: float, work_s: float, raises: bool = False) -> list[object]:

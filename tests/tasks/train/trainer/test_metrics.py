@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tasks.train.trainer.metrics import by_age, open_trackers
+from tasks.train.trainer.metrics import by_age, open_trackers, peak_memory_mb
 from tasks.train.trainer.recorder import Recorder
 from tasks.train.trainer.spo_step import SequenceRecord
 from tests.refusals import refused
 from tests.tasks.train.conftest import RUN, config, make_job
+from tests.tasks.train.forked import answer_of
 from warehouse import Warehouse
 
 RECORDING_PACKAGE = """
@@ -86,15 +86,13 @@ def test_what_later_weights_of_a_first_course_sampled_is_young() -> None:
     assert (found["age/0/sequences"], found["age/5/sequences"]) == (1.0, 2.0)
 
 
+def _peaks() -> tuple[float, float]:
+    before = peak_memory_mb()
+    block = bytearray(b"x") * (300 << 20)
+    del block
+    return before, peak_memory_mb()
+
+
 def test_peak_memory_counts_what_was_held_and_given_back() -> None:
-    program = """
-from tasks.train.trainer.metrics import peak_memory_mb
-before = peak_memory_mb()
-block = bytearray(b"x") * (300 << 20)
-del block
-print(before, peak_memory_mb())
-"""
-    # in a process of its own: in this one, other tests may have held more before
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    before, after = map(float, ran.stdout.split())
+    before, after = answer_of(_peaks)  # in this process, other tests may have held more before
     assert 10 < before < after - 250

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from tasks.config import validate
 from tasks.engines.checkpoint import weight_files
 from tasks.train.shared.job import TrainJob
+from tests.examples import MANY
 from tests.tasks.train.conftest import RUN, config, make_job
 from tests.tasks.train.trainer_process import start
 from warehouse import Warehouse
@@ -43,8 +44,9 @@ def job_in(stocked: Path, reference: Path, folder: Path, **train: Any) -> TrainJ
     return job
 
 
-def run(job: TrainJob) -> TrainJob:
-    process = start(job)
+def run(job: TrainJob, *, torchrun: bool = MANY) -> TrainJob:
+    """Train to the end; several processes by torchrun in the slow run."""
+    process = start(job, torchrun=torchrun)
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors.decode()[-3000:]
     return job
@@ -169,7 +171,7 @@ def test_two_processes_change_no_result(
     stage: int, stocked: Path, reference: Path, tmp_path: Path, uninterrupted: dict[str, Any]
 ) -> None:
     job = job_in(stocked, reference, tmp_path, zero_stage=stage, processes=2)
-    assert_close(outcome(run(job)), uninterrupted)
+    assert_close(outcome(run(job, torchrun=stage == 0)), uninterrupted)
 
 
 def in_bfloat16(job: TrainJob) -> TrainJob:
