@@ -161,11 +161,11 @@ def end_sessions(address: str, which: str) -> None:
     """Let the server end the sessions that hold a lock (`advisory`) or all others of this database."""
     import psycopg
 
-    of = "pg_locks WHERE locktype = 'advisory' AND granted" if which == "advisory" else "pg_stat_activity"
+    of = "pg_locks WHERE locktype = 'advisory' AND granted"
+    if which == "all":
+        of = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(
-            f"SELECT pg_terminate_backend(pid) FROM (SELECT DISTINCT pid FROM {of}) WHERE pid <> pg_backend_pid()"
-        )
+        connection.execute(f"SELECT pg_terminate_backend(pid) FROM (SELECT DISTINCT pid FROM {of}) AS sessions")
         connection.execute("SELECT pg_sleep(0.2)")
 
 
