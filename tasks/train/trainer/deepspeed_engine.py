@@ -29,6 +29,8 @@ from tasks.train.trainer.schedule import rate_factor
 Found = TypeVar("Found")
 
 TAG = "state"
+MOST_REDUCED = 500_000_000
+"""Gradients that are reduced at once."""
 UNIVERSAL = {"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}}
 """What DeepSpeed's conversion for another number of processes asks to find in a checkpoint."""
 
@@ -89,7 +91,7 @@ class DeepSpeedEngine:
             model_parameters=trained,
             optimizer=self.optimizer,
             lr_scheduler=schedule,
-            config=self._settings(dtype),
+            config=self._settings(dtype, sum(map(whole_size, trained))),
             dist_init_required=False,
         )[0]
         self._engine.eval() if not config.gradient_checkpointing else None
@@ -249,13 +251,13 @@ class DeepSpeedEngine:
         if not torch.isfinite(norm):
             raise NonFinite(f"the gradient norm is {self._norm}; nothing was updated")
 
-    def _settings(self, dtype: str) -> dict[str, Any]:
+    def _settings(self, dtype: str, size: int) -> dict[str, Any]:
         return {
             "train_micro_batch_size_per_gpu": 1,
             "gradient_accumulation_steps": 1,
             "managed_gradient_accumulation": False,
             "gradient_clipping": 0.0 if self._clips_itself else self.config.optimizer.max_grad_norm,
-            "zero_optimization": zero_settings(self.stage, self.device),
+            "zero_optimization": zero_settings(self.stage, self.device, size),
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": dtype == "bfloat16"},
             "data_types": {"grad_accum_dtype": "fp32"},
@@ -263,9 +265,14 @@ class DeepSpeedEngine:
         }
 
 
-def zero_settings(stage: int, device: torch.device) -> dict[str, Any]:
-    """DeepSpeed's settings of ZeRO: it refuses to overlap communication where gradients are not divided."""
-    return {"stage": stage, "overlap_comm": stage >= 2 and device.type == "cuda"}
+def zero_settings(stage: int, device: torch.device, size: int) -> dict[str, Any]:
+    """DeepSpeed's settings of ZeRO for `size` trained numbers.
+
+    It refuses to overlap communication where gradients are not divided. Its buffers have room for 500 million numbers
+    whatever the model, and deterministic algorithms fill them at every step.
+    """
+    overlap = stage >= 2 and device.type == "cuda"
+    return {"stage": stage, "overlap_comm": overlap, "reduce_bucket_size": max(1, min(MOST_REDUCED, size))}
 
 
 def on_cpu(state: dict[str, Tensor], *, apart: bool) -> dict[str, Tensor]:
