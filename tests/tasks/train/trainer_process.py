@@ -39,7 +39,8 @@ class ForkedTrainer:
         errors.write_bytes(b"")
         reading, writing = os.pipe()
         group = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-        ranks = [group | {"RANK": str(rank)} for rank in range(processes)] if processes > 1 else [{}]
+        ranks = [group | dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)) for rank in range(processes)]
+        ranks = ranks if processes > 1 else [{}]
         given = str(job_file), str(errors)
         self._processes = [process_of(_train, *given, DupFd(writing), rank) for rank in ranks]
         for process in self._processes:

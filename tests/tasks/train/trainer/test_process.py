@@ -43,11 +43,16 @@ def test_the_trainer_computes_with_as_many_threads_as_the_recipe_says(tmp_path: 
     assert answers_of(_with_threads, *files) == [1, 2]
 
 
+def test_buffers_are_no_larger_than_the_model() -> None:
+    found = [zero_settings(1, CPU, size)["reduce_bucket_size"] for size in (0, 7, 10**12)]
+    assert found == [1, 7, 500_000_000]
+
+
 def test_communication_is_overlapped_where_deepspeed_lets_it_be() -> None:
     """With gradients that are not divided DeepSpeed refuses to start (`make test-gpu` has it do so)."""
     gpu = torch.device("cuda")
-    assert [zero_settings(stage, gpu)["overlap_comm"] for stage in range(4)] == [False, False, True, True]
-    assert not zero_settings(3, CPU)["overlap_comm"]
+    assert [zero_settings(stage, gpu, 10**9)["overlap_comm"] for stage in range(4)] == [False, False, True, True]
+    assert not zero_settings(3, CPU, 10**9)["overlap_comm"]
 
 
 def _steps(stage: int, dtype: str) -> tuple[bool, int, bool]:
