@@ -9,11 +9,12 @@ import pytest
 
 from sandbox import Judge, Judgement, Limits, Submission, Suite, TestCase, Verdict, confine
 from sandbox.backends.docker_backend import ContainerChannel
+from tests.examples import MANY
 from tests.sandbox.attacks.programs import programs
 from tests.sandbox.conftest import BACKENDS, open_judge, sums
 
 ATTACKS = programs()
-LIMITS = Limits(cpu_s=0.4, compile_cpu_s=1, memory_bytes=192 << 20, asleep_s=0.4)
+LIMITS = Limits(cpu_s=0.4 if MANY else 0.2, compile_cpu_s=1, memory_bytes=192 << 20, asleep_s=0.4)
 SUITE = Suite("attack", (TestCase("1 2\n", "ESCAPED\n"),), limits=LIMITS)
 RUNNERS = 8
 BATCH = 40
