@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from tasks.engines.checkpoint import policy_id
 from tasks.problems.problem import Problem, rows
 from tasks.sampling.reference_counts import CountsFilter, not_counted
 from tasks.scoring.example import Example
-from tasks.train.shared import child
 from tasks.train.shared.job import TrainJob
-from tests.tasks.train import forked
+from tests.tasks.forked_training import trainings_forked
 from warehouse import Warehouse
 
 VOCABULARY = 48
@@ -39,9 +38,10 @@ def one_thread() -> None:
 
 
 @pytest.fixture
-def forked_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def forked_processes() -> Iterator[None]:
     """Trainers and workers of this test are forked from one process that has imported everything."""
-    monkeypatch.setattr(child, "start_process", forked.start_process)
+    with trainings_forked():
+        yield
 
 
 def tiny_model(seed: int = 0, *, vocabulary: int = VOCABULARY, tied: bool = True) -> Any:

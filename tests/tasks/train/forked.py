@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import IO, Any
+from typing import Any
 
-from tasks.train.shared import child
 from tests.fork_server import preload, process_of
-from tests.tasks.forked_training import ForkedProcess
 
 preload("tests.tasks.train.preloading", "tests.tasks.train.conftest")
 
@@ -40,15 +38,3 @@ def answer_of(target: Callable[..., Any], *arguments: Any) -> Any:
 def _answer(connection: Connection, target: Callable[..., Any], arguments: Sequence[Any]) -> None:
     connection.send(target(*arguments))
     connection.close()
-
-
-def start_process(
-    command: Sequence[str], given: int, output: int, errors: IO[bytes], environment: Mapping[str, str]
-) -> child.RunningProcess:
-    """A process of a training run, forked where it is one of ours and not torchrun."""
-    ours = "-m" in command and command[command.index("-m") + 1].startswith("tasks.")
-    start = ForkedProcess if ours else _STARTED
-    return start(command, given, output, errors, environment)
-
-
-_STARTED = child.start_process

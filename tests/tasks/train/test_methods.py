@@ -10,7 +10,6 @@ import pytest
 from tests.tasks.conftest import Lab, trained_with
 from warehouse.schema import TABLES
 
-pytestmark = pytest.mark.usefixtures("forked_processes")
 GROUPS = """
     SELECT b.step, t.batch_id, t.problem_id, count(*) AS n, count(DISTINCT t.policy_start) AS policies,
       count(*) FILTER (t.reward = 0) AS passed

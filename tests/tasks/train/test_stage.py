@@ -39,7 +39,6 @@ JOIN trajectories t USING (trajectory_id) JOIN policies p
 """
 
 
-@pytest.mark.usefixtures("forked_processes")
 def test_ppo_from_a_recipe_trains_every_batch_on_samples_of_the_policy_that_it_updates(
     copied: Callable[[], Lab],
 ) -> None:
