@@ -1,6 +1,7 @@
 """Records the CPU and wall time of every test and file, prints the dearest, and enforces a budget.
 
-A test pays for its children, for children that still run, and for every fixture that it is the first to need.
+A test pays for its children, for children that still run, and for every fixture that it is the first to need. What all
+tests share is charged to a line of its own (`apart`): imports, the finished run, the server of the session.
 Plugin of pytest (`-p tests.budget` in pyproject.toml). Processes that leave the process tree, such as a daemon, are
 found only in the line "the machine was busy".
 """
@@ -11,7 +12,8 @@ import contextlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pytest
 TEST_CPU_S = 15.0
 FILE_CPU_S = 40.0
 SHOWN = 20
+COLLECTION = "collection"
 TICKS = os.sysconf("SC_CLK_TCK")
 REFERENCE_LOOP_S = 0.025
 """CPU time of `_loop` on the machine that the budget was written for."""
@@ -59,6 +62,25 @@ def machine_cpu_s() -> float | None:
     return (int(user) + int(nice) + int(system)) / TICKS
 
 
+_apart: dict[str, float] = {}
+_inside: list[str] = []
+
+
+@contextmanager
+def apart(name: str) -> Iterator[None]:
+    """Charge what happens inside to `name` instead of the test that runs; an inner one charges the outer's name."""
+    if _inside:
+        yield
+        return
+    before = tree_cpu_s()
+    _inside.append(name)
+    try:
+        yield
+    finally:
+        _inside.clear()
+        _apart[name] = _apart.get(name, 0.0) + tree_cpu_s() - before
+
+
 def slowness() -> float:
     """Speed of the reference machine over the speed of this one, at least 1."""
     best = min(_loop() for _ in range(5))
@@ -84,23 +106,22 @@ class Budget:
         self._tests: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._slow: set[str] = set()
         self._over: list[str] = []
-        self._collecting: list[float] = []
+        self._shared: dict[str, float] = defaultdict(float)
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._collecting.append(tree_cpu_s() - self._cpu)
-        self._cpu, self._wall = tree_cpu_s(), time.monotonic()
-        if output := getattr(session.config, "workeroutput", None):
-            output["collecting_cpu_s"] = self._collecting[0]
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        self._collecting.append(getattr(node, "workeroutput", {}).get("collecting_cpu_s", 0.0))
+    def pytest_collection_finish(self) -> None:
+        cpu = tree_cpu_s()
+        _apart[COLLECTION] = cpu - self._cpu  # goes out with the first report
+        self._cpu, self._wall = cpu, time.monotonic()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
         report = yield
         cpu, wall = tree_cpu_s(), time.monotonic()
-        report.spent = (max(0.0, cpu - self._cpu), wall - self._wall, item.get_closest_marker("slow") is not None)
+        shared = sum(seconds for name, seconds in _apart.items() if name != COLLECTION)
+        own = max(0.0, cpu - self._cpu - shared)
+        report.spent = (own, wall - self._wall, item.get_closest_marker("slow") is not None)
+        report.apart = dict(_apart)
+        _apart.clear()
         self._cpu, self._wall = cpu, wall
         return report
 
@@ -111,6 +132,8 @@ class Budget:
         spent[1] += wall
         if slow:
             self._slow.add(report.nodeid)
+        for name, seconds in getattr(report, "apart", {}).items():
+            self._shared[name] += seconds
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if "PYTEST_XDIST_WORKER" in os.environ:
@@ -132,8 +155,9 @@ class Budget:
             write(f"{cpu:7.1f} {wall:7.1f}  {name}")
         cpu = sum(spent[0] for spent in self._tests.values())
         wall = time.monotonic() - self._began
-        collecting = sum(self._collecting)
-        write(f"{len(self._tests)} tests: {cpu:.0f} CPU s, imports {collecting:.0f} CPU s, {wall:.0f} s on the clock")
+        shared = ", ".join(f"{name} {seconds:.0f}" for name, seconds in sorted(self._shared.items()))
+        total = cpu + sum(self._shared.values())
+        write(f"{len(self._tests)} tests: {total:.0f} CPU s ({shared}), {wall:.0f} s on the clock")
         if self._machine is not None and (now := machine_cpu_s()) is not None:
             write(f"the machine was busy {now - self._machine:.0f} CPU s")
         for line in self._over:

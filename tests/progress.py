@@ -30,7 +30,8 @@ class Progress:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._reporter: Any = None
-        self._known: dict[str, float] = config.cache.get(TIMES, {}) if config.cache else {}
+        self._cached = hasattr(config, "cache")  # not with -p no:cacheprovider
+        self._known: dict[str, float] = config.cache.get(TIMES, {}) if self._cached else {}
         self._spent: dict[str, float] = defaultdict(float)
         self._left: dict[str, int] = {}
         self._began = self._written = time.monotonic()
@@ -98,7 +99,7 @@ class Progress:
 
     def pytest_sessionfinish(self) -> None:
         whole = {file for file, count in self._left.items() if count == 0}
-        if self._config.cache and "PYTEST_XDIST_WORKER" not in os.environ:
+        if self._cached and "PYTEST_XDIST_WORKER" not in os.environ:
             self._config.cache.set(TIMES, self._known | {file: self._spent[file] for file in whole})
 
 

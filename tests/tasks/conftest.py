@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tasks.run.stage import Context, Executor, StageProgress, StageResult, run_l
 from tasks.run.stage_names import STAGE_NAMES, StageName
 from tasks.stages import STAGES
 from tests import fork_server
+from tests.budget import apart
 from tests.shared_folder import copy_home, made_once
 from tests.tasks.forked_training import trainings_forked
 from warehouse import Warehouse
@@ -32,18 +33,12 @@ IMPORTED = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Import what a whole run needs, here and in the fork server, and make one, where tests need it.
-
-    Its cost stands with that of imports: no test is to pay for it beside its own.
-    """
-    if any({"finished", "with_models", "copied"} & set(getattr(item, "fixturenames", ())) for item in session.items):
+def imported() -> None:
+    """Import what a whole run needs, here and in the fork server."""
+    with apart("imports"):
         for module in IMPORTED:
             importlib.import_module(module)
         fork_server.start()
-        with suppress(Exception):  # the fixture makes it again, and its failure is that of the tests which need it
-            finished_home(session.config._tmp_path_factory)  # type: ignore[attr-defined]
 
 
 class Lab:
@@ -183,7 +178,9 @@ def finished_home(factory: pytest.TempPathFactory) -> Path:
         results = lab.run("micro-1")
         assert not any(result.skipped for result in results.values())
 
-    return made_once("finished", make, factory)
+    imported()
+    with apart("the finished run"):
+        return made_once("finished", make, factory)
 
 
 @pytest.fixture(scope="session")
