@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 WORKERS ?= $(shell echo $$(( $(CORES) < 12 ? $(CORES) + 1 : 12 )))# one more than cores, since some tests wait
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_adapter.py \
 	tests/tasks/engines/test_vllm_worker.py tests/tasks/publish/test_vllm_loads.py
 

@@ -1,17 +1,22 @@
 """Starts the longest files first, prints progress with the remaining time, failures at once, and skips by reason.
 
+Files with the same `pytest.mark.xdist_group("NAME")` run in one process, which shares what they need.
 Plugin of pytest (`-p tests.progress` in pyproject.toml). The times of files are those of the last run in this folder.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 TIMES = "spo/wall_s_of_files"
 EVERY_S = 15.0
@@ -22,6 +27,20 @@ LONG = ("tests/flows/", "tests/tasks/run/", "tests/tasks/corpus/", "tests/tasks/
 def file_of(nodeid: str) -> str:
     """Path of the file of a test."""
     return nodeid.partition("::")[0]
+
+
+@cache
+def scope_of(file: str) -> str:
+    """The group that the file names, or the file itself: what one process runs as a whole."""
+    named = re.search(r'xdist_group\("(\w+)"\)', Path(file).read_text(encoding="utf-8"))
+    return named[1] if named else file
+
+
+class Scheduling(LoadFileScheduling):
+    """Gives a process of pytest-xdist one file, or all files of a group, at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(file_of(nodeid))
 
 
 class Progress:
@@ -59,8 +78,11 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        quiet = self._config.get_verbosity() <= 0 and report.when == "call" and report.passed
-        return ("passed", "", "") if quiet and not hasattr(report, "wasxfail") else None
+        if self._config.get_verbosity() > 0 or hasattr(report, "wasxfail"):
+            return None
+        if report.skipped or (report.when == "call" and report.outcome in ("passed", "failed")):
+            return report.outcome, "", ""  # failures have a line of their own, skips are counted by reason
+        return None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._spent[file_of(report.nodeid)] += report.duration
@@ -104,15 +126,22 @@ class Progress:
 
 
 def longest_first(files: Sequence[str], known: dict[str, float]) -> list[str]:
-    """The files in the order of their known times; those without one by `LONG`, before what is known to be short."""
-    unknown = {file: 60.0 if file.startswith(LONG) else 5.0 for file in files}
-    return sorted(files, key=lambda file: -known.get(file, unknown[file]))
+    """The files, longest scope first; those without a known time by `LONG`, before what is known to be short."""
+    scopes: dict[str, float] = defaultdict(float)
+    for file in files:
+        scopes[scope_of(file)] += known.get(file, 60.0 if file.startswith(LONG) else 5.0)
+    return sorted(files, key=lambda file: (-scopes[scope_of(file)], scope_of(file)))
 
 
 def duration(seconds: float) -> str:
     """Minutes and seconds in words."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
