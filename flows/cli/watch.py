@@ -51,7 +51,7 @@ class ServerGone(CodedError):
 
 
 class Clock(Protocol):
-    """What passes between two looks; the module `time` is one."""
+    """Time between two looks; the module `time` fits."""
 
     def monotonic(self) -> float:
         """Seconds since some moment."""

@@ -109,7 +109,7 @@ def load_reference(folder: Path, config: TrainConfig, dtype: str, device: torch.
 
 
 def waits_in_main_memory(config: TrainConfig, device: torch.device) -> bool:
-    """Whether the layers of pi_0 wait in main memory and not on `device`."""
+    """True if the layers of pi_0 wait in main memory and not on `device`."""
     if config.reference_weights == "auto":
         return config.zero_stage == 3 and device.type == "cuda"
     return config.reference_weights == "cpu"

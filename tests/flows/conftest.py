@@ -68,7 +68,7 @@ class Server:
             return CliRunner().invoke(app, arguments)
 
     def told(self, *arguments: str) -> str:
-        """What `spo ...` prints; raises what it raises."""
+        """Returns the output of `spo ...`; raises what it raises."""
         result = self.spo(*arguments)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

@@ -1,4 +1,4 @@
-"""What a run shows of its result, in Prefect as one page and in the terminal."""
+"""The result of a run as Prefect and the terminal show it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ BLOCKS = [
 *COMMANDS, LAST = [line for kind, text, _ in BLOCKS if kind == "sh" for line in text.splitlines()]
 FILES = {re.findall(r"`(\w+\.(?:py|toml))`", before)[-1]: text for kind, text, before in BLOCKS if kind != "sh"}
 SHOWS = {"run": "pass@", "status": "fresh"}
-"""What a command prints, beside ending well."""
+"""The output of a command that must end well."""
 
 pytestmark = [pytest.mark.xdist_group("server"), pytest.mark.timeout(600)]
 

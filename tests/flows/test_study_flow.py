@@ -1,4 +1,4 @@
-"""What a study does about arms that fail, recipes that change and results that are known: stages are stood in for."""
+"""A study with failing arms, changed recipes and known results; stages are stood in for."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def at_failpoint(label: str, act: Callable[[], None], *, call: int = 1) -> Itera
 
 
 class BrokenOff(BaseException):
-    """What ends a process halfway."""
+    """Ends a process halfway."""
 
 
 @contextmanager

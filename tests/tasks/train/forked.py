@@ -1,4 +1,4 @@
-"""What a process of its own answers, forked from one that has imported the trainer's libraries."""
+"""The answer of a process forked from one that has imported the trainer's libraries."""
 
 from __future__ import annotations
 
