@@ -33,10 +33,10 @@ def test_a_killed_pipeline_goes_on_to_its_result_while_one_of_its_stages_is_aske
     server: Server,
 ) -> None:
     """It is killed in Q0; then the pipeline and, in this process, Q0 alone do the same key at once: it is done once."""
-    killed = server.submit("full-pipeline", **fresh(11, samples=24))
+    killed = server.submit("full-pipeline", **fresh(11, samples=96))
     run = run_of(server, killed)
-    server.wait_for(f"SELECT count(*) FROM reference_counts WHERE run_id = '{run}'")
     under_way = server.told("status")
+    server.wait_for(f"SELECT count(*) FROM reference_counts WHERE run_id = '{run}'")
     server.kill(of=killed)
     assert server.wait(killed) == "CRASHED"
     assert f"{run}: running" in under_way
@@ -49,7 +49,7 @@ def test_a_killed_pipeline_goes_on_to_its_result_while_one_of_its_stages_is_aske
         pipeline.q0(run=run)
     assert server.wait(resumed) == "COMPLETED"
     assert sorted(server.value(ended))[-2:] == ["completed", "skipped"]
-    assert_nothing_lost_or_repeated(server, run, samples=24)
+    assert_nothing_lost_or_repeated(server, run, samples=96)
     (shown,) = (found for found in server.flow_runs(run) if found["id"] == resumed)
     assert {"micro", "full-pipeline"} <= set(shown["tags"])
     assert shown["state"]["message"].startswith(f"{run}: pass@")
