@@ -18,10 +18,10 @@ from typing import Any
 
 from benchmarks import harness
 from sandbox import Judge, Submission, Verdict
-from tasks.audit.examination import Candidate, examine
+from tasks.extras.audit.examination import Candidate, examine
 from tasks.problems.problem import Problem, Solution
-from tasks.problems.programs import normal_hash, program_hash
 from tasks.problems.sources import read_file
+from tasks.programs.extraction import normal_hash, program_hash
 
 COUNTED = ("faulty programs", "pass every test", "caught", "right programs", "false alarms", "inputs", "seconds")
 Row = dict[str, Any]

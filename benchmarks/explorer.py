@@ -26,7 +26,7 @@ from benchmarks import harness
 from tasks.config import RunConfig
 from tasks.explorer.pages import Explorer
 from warehouse import Warehouse, encoding
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 BLOCK, BATCH, RUNS = 100_000, 160, 20
 FRESH = {"problem_id": "problem-0", "source": "online", "token_ids": [1], "reward": 0.0}

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks import harness
-from tasks.engines.checkpoint import load_weights
+from tasks.checkpoints.checkpoint import load_weights
 from tasks.engines.transformers_engine import TransformersEngine
 from tasks.train.shared import published_weights
 from tasks.train.trainer.deepspeed_engine import on_cpu

@@ -19,9 +19,10 @@ from benchmarks import harness
 from flows import study_config
 from tasks.estimators import mean_interval
 from tasks.report import study_results
+from tasks.report.arms import ArmResult
 from tasks.report.chart_rendering import save_png
 from tasks.report.charts import Panel, Series, curves
-from tasks.report.study import ArmResult, series_of
+from tasks.report.study import series_of
 from tasks.report.table_sections import markdown_table
 
 RESULTS = Path(__file__).parents[1] / "docs" / "evidence" / "data" / "regime.jsonl"

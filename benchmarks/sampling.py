@@ -30,9 +30,10 @@ from typing import Any
 import torch
 
 from benchmarks import harness
+from tasks.checkpoints import checkpoint
+from tasks.checkpoints.gguf_conversion import converted
 from tasks.config.sampling import EngineConfig
-from tasks.engines import SamplingEngine, checkpoint, open_engine, open_here
-from tasks.engines.gguf_conversion import converted
+from tasks.engines import SamplingEngine, open_engine, open_here
 from tasks.engines.protocol import Request
 from tasks.engines.token_sampling import all_at_once, choose
 

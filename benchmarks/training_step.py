@@ -28,8 +28,8 @@ from typing import Any
 import torch
 
 from benchmarks import harness
+from tasks.checkpoints.checkpoint import load_weights
 from tasks.config import PPOConfig, SourceConfig, TrainConfig
-from tasks.engines.checkpoint import load_weights
 from tasks.objectives import spo
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out

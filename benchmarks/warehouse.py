@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from benchmarks import harness
 from warehouse import Warehouse, encoding, lake
 from warehouse.location import parse_location
-from warehouse.maintenance import compact, live_files
+from warehouse.upkeep.maintenance import compact, live_files
 
 TOKENS, RUN = 200, "benchmark"
 CONTEXT = multiprocessing.get_context("spawn")

@@ -34,9 +34,9 @@ def audit(
     inputs: new inputs for each problem.
     accept: make tests of the findings, and judge by them what had passed.
     """
-    from tasks.audit.acceptance import accept as accept_findings
-    from tasks.audit.audits import Wanted, look
-    from tasks.audit.audits import audit as run_audit
+    from tasks.extras.audit.acceptance import accept as accept_findings
+    from tasks.extras.audit.audits import Wanted, look
+    from tasks.extras.audit.audits import audit as run_audit
     from warehouse import Warehouse
 
     this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]

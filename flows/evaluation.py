@@ -32,7 +32,7 @@ def evaluation(settings: dict[str, Any]) -> State[Any]:
 
     settings: a configuration with `subject` and `evaluate.transfer`, as `spo eval` writes it.
     """
-    from tasks import preflight
+    from tasks.checks import preflight
     from tasks.run import runs
     from warehouse import Warehouse
 

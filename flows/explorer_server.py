@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 from tasks.errors import CodedError
 from tasks.explorer.pages import CSV, Explorer, Reply
 from tasks.explorer.rendering import FOLDER
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -107,7 +107,7 @@ def _run_id(
     overrides: dict[str, Any], *, recipe: str | None = None, run: str | None = None, like: str | None = None
 ) -> str:
     """The run to continue, or a new one. Raises ConfigError and UnknownRun."""
-    from tasks import preflight
+    from tasks.checks import preflight
     from tasks.run import runs
     from warehouse import Warehouse
 
@@ -236,7 +236,8 @@ def execute_stages(
 
 def _tidy(log: Any) -> None:
     """Upkeep of the warehouse after a run; what keeps it from it is told and undoes nothing."""
-    from warehouse import WarehouseError, maintenance
+    from warehouse import WarehouseError
+    from warehouse.upkeep import maintenance
 
     try:
         done = maintenance.describe(maintenance.compact(warehouse_location()))
@@ -281,7 +282,7 @@ def _execute(stage: StageName, run_id: str, board: ProgressTable | NestedProgres
     from tasks.run.stage import Context, run_stage
     from tasks.stages import STAGES
     from warehouse import Warehouse
-    from warehouse.background_compaction import BackgroundCompaction
+    from warehouse.upkeep.background_compaction import BackgroundCompaction
 
     compaction = BackgroundCompaction(warehouse_location(), tell=get_run_logger().warning)
     with closing(Warehouse.open(warehouse_location())) as store, compaction:

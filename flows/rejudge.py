@@ -25,8 +25,8 @@ def rejudge(verdicts: list[str] = []) -> Any:  # noqa: B006 (never mutated; Pref
 
     verdicts: further stored verdicts to be doubted, e.g. ["time_limit"].
     """
-    from tasks.rejudge import look
-    from tasks.rejudge import rejudge as judge_again
+    from tasks.extras.rejudge import look
+    from tasks.extras.rejudge import rejudge as judge_again
     from warehouse import Warehouse
 
     this: FlowRun = get_run_context().flow_run  # type: ignore[union-attr, assignment]

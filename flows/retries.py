@@ -46,8 +46,8 @@ def settled(kind: str) -> bool:
 
     Its stored settings, or what they have led to, are the cause; what lies outside (files, models, the machine) is not.
     """
+    from tasks.checkpoints.errors import UnsupportedArchitecture
     from tasks.config import ConfigError, InvalidConfig
-    from tasks.engines.protocol import UnsupportedArchitecture
     from tasks.problems.prompt import UnknownTemplate
     from tasks.q0.stage import NoUsablePrompt
     from tasks.train.shared.errors import NothingToTrainOn, StoppedByGuards
@@ -59,8 +59,8 @@ def settled(kind: str) -> bool:
 def permanent() -> tuple[type[Exception], ...]:
     """Errors about a configuration, a model, problems or a run, which waiting does not mend."""
     from sandbox import InvalidSuite, SandboxUnavailable
+    from tasks.checkpoints.errors import EngineError
     from tasks.config import ConfigError
-    from tasks.engines.protocol import EngineError
     from tasks.prepare.pretrain import PretrainError
     from tasks.problems.problem import ProblemError
     from tasks.run.errors import StageError

@@ -29,7 +29,7 @@ from tasks.run.stage_names import STAGE_NAMES
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
-    from tasks.report.study import ArmResult
+    from tasks.report.arms import ArmResult
     from tasks.report.study_results import Results
 
 

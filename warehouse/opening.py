@@ -9,12 +9,12 @@ from contextlib import closing
 import duckdb
 
 from warehouse import lake
+from warehouse.commit.ledger import BatchLedger, FolderLedger
 from warehouse.errors import NewerSchema, WarehouseMissing
 from warehouse.files import not_writable, storage_errors, write_durably
-from warehouse.ledger import BatchLedger, FolderLedger
 from warehouse.location import Location, refuse_network_folder
-from warehouse.migrations import STEPS, migrate
 from warehouse.schema import SCHEMA_VERSION
+from warehouse.upkeep.migrations import STEPS, migrate
 
 CREATION_TIMEOUT_S = 120.0
 
@@ -23,7 +23,7 @@ def open_ledger(location: Location, *, read_only: bool) -> BatchLedger:
     """The location's ledger; raises WarehouseMissing (read-only), UnsafeStorage and NotWritable."""
     folder = location.folder
     if folder is None:
-        from warehouse.postgres_ledger import PostgresLedger
+        from warehouse.commit.postgres_ledger import PostgresLedger
 
         return PostgresLedger(location.postgres, location.password, location.schema, create=not read_only)
     if read_only and not (folder / "ledger.sqlite").is_file():

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import duckdb
 
 from warehouse import lake
-from warehouse.commit import Committer, stage_files
+from warehouse.commit.intents import Intent, KeyMaker
+from warehouse.commit.ledger import COMMIT_LOCK, BatchLedger
+from warehouse.commit.protocol import Committer, stage_files
 from warehouse.errors import InvalidRows, UnknownSnapshot, WarehouseError
 from warehouse.files import FileStore
-from warehouse.intents import Intent, KeyMaker
-from warehouse.ledger import COMMIT_LOCK, BatchLedger
 from warehouse.location import Location, parse_location
 from warehouse.opening import open_ledger, prepare
-from warehouse.ownership import claim
-from warehouse.without_pandas import without_pandas
+from warehouse.reading.without_pandas import without_pandas
+from warehouse.upkeep.ownership import claim
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -256,7 +256,7 @@ class Warehouse:
 
         Every row comes exactly once, whatever compaction does meanwhile; quarantined batches are left out.
         """
-        from warehouse.following import rows_between
+        from warehouse.reading.new_rows import rows_between
 
         newest = self.snapshot()
         if newest <= since:

@@ -15,7 +15,7 @@ from flows.settings import warehouse_location
 from tasks.errors import CodedError
 
 if TYPE_CHECKING:
-    from tasks.audit.audits import Backlog
+    from tasks.extras.audit.audits import Backlog
     from tasks.problems.problem import Problem
 
 console = Console()
@@ -62,7 +62,7 @@ def audit(
 
 def _require(names: list[str]) -> None:
     """Refuse unknown names before a server is started."""
-    from tasks.audit.audits import Wanted, asked_for
+    from tasks.extras.audit.audits import Wanted, asked_for
     from warehouse import Warehouse
 
     if names:
@@ -72,7 +72,7 @@ def _require(names: list[str]) -> None:
 
 def _look(problems: list[str], problem_set: str | None, run: str | None, inputs: int, seed: int) -> Backlog:
     """What there is to audit. Opened for writing, which brings a warehouse of an older version up to date."""
-    from tasks.audit.audits import Wanted, look
+    from tasks.extras.audit.audits import Wanted, look
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location()) as store:
@@ -80,7 +80,7 @@ def _look(problems: list[str], problem_set: str | None, run: str | None, inputs:
 
 
 def _show(problems: list[Problem], *, as_json: bool) -> None:
-    from tasks.audit.audits import results
+    from tasks.extras.audit.audits import results
     from warehouse import Warehouse
 
     with Warehouse.open(warehouse_location(), read_only=True) as store:

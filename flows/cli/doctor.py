@@ -71,8 +71,8 @@ def _sandbox() -> Finding:
 
 
 def _models() -> Finding:
-    from tasks.engines.packaged_models import PACKAGED, located
-    from tasks.engines.protocol import MissingModel
+    from tasks.checkpoints.errors import MissingModel
+    from tasks.checkpoints.packaged_models import PACKAGED, located
 
     lines: list[str] = []
     for name, model in PACKAGED.items():

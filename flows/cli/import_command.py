@@ -15,7 +15,7 @@ from rich.markup import escape
 from flows.settings import home, warehouse_location
 
 if TYPE_CHECKING:
-    from tasks.corpus.importing import Account, Source
+    from tasks.extras.importing.rollouts import Account, Source
 
 console = Console(highlight=False, soft_wrap=True)
 HUB = "hf:"
@@ -84,8 +84,8 @@ def import_(
         return
     if table is not None:
         raise typer.BadParameter("--table is for rows of a table, --from for rollouts")
-    from tasks.corpus.foreign.response import Naming
-    from tasks.corpus.importing import Claims, Source
+    from tasks.extras.importing.formats.response import Naming
+    from tasks.extras.importing.rollouts import Claims, Source
     from tasks.problems.hub import HubPlace
 
     hub = source.startswith(HUB)
@@ -107,8 +107,8 @@ def _take_rows(source: str, table: str | None, run: str | None) -> None:
     if run is not None and table is None:
         raise typer.BadParameter("--run is for rollouts (--from) and for rows of a table (--table)")
     from flows.cli.warehouse_commands import tell
-    from warehouse.importing_files import import_file
-    from warehouse.importing_warehouses import import_warehouse
+    from warehouse.exchange.importing_files import import_file
+    from warehouse.exchange.importing_warehouses import import_warehouse
 
     if table is None and (source.startswith(HUB) or Path(source).is_file()):
         raise typer.BadParameter(
@@ -136,7 +136,7 @@ def _take_in(what: Source, run: str | None, account: Path | None) -> None:
 
 
 def _columns(given: list[str]) -> dict[str, str]:
-    from tasks.corpus.foreign.response import FIELDS
+    from tasks.extras.importing.formats.response import FIELDS
 
     found: dict[str, str] = {}
     for text in given:
@@ -148,7 +148,7 @@ def _columns(given: list[str]) -> dict[str, str]:
 
 
 def _imported(source: Source, run: str | None) -> Account:
-    from tasks.corpus.importing import import_rollouts
+    from tasks.extras.importing.rollouts import import_rollouts
     from tasks.run import runs
     from tasks.run.stage import Context
     from warehouse import Warehouse

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from flows.settings import home, warehouse_location
 from tasks import config as configuration
-from tasks.probe import Probe, probe
+from tasks.checks.probe import Probe, probe
 from tasks.run.durations import duration
 from warehouse import Warehouse
 

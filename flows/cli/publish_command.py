@@ -13,7 +13,7 @@ from rich.console import Console
 from flows.settings import home, warehouse_location
 
 if TYPE_CHECKING:
-    from tasks.publish.parts import Part
+    from tasks.extras.publish.parts import Part
     from tasks.run.stage import Context
 
 console = Console(highlight=False, soft_wrap=True, markup=False)
@@ -38,7 +38,7 @@ def publish(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show files and cards; write and send nothing.")] = False,
 ) -> None:
     """Publish a run: model folder with a card, adapter, trajectories as a data set."""
-    from tasks.publish import facts, hub, parts
+    from tasks.extras.publish import facts, hub, parts
     from tasks.run import runs
     from tasks.run.stage import Context
     from warehouse import Warehouse
@@ -78,7 +78,7 @@ def _show(planned: list[Part]) -> None:
 
 
 def _push(context: Context, planned: list[Part], *, public: bool) -> None:
-    from tasks.publish import hub, parts
+    from tasks.extras.publish import hub, parts
 
     for part in planned:
         with tempfile.TemporaryDirectory(prefix="spo-publish-") as folder:

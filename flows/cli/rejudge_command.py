@@ -12,7 +12,7 @@ from sandbox import VERSION, Verdict
 from tasks.errors import CodedError
 
 if TYPE_CHECKING:
-    from tasks.rejudge import Backlog
+    from tasks.extras.rejudge import Backlog
 
 console = Console()
 
@@ -26,7 +26,7 @@ def rejudge(
     verdict: Annotated[list[Verdict], typer.Option(help="Also judge responses with this verdict; repeatable.")] = [],  # noqa: B006
 ) -> None:
     """Judge again what an older version of the sandbox may have judged wrongly."""
-    from tasks.rejudge import look
+    from tasks.extras.rejudge import look
     from warehouse import Warehouse
 
     doubted = [str(one) for one in verdict]

@@ -90,7 +90,7 @@ def show(
     os.environ.setdefault("TQDM_DISABLE", "1")
     from tasks.explorer import one_file
     from tasks.explorer.pages import Explorer
-    from warehouse.reading import Readers
+    from warehouse.reading.readers import Readers
 
     console = Console()
     with Readers.open(warehouse_location()) as readers:

@@ -103,7 +103,7 @@ def resume(
 
 def _all_done(store: Warehouse, run_id: str) -> bool:
     """Whether every stage stands; with a server on another machine that is for the worker there to see."""
-    from tasks import plan
+    from tasks.checks import plan
 
     return not server_elsewhere() and all(stage.state == "fresh" for stage in plan.statuses(store, run_id, home()))
 
@@ -166,7 +166,7 @@ def _tell_faster(config: RunConfig) -> None:
 
 
 def _tell_faults(config: RunConfig) -> None:
-    from tasks import preflight
+    from tasks.checks import preflight
 
     try:
         check(config)
@@ -233,7 +233,7 @@ def check(config: RunConfig) -> None:
     With a server on another machine the worker may be there, too: its files are not here to be looked at, and the flow
     looks before it makes the run.
     """
-    from tasks import preflight
+    from tasks.checks import preflight
 
     if not server_elsewhere():
         preflight.require(config, home(), warehouse_location())

@@ -15,9 +15,9 @@ from flows.retries import new_run, settled
 from flows.server import embedded, record
 from flows.settings import RECIPES, api_url, home, warehouse_location, warehouse_shown
 from tasks import config as configuration
-from tasks import plan
+from tasks.checks import plan
+from tasks.checks.plan import PlannedStage, StageStatus
 from tasks.engines.devices import visible_gpus
-from tasks.plan import PlannedStage, StageStatus
 from tasks.run import placement, runs
 from tasks.run.durations import duration
 from tasks.run.errors import Oversubscribed

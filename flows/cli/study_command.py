@@ -84,7 +84,7 @@ def _check(definition: Study, arms: Sequence[str]) -> None:
     Not with a server on another machine: the worker's files may be there.
     """
     from tasks import config as configuration
-    from tasks import preflight
+    from tasks.checks import preflight
 
     if server_elsewhere():
         return

@@ -48,7 +48,7 @@ def ui(
 def _freeze(folder: Path, runs: list[str], sql: str | None, at: int | None) -> None:
     from tasks.explorer import bundle
     from tasks.explorer.pages import Explorer
-    from warehouse.reading import Readers
+    from warehouse.reading.readers import Readers
 
     with Readers.open(warehouse_location()) as readers:
         readers.fill()

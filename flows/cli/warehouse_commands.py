@@ -15,7 +15,7 @@ Form = Literal["parquet", "jsonl", "hf"]
 
 def compact() -> None:
     """Merge small files, expire unused snapshots, delete replaced files. Safe beside runs."""
-    from warehouse import maintenance
+    from warehouse.upkeep import maintenance
 
     require_warehouse()
     for name, value in maintenance.describe(maintenance.compact(warehouse_location())).items():
@@ -30,7 +30,8 @@ def upgrade(
     The changed rows belong to a new snapshot. Older snapshots, and runs that began before, no longer show them.
     """
     from tasks.problems.rehash import rehash
-    from warehouse import Warehouse, maintenance
+    from warehouse import Warehouse
+    from warehouse.upkeep import maintenance
 
     require_warehouse()
     with Warehouse.open(warehouse_location()) as store:
@@ -50,7 +51,7 @@ def verify(
     repair: Annotated[bool, typer.Option(help="Repair what is safe to repair; nothing is deleted.")] = False,
 ) -> None:
     """Check every file against the catalog and the ledger: sizes, hashes, rows, batches."""
-    from warehouse import verification
+    from warehouse.upkeep import verification
 
     require_warehouse()
     result = verification.verify(warehouse_location(), repair=repair)
@@ -99,7 +100,7 @@ def export(
     hidden_tests: Annotated[bool, typer.Option(help="Allow hidden tests to be written.")] = False,
 ) -> None:
     """Write tables, views or a query's rows into a folder."""
-    from warehouse import exporting
+    from warehouse.exchange import exporting
 
     require_warehouse()
     done = exporting.export(warehouse_location(), target, what, form=form, snapshot=at, hidden_tests=hidden_tests)

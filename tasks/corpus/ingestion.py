@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sandbox import Judge, Judgement, Submission, Suite, Verdict
-from tasks.engines import checkpoint as checkpoints
-from tasks.problems.programs import extract_program, normal_hash, program_hash
+from tasks.checkpoints import checkpoint as checkpoints
 from tasks.problems.prompt import encode_response, encode_text, other_end, template_for
+from tasks.programs.extraction import extract_program, normal_hash, program_hash
 from tasks.run.identity import digest
 from tasks.run.prompt_set import PromptedProblem, PromptSet
 from tasks.run.sampling import in_shards, retry_batch_id, without_unjudged

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from tasks.checkpoints import checkpoint, model_sources
 from tasks.config import OtherModelConfig, ReferenceConfig, RunConfig
-from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.engines.protocol import Completion, Request
 from tasks.engines.randomness import derived_seed
@@ -103,8 +103,8 @@ def opened(config: OtherModelConfig, run: RunConfig, models: Path) -> Generator[
         with _client(config) as client:
             yield lambda questions: _asked(client, config, questions)
         return
-    folder = checkpoints.resolve(ReferenceConfig(model=config.model, dtype=run.reference.dtype), models)
-    tokenizer: Any = checkpoints.load_tokenizer(folder)
+    folder = model_sources.resolve(ReferenceConfig(model=config.model, dtype=run.reference.dtype), models)
+    tokenizer: Any = checkpoint.load_tokenizer(folder)
     with closing(open_engine(run.engine, folder, dtype=run.reference.dtype)) as engine:
 
         def ask(questions: Sequence[Question]) -> list[Answer]:

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import Judge
+from tasks.checkpoints import checkpoint as checkpoints
 from tasks.config import OtherModelConfig
 from tasks.corpus import files, known_programs, other_models, reference_logprobs, work_ahead
 from tasks.corpus.ingestion import TOO_LONG, ExternalResponse, Ingested, Ingestion
 from tasks.corpus.other_models import Answer, Question
 from tasks.corpus.selection import CorpusCandidate, choose
-from tasks.engines import checkpoint as checkpoints
-from tasks.problems import fences
-from tasks.problems.programs import extract_program
+from tasks.programs import fences
+from tasks.programs.extraction import extract_program
 from tasks.run import prompt_set, runs
 from tasks.run.identity import digest
 from tasks.run.judged_again import judged_again

@@ -6,18 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tasks.checkpoints.errors import EngineError, MissingModel, UnsupportedArchitecture
 from tasks.config import EngineConfig, ShardsConfig
-from tasks.engines.protocol import (
-    Completion,
-    EngineDied,
-    EngineDrift,
-    EngineError,
-    InvalidRequest,
-    MissingModel,
-    Request,
-    SamplingEngine,
-    UnsupportedArchitecture,
-)
+from tasks.engines.protocol import Completion, EngineDied, EngineDrift, InvalidRequest, Request, SamplingEngine
 
 __all__ = [
     "Completion",

@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.checkpoints.errors import EngineError
 from tasks.engines import protocol, wire
 from tasks.engines.engine_start import start_by, start_here
-from tasks.engines.protocol import EngineError
 
 CLOSING_S = 20.0
 """Time that an engine has to shut down before it is killed."""
@@ -174,7 +174,7 @@ class Pending:
 
 
 def raise_error(header: Mapping[str, Any]) -> None:
-    """Raise what the message reports, as the class of protocol.py that it names; nothing where it is no error."""
+    """Raise what the message reports, as the class that it names; nothing where it is no error."""
     if header["is"] == "error":
         kind = getattr(protocol, str(header["kind"]), EngineError)
         raise (kind if issubclass(kind, EngineError) else EngineError)(header["message"], code=header.get("code", ""))

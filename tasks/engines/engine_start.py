@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tasks
+from tasks.checkpoints.errors import EngineError
 from tasks.engines import wire
-from tasks.engines.protocol import EngineError
 
 SERVE = ("-P", "-m", "tasks.engines.serve")
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tasks.checkpoints.errors import EngineError
 from tasks.config import EngineConfig
 from tasks.config.placeholders import filled
 from tasks.engines import wire
 from tasks.engines.engine_process import EngineProcess, Inbox, Pending, raise_error
-from tasks.engines.protocol import Completion, EngineError, Request, RequestReader, ScoredSequence
+from tasks.engines.protocol import Completion, Request, RequestReader, ScoredSequence
 
 TOGETHER = 16
 """Requests in a row that go to the same rolling engine: often they share a prompt, which is then computed once."""

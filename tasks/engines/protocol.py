@@ -17,15 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from tasks.errors import CodedError
+from tasks.checkpoints.errors import EngineError
 
 FinishReason = Literal["stop", "length"]
 ScoredSequence = tuple[Sequence[int], Sequence[int]]
 """Prompt ids and response ids."""
-
-
-class EngineError(CodedError):
-    """Sampling is impossible; the message says which model or request, and what to do."""
 
 
 def not_finite(broken: int, responses: int) -> EngineError:
@@ -35,14 +31,6 @@ def not_finite(broken: int, responses: int) -> EngineError:
         "broken or too large for its dtype; look at grad_norm in `train_steps`, or take an earlier checkpoint",
         code="NotFinite",
     )
-
-
-class MissingModel(EngineError):
-    """No such checkpoint, or a part of it is missing."""
-
-
-class UnsupportedArchitecture(EngineError):
-    """This engine cannot run this model correctly."""
 
 
 class InvalidRequest(EngineError, ValueError):

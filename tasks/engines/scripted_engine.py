@@ -16,8 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.engines import checkpoint as checkpoints
-from tasks.engines.protocol import Completion, EngineError, Request, RequestReader, ScoredSequence
+from tasks.checkpoints import checkpoint as checkpoints
+from tasks.checkpoints.errors import EngineError
+from tasks.engines.protocol import Completion, Request, RequestReader, ScoredSequence
 from tasks.engines.randomness import sample_seed, stream_key, uniforms
 
 Responses = Sequence[tuple[int, ...]]

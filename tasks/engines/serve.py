@@ -25,9 +25,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.checkpoints.errors import EngineError
 from tasks.config import EngineConfig
 from tasks.engines import open_here, wire
-from tasks.engines.protocol import EngineError, Request, SamplingEngine
+from tasks.engines.protocol import Request, SamplingEngine
 
 
 class Closed(Exception):

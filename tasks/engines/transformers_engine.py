@@ -18,24 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.engines import adapter as adapters
-from tasks.engines import checkpoint as checkpoints
+from tasks.checkpoints import adapter as adapters
+from tasks.checkpoints import checkpoint as checkpoints
+from tasks.checkpoints.adapted_weights import AdaptedWeights, Adapter, read
+from tasks.checkpoints.errors import EngineError, UnsupportedArchitecture
 from tasks.engines import packed_linear, shared_prefix
-from tasks.engines.adapted_weights import AdaptedWeights, Adapter, read
 from tasks.engines.canary import MEAN_DRIFT, Drift
 from tasks.engines.decoding_batch import DecodingRows, Prompt, Sample, StopTest, distinct_prompts
 from tasks.engines.positions import does_not_fit, most_positions, too_few
 from tasks.engines.prefill import WORTH_SHARING, prefill
 from tasks.engines.prefix_store import PrefixStore, Tokens, common_length
-from tasks.engines.protocol import (
-    Completion,
-    EngineError,
-    InvalidRequest,
-    Request,
-    RequestReader,
-    ScoredSequence,
-    UnsupportedArchitecture,
-)
+from tasks.engines.protocol import Completion, InvalidRequest, Request, RequestReader, ScoredSequence
 from tasks.engines.shared_prefix import SharedPrefixCache
 from tasks.engines.stop_text import StopText
 

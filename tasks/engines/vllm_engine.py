@@ -18,20 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from tasks.checkpoints import adapter as adapters
+from tasks.checkpoints import checkpoint as checkpoints
+from tasks.checkpoints.errors import EngineError
+from tasks.checkpoints.inspection import layer_matrices, weight_bytes
 from tasks.config import MOST_VLLM_RANK
-from tasks.engines import adapter as adapters
-from tasks.engines import checkpoint as checkpoints
 from tasks.engines.canary import MEAN_DRIFT, check_drift
-from tasks.engines.inspection import layer_matrices, weight_bytes
 from tasks.engines.positions import VLLM_LONGEST
-from tasks.engines.protocol import (
-    Completion,
-    EngineError,
-    Request,
-    RequestReader,
-    ScoredSequence,
-    not_finite,
-)
+from tasks.engines.protocol import Completion, Request, RequestReader, ScoredSequence, not_finite
 from tasks.engines.randomness import sample_seed, stream_key
 
 T = TypeVar("T")

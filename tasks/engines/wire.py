@@ -16,7 +16,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.engines.protocol import Completion, EngineError, Request, ScoredSequence
+from tasks.checkpoints.errors import EngineError
+from tasks.engines.protocol import Completion, Request, ScoredSequence
 
 STREAMS = "-"
 """In place of a socket's number: standard input and output."""

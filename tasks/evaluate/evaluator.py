@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import SandboxError
+from tasks.checkpoints.errors import EngineError
 from tasks.config import ConfigError
-from tasks.engines.protocol import EngineError
 from tasks.evaluate import eval_samples
 from tasks.evaluate.eval_samples import EvaluatedPolicy
 from tasks.run import prompt_set, runs

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import VERSION
+from tasks.checkpoints import checkpoint, inspection, model_sources
 from tasks.config import OtherModelConfig, SubjectConfig
-from tasks.engines import checkpoint, inspection
 from tasks.engines.positions import longest_prompt
 from tasks.evaluate import eval_samples, outside_samples, sample_files, transfer
 from tasks.evaluate.eval_samples import EvaluatedPolicy, Scores, TooFewSamples
@@ -58,7 +58,7 @@ def subject_of(context: Context, problems: Sequence[Problem]) -> Subject:
         identity = digest(endpoint=model.endpoint, model=model.model, prompt=model.prompt)
         label = f"T={model.temperature:g} top_p={model.top_p:g} max={model.max_tokens}"
         return Subject(f"endpoint-{identity}", f"{model.model} at {model.endpoint}", label)
-    folder = checkpoint.resolve(context.config.reference, context.home / "models")
+    folder = model_sources.resolve(context.config.reference, context.home / "models")
     label = eval_samples.label_of(context)
     return Subject(checkpoint.policy_id(folder), context.config.reference.model, label, folder)
 

@@ -20,7 +20,7 @@ from tasks.evaluate.eval_samples import COUNTS, Scores, batches_of, most_samples
 from tasks.evaluate.sample_files import StoredSamples
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem
-from tasks.problems.programs import extract_program, normal_hash, program_hash
+from tasks.programs.extraction import extract_program, normal_hash, program_hash
 from tasks.run.identity import digest
 from tasks.run.problem_lists import fingerprint, problems_batch
 from tasks.run.prompt_set import PromptedProblem

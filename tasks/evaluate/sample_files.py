@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.problems.problem import Problem
-from tasks.problems.programs import extract_program
 from tasks.problems.records import Record, read_records
+from tasks.programs.extraction import extract_program
 
 NAMES = ("problem_id", "task_id", "question_id")
 WHOLE = ("solution", "program", "code")

@@ -10,8 +10,8 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.checkpoints import checkpoint
 from tasks.config import RunConfig
-from tasks.engines import checkpoint
 from tasks.engines.positions import longest_prompt
 from tasks.prepare import reference_solutions
 from tasks.prepare.stage import limited, prompt_id

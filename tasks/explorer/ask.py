@@ -10,7 +10,7 @@ from tasks.explorer.drawing import Dot, Line, Plot, plot
 from tasks.explorer.look import Look, Page
 from warehouse import BadQuestion, StillReading, TookTooLong
 from warehouse.queries import queries_of, query
-from warehouse.reading import Answer
+from warehouse.reading.readers import Answer
 
 TABLES = query(__name__, "tables")
 MOST_ROWS = 500

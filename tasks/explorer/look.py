@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.explorer.address import Address
-from warehouse.reading import Session
+from warehouse.reading.readers import Session
 
 
 @dataclass(frozen=True, slots=True)

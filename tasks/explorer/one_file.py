@@ -18,7 +18,7 @@ from tasks.explorer.pages import Explorer
 from tasks.explorer.rendering import FOLDER
 from tasks.explorer.trajectory import ESTIMATES, POLICIES, SEARCHED, context_of, stored_folders
 from warehouse.queries import query
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 BEGINNING_SO = query(__name__, "beginning_so")
 

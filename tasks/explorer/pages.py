@@ -12,7 +12,7 @@ from tasks.explorer.address import Address, BadAddress, Linker, NotFound
 from tasks.explorer.look import Look, Page
 from tasks.explorer.rendering import environment, render
 from warehouse import BadQuestion, StillReading, TookTooLong, UnknownSnapshot, WarehouseBusy
-from warehouse.reading import TIMEOUT_S, Readers
+from warehouse.reading.readers import TIMEOUT_S, Readers
 
 HTML, CSV, JSON = "text/html; charset=utf-8", "text/csv; charset=utf-8", "application/json"
 PAGES: Mapping[str, Callable[[Look], Page]] = {

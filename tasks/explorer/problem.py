@@ -13,7 +13,7 @@ from tasks.explorer.drawing import Dot, Line, Plot, interval, plot
 from tasks.explorer.look import Look, Page
 from tasks.explorer.outcomes import with_outcomes
 from tasks.explorer.source_text import side_by_side, source
-from tasks.problems.programs import extract_program
+from tasks.programs.extraction import extract_program
 from warehouse.queries import query
 
 PROBLEM = query(__name__, "problem")

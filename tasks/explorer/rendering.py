@@ -15,7 +15,7 @@ from tasks.explorer.drawing import short
 from tasks.explorer.look import Look, Page
 from tasks.explorer.visible import plain, visible
 from tasks.run.durations import duration
-from warehouse.reading import Asked
+from warehouse.reading.readers import Asked
 
 FOLDER = Path(__file__).parent
 SECTIONS = (

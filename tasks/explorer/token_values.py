@@ -70,7 +70,7 @@ def tokenizer_of(folder: Path) -> Any:
         from tokenizers import Tokenizer
 
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
-    from tasks.engines import checkpoint
+    from tasks.checkpoints import checkpoint
 
     return checkpoint.load_tokenizer(folder)
 

@@ -30,7 +30,7 @@ from tasks.explorer.token_values import (
     tokens,
     values_along,
 )
-from tasks.problems.programs import extract_program
+from tasks.programs.extraction import extract_program
 from tasks.sampling.reference_counts import reference_sampling
 from warehouse.queries import query
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tasks.engines import checkpoint as checkpoints
+from tasks.checkpoints import checkpoint as checkpoints
 from tasks.estimators import difference_p_value
 from tasks.pivotal.search import Node, Outcome, PrefixCounts, Search, SearchConfig, search_state, wavefront
 from tasks.run import prompt_set

@@ -17,8 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tasks.checkpoints.checkpoint import make_once
 from tasks.config import PretrainConfig
-from tasks.engines.checkpoint import make_once
 from tasks.errors import CodedError
 from tasks.problems.miniature import corpus, wide
 from tasks.problems.miniature.small import all_compositions

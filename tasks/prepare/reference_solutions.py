@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sandbox import Judge, Judgement, Submission, Suite, Verdict
 from tasks.problems.problem import Problem
-from tasks.problems.programs import program_hash
+from tasks.programs.extraction import program_hash
 from tasks.run.identity import digest
 from tasks.run.stage import Context
 from tasks.sampling.known_verdicts import KnownVerdicts

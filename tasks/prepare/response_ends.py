@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tasks.engines import checkpoint
+from tasks.checkpoints import checkpoint
 from tasks.problems.prompt import ChatTemplate, Template, end_of, ends_of_turn
 from tasks.run.errors import StageError
 

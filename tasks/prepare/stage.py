@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import VERSION
+from tasks.checkpoints import checkpoint, inspection, model_sources, packaged_models
 from tasks.config import BUILT_IN, RunConfig
-from tasks.engines import checkpoint, inspection, packaged_models
 from tasks.engines.positions import engine_positions, longest_prompt
 from tasks.prepare import pretrain, reference_solutions, response_ends
 from tasks.problems import problem as problems_module
@@ -167,7 +167,7 @@ def reference_folder(context: Context) -> Path:
     if context.config.reference.model in packaged_models.PACKAGED:
         title = packaged_models.PACKAGED[context.config.reference.model].title
         context.progress(0, 1, "checkpoints", f"{title}: from its package, converted on first use")
-    return checkpoint.resolve(context.config.reference, models)
+    return model_sources.resolve(context.config.reference, models)
 
 
 def _too_long(template: Template, tokenizer: Any, config: RunConfig, reference: Path) -> Objection:

@@ -15,7 +15,7 @@ from sandbox import TestCase
 from tasks.problems.own_layout import NO_TESTS
 from tasks.problems.problem import Problem, Solution
 from tasks.problems.records import Record
-from tasks.problems.stubs import given_code
+from tasks.programs.stubs import given_code
 
 INPUTS_PER_TEST = 50
 """One test calls the program with so many inputs: a test has one limit of time."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from sandbox import Checker, Limits, TestCase
 from tasks.problems.problem import Problem, Solution
 from tasks.problems.records import Record
-from tasks.problems.stubs import given_code
+from tasks.programs.stubs import given_code
 
 VERDICTS = {
     "AC": "accepted",

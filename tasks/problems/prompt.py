@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from tasks.config import ReferenceConfig
 from tasks.problems.examples import EXAMPLES
 from tasks.problems.problem import Problem, ProblemError
-from tasks.problems.programs import TASK_MARK
-from tasks.problems.stubs import function_task
+from tasks.programs.extraction import TASK_MARK
+from tasks.programs.stubs import function_task
 
 MINIATURE_TOKEN = "<|task|>"
 """Opens the prompt of the miniature reference policy; its tokenizer is recognised by this token."""

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from tasks.problems.problem import ProblemError
 from warehouse.errors import InvalidRows
-from warehouse.parquet_rows import parquet_rows
+from warehouse.exchange.parquet_rows import parquet_rows
 
 
 class InvalidProblem(ProblemError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from tasks.problems.programs import extract_program, normal_hash, program_hash
+from tasks.programs.extraction import extract_program, normal_hash, program_hash
 from warehouse.queries import query
 
 TABLES = ("trajectories", "eval_samples")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from tasks.estimators import Counts, beta_interval, soft_value, soft_value_interval
-from tasks.problems.programs import program_hash
+from tasks.programs.extraction import program_hash
 from tasks.report.chart_rendering import HATCHES, Axes, Chart, Theme
 from tasks.report.report_page import ReportSection, ReportTable
 from tasks.run import prompt_set

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
 
+from tasks.report.arms import ArmResult
 from tasks.report.report_page import ReportTable
-
-if TYPE_CHECKING:
-    from tasks.report.study import ArmResult
 
 LEAST_ARMS = 3
 

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
 
+from tasks.report.arms import ArmResult, Spent
 from tasks.report.report_page import ReportTable
 from warehouse import Warehouse
 from warehouse.queries import query
 
-if TYPE_CHECKING:
-    from tasks.report.study import ArmResult
-
 SPENT = query(__name__, "spent")
 SHARE_OF_BEST = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What a run had sampled and trained by a step; nothing is before the first."""
-
-    trajectories: float = 0.0
-    tokens: float = 0.0
-    seconds: float = 0.0
 
 
 def read(store: Warehouse, run_id: str) -> dict[int, Spent]:

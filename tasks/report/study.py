@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from tasks.estimators import mean_interval
 from tasks.report import charts, ranks, reached, run_history
+from tasks.report.arms import ArmResult, Spent
 from tasks.report.charts import Measure, Series
-from tasks.report.reached import Spent
 from tasks.report.report_page import ReportPage, ReportSection, ReportTable, write_report
 from tasks.report.run_history import Point
 from tasks.report.table_sections import markdown_table
@@ -32,45 +32,6 @@ ROUNDING = 0.01
 """Within that share of the samples one reference policy's pass@k may differ between machines."""
 BEFORE = " of pi_0"
 """Ends the name of a measure of the reference policy, with which every run begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArmResult:
-    """One arm: a curve and final measures per seed."""
-
-    label: str
-    seeds: Sequence[int]
-    """Of the runs that ended well, in the order of `curves` and `measures`."""
-    curves: Sequence[Mapping[str, Mapping[int, float]]]
-    """Per seed: `pass@k` by optimizer step."""
-    measures: Sequence[Mapping[str, float]]
-    """Per seed: name to value; a measure that is unknown is absent."""
-    spent: Sequence[Mapping[int, Spent]] = ()
-    """Per seed: what had been sampled and trained by optimizer step."""
-    stopped: Sequence[int] = ()
-    """Seeds whose training was stopped by its guards: they have no measures, so the table must say that they were."""
-    problems: Sequence[Mapping[str, str]] = ()
-    """Per seed: a digest of its problems by split; empty where a file of results does not say."""
-
-    def interval(self, measure: str, level: float = 0.95) -> tuple[float, float, float]:
-        """Mean over seeds, and the ends of its Student interval (nan with fewer than two seeds)."""
-        return mean_interval(self.values(measure), level)
-
-    def values(self, measure: str) -> list[float]:
-        """Of the seeds where it is known."""
-        return [found[measure] for found in self.measures if measure in found]
-
-    def against(self, other: ArmResult, measure: str, level: float = 0.95) -> tuple[float, float, float]:
-        """This arm's value minus the other's, paired by seed: the runs of a seed share Q0 and corpus."""
-        return mean_interval(self.differences(other, measure), level)
-
-    def differences(self, other: ArmResult, measure: str) -> list[float]:
-        """This arm's value minus the other's for each seed that both know, by seed."""
-        mine, theirs = (
-            {seed: found[measure] for seed, found in zip(arm.seeds, arm.measures, strict=True) if measure in found}
-            for arm in (self, other)
-        )
-        return [mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
 
 
 def collect(

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.report.reached import Spent
-from tasks.report.study import ArmResult
+from tasks.report.arms import ArmResult, Spent
 
 
 class BadResults(ValueError):

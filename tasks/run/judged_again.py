@@ -1,7 +1,7 @@
 """Which responses of a run's prompts carry another verdict than they were stored with: part of what its stages read.
 
-`spo rejudge` (tasks/rejudge.py) puts a batch whose verdicts have changed into another one of the name below and leaves
-the old one out. Keys of stages that read such responses differ from then on; without any they stay as they are.
+`spo rejudge` (tasks/extras/rejudge.py) puts a batch whose verdicts have changed into another one of the name below and
+leaves the old one out. Keys of stages that read such responses differ from then on; without any they stay as they are.
 """
 
 from __future__ import annotations

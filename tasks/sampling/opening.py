@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import Judge
+from tasks.checkpoints import checkpoint as checkpoints
 from tasks.config import BehaviourConfig, RunConfig, ShardsConfig
-from tasks.engines import checkpoint as checkpoints
 from tasks.engines import open_engine
 from tasks.problems.prompt import template_for
 from tasks.sampling.known_verdicts import KnownVerdicts

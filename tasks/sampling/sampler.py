@@ -20,8 +20,8 @@ from tasks.config import BehaviourConfig, SandboxConfig
 from tasks.engines.protocol import Completion, Request, SamplingEngine
 from tasks.engines.randomness import derived_seed, sample_seed
 from tasks.problems.problem import Problem
-from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import Template, complete_length
+from tasks.programs.extraction import extract_program, normal_hash, program_hash
 from tasks.sampling.assignment import Asked, Assignment, SampledDraft
 from tasks.sampling.awaited_verdicts import AwaitedVerdicts, Decided
 from tasks.sampling.batches_in_turn import BatchesInTurn

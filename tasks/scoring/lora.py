@@ -2,7 +2,7 @@
 
 The model keeps its class and its pass; the linear layers named in the recipe get an adapter each. An adapter starts at
 exactly 0. The adapters alone are published, as peft writes them; whoever samples merges them into the base that it
-holds (tasks/engines/adapted_weights.py).
+holds (tasks/checkpoints/adapted_weights.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 
 from torch import Tensor, nn
 
+from tasks.checkpoints.adapter import WEIGHTS
 from tasks.config import AdapterConfig
-from tasks.engines.adapter import WEIGHTS
 from tasks.scoring.errors import AdaptersImpossible
 
 ADAPTER = "default"

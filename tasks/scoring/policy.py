@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tasks.checkpoints.checkpoint import load_weights
+from tasks.checkpoints.inspection import changed_logits
 from tasks.config import TrainConfig
-from tasks.engines.checkpoint import load_weights
-from tasks.engines.inspection import changed_logits
 from tasks.engines.positions import does_not_fit
 from tasks.scoring import attention, lora
 from tasks.scoring.errors import UnsupportedModel

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from tasks.checkpoints.checkpoint import policy_id, tokenizer_hash
 from tasks.config import TrainConfig
-from tasks.engines.checkpoint import policy_id, tokenizer_hash
 from tasks.scoring import lora
 from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.example import Example

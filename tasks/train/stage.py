@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.engines import inspection
-from tasks.engines.checkpoint import is_complete
+from tasks.checkpoints import inspection
+from tasks.checkpoints.checkpoint import is_complete
 from tasks.run import prompt_set, runs
 from tasks.run.judged_again import judged_again
 from tasks.run.manifests import (

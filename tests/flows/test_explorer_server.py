@@ -16,7 +16,7 @@ from flows.explorer_server import AddressTaken, App, Guard, Serving, loopback, s
 from tasks.explorer.pages import Explorer
 from tests.warehouse.conftest import trajectories
 from warehouse import Warehouse, WarehouseMissing
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from flows.study_config import STUDIES, Study, load
 from tasks import config as configuration
 from tasks.q0.stage import NoUsablePrompt
 from tasks.report import study as study_report
-from tasks.report.study import ArmResult
+from tasks.report.arms import ArmResult
 from tasks.run.errors import StageInputMissing
 from warehouse import Warehouse
 

@@ -18,7 +18,7 @@ import psutil
 
 from tasks.train.shared import fork_server
 from tests.fork_server import preload, process_of
-from warehouse.failpoints import failpoint_hooks
+from warehouse.commit.failpoints import failpoint_hooks
 
 preload("tests.tasks.train.preloading", "tasks.train.rollout_worker.worker", "tasks.evaluate.evaluator")
 

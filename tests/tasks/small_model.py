@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tasks.engines import checkpoint
+from tasks.checkpoints import checkpoint
 from tests.tasks.conftest import Lab
 from tests.tasks.engines.conftest import save, save_tokenizer, tiny_settings
 from tests.tasks.prepare.test_stage import problem, write

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tasks import config
-from tasks import plan as planning
+from tasks.checks import plan as planning
 from tasks.config import OtherModelConfig
 from tasks.corpus import other_models
 from tasks.corpus.known_programs import ROUND

@@ -12,8 +12,8 @@ import pytest
 
 from sandbox import SandboxUnavailable
 from tasks import config
-from tasks.engines.inspection import adapter_bytes
-from tasks.preflight import Machine, NotReady, faults, require
+from tasks.checkpoints.inspection import adapter_bytes
+from tasks.checks.preflight import Machine, NotReady, faults, require
 from tasks.problems.records import InvalidProblem, read_records
 from tests.tasks.small_model import small_model
 from tests.warehouse.conftest import trajectories
@@ -264,7 +264,7 @@ def test_an_engine_and_walls_that_are_not_here_are_named(tmp_path: Path, monkeyp
     def refuse(**_: Any) -> None:
         raise SandboxUnavailable("seccomp is missing")
 
-    monkeypatch.setattr("tasks.preflight.Judge", refuse)
+    monkeypatch.setattr("tasks.checks.preflight.Judge", refuse)
     engine, walls = faults(run(engine={"kind": "vllm", "python": str(bare)}), tmp_path)
     assert str(bare) in engine
     engine, _ = faults(run(engine={"kind": "vllm", "python": str(tmp_path / "gone")}), tmp_path)

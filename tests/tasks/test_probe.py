@@ -10,10 +10,10 @@ import pytest
 
 from flows.cli.probe import lines
 from tasks import config
+from tasks.checks.plan import PlannedStage
+from tasks.checks.probe import Probe, Responses, describe, probe
 from tasks.config import RunConfig
 from tasks.estimators import beta_interval
-from tasks.plan import PlannedStage
-from tasks.probe import Probe, Responses, describe, probe
 from tasks.run.stage import Amount
 from tests.tasks.conftest import MICRO, Lab
 

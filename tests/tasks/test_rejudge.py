@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 import sandbox
+from tasks.checks.plan import statuses
 from tasks.config import validate
-from tasks.plan import statuses
+from tasks.extras.rejudge import look, rejudge
 from tasks.problems.problem import Problem, rows
-from tasks.problems.programs import extract_program, program_hash
-from tasks.rejudge import look, rejudge
+from tasks.programs.extraction import extract_program, program_hash
 from tasks.run.provenance import begin_training
 from tests.tasks.conftest import Lab
-from warehouse import Warehouse, maintenance, verification
+from warehouse import Warehouse
+from warehouse.upkeep import maintenance, verification
 
 RESPONSES = ("trajectories", "eval_samples")
 SPOILT = "normal_hash IN (SELECT normal_hash FROM spoilt)"

@@ -8,8 +8,8 @@ import pytest
 
 import sandbox
 from tasks.config import validate
+from tasks.extras.rejudge import look, rejudge
 from tasks.problems.problem import Problem, rows
-from tasks.rejudge import look, rejudge
 from warehouse import Warehouse
 
 

@@ -20,10 +20,10 @@ import pytest
 
 from tests.fork_server import preload
 from warehouse import Warehouse
-from warehouse.failpoints import failpoint_hooks
+from warehouse.commit.failpoints import failpoint_hooks
 from warehouse.superseding import content, superseded
 
-preload("warehouse.exporting", "warehouse.importing_warehouses", "tests.warehouse.preloading")
+preload("warehouse.exchange.exporting", "warehouse.exchange.importing_warehouses", "tests.warehouse.preloading")
 
 GUARDED = "guarded"
 """A PostgreSQL user who needs a password, once it is made; the others need none."""

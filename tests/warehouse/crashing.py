@@ -12,8 +12,8 @@ from typing import Any
 from tests.fork_server import process_of
 from tests.warehouse.conftest import trajectories
 from warehouse import Warehouse
-from warehouse.failpoints import failpoint_hooks
-from warehouse.maintenance import compact
+from warehouse.commit.failpoints import failpoint_hooks
+from warehouse.upkeep.maintenance import compact
 
 ROWS = 8
 

@@ -23,8 +23,8 @@ from tests.warehouse.crashing import (
     torn_batches,
 )
 from warehouse import Warehouse
-from warehouse.failpoints import FAILPOINTS
-from warehouse.verification import verify
+from warehouse.commit.failpoints import FAILPOINTS
+from warehouse.upkeep.verification import verify
 
 KILLED = -signal.SIGKILL
 WRITING = FAILPOINTS[: FAILPOINTS.index("lock-released") + 1]

@@ -13,11 +13,11 @@ from flows.cli.main import app
 from tests.refusals import refused
 from tests.warehouse.conftest import everywhere, trajectories, trajectory
 from warehouse import Warehouse
-from warehouse.exporting import PRIVATE, export
-from warehouse.importing_files import import_file
-from warehouse.importing_warehouses import import_warehouse
+from warehouse.exchange.exporting import PRIVATE, export
+from warehouse.exchange.importing_files import import_file
+from warehouse.exchange.importing_warehouses import import_warehouse
 from warehouse.superseding import superseded
-from warehouse.verification import verify
+from warehouse.upkeep.verification import verify
 
 SECRET = "SECRET-EXPECTED-OUTPUT"
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.warehouse.conftest import everywhere, trajectories
 from warehouse import Warehouse
+from warehouse.commit.intents import DataFile
+from warehouse.commit.ledger import CommittedBatch
 from warehouse.files import FileStore
-from warehouse.following import RunFollower
-from warehouse.intents import DataFile
-from warehouse.ledger import CommittedBatch
-from warehouse.maintenance import compact
+from warehouse.reading.following import RunFollower
+from warehouse.upkeep.maintenance import compact
 
 NOW = timedelta(0)
 

@@ -15,9 +15,9 @@ from flows.cli.main import app
 from tests.refusals import refused
 from tests.warehouse.conftest import trajectories, trajectory
 from warehouse import Warehouse
-from warehouse.importing_files import import_file
+from warehouse.exchange.importing_files import import_file
 from warehouse.superseding import superseded
-from warehouse.verification import verify
+from warehouse.upkeep.verification import verify
 
 
 def runs_of(location: str) -> dict[str, int]:

@@ -8,9 +8,9 @@ import pytest
 
 from tests.warehouse.conftest import broken_off_at
 from warehouse import Warehouse
-from warehouse.importing_warehouses import import_warehouse
+from warehouse.exchange.importing_warehouses import import_warehouse
 from warehouse.superseding import superseded
-from warehouse.verification import verify
+from warehouse.upkeep.verification import verify
 
 
 def test_batches_that_say_what_they_hold_keep_their_ids_and_come_once(folder: str, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 from tests.refusals import refused
 from tests.warehouse.conftest import GUARDED, at_failpoint, trajectories, trajectory
 from warehouse import StorageLost, Warehouse, WarehouseError
-from warehouse.failpoints import failpoint_hooks
+from warehouse.commit.failpoints import failpoint_hooks
+from warehouse.commit.postgres_ledger import PostgresLedger
 from warehouse.location import file_system, parse_location, refuse_network_folder
-from warehouse.postgres_ledger import PostgresLedger
-from warehouse.verification import verify
+from warehouse.upkeep.verification import verify
 
 PASSWORD = "it's a s@fe/pass word"
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.warehouse.conftest import fill
 from warehouse import Warehouse
-from warehouse.maintenance import compact, live_files, rewrite
-from warehouse.verification import verify
+from warehouse.upkeep.maintenance import compact, live_files, rewrite
+from warehouse.upkeep.verification import verify
 
 NOW = timedelta(0)
 

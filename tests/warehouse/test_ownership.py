@@ -13,13 +13,14 @@ import pytest
 
 from tests.refusals import refused
 from tests.warehouse.conftest import KINDS, OFTEN, everywhere, locate, trajectories
-from warehouse import Warehouse, lake, maintenance
+from warehouse import Warehouse, lake
 from warehouse.errors import StorageFull
 from warehouse.files import FileStore
 from warehouse.location import parse_location
-from warehouse.maintenance import compact, live_files, orphans, sweep
-from warehouse.ownership import MARKER
-from warehouse.verification import verify
+from warehouse.upkeep import maintenance
+from warehouse.upkeep.maintenance import compact, live_files, orphans, sweep
+from warehouse.upkeep.ownership import MARKER
+from warehouse.upkeep.verification import verify
 
 NOW = timedelta(0)
 OLD = timedelta(days=2).total_seconds()

@@ -19,7 +19,7 @@ from flows.cli.main import app
 from tests.refusals import refused
 from tests.warehouse.conftest import trajectories
 from warehouse import NotWritable, Warehouse
-from warehouse.maintenance import compact
+from warehouse.upkeep.maintenance import compact
 
 
 @contextmanager

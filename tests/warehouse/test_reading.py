@@ -13,16 +13,10 @@ import pytest
 
 from tests.refusals import refused
 from tests.warehouse.conftest import everywhere, trajectories, trajectory
-from warehouse import (
-    BadQuestion,
-    StillReading,
-    TookTooLong,
-    Warehouse,
-    WarehouseMissing,
-    resident,
-)
-from warehouse.maintenance import compact
-from warehouse.reading import Readers
+from warehouse import BadQuestion, StillReading, TookTooLong, Warehouse, WarehouseMissing
+from warehouse.reading import resident
+from warehouse.reading.readers import Readers
+from warehouse.upkeep.maintenance import compact
 
 ENDLESS = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
 BY_SOURCE = "SELECT source, count(*) AS n, sum(reward) AS r FROM {} GROUP BY source ORDER BY source"

@@ -14,8 +14,8 @@ import pytest
 from tests.refusals import refused
 from tests.warehouse.conftest import everywhere, fill, trajectories
 from warehouse import Warehouse, lake
-from warehouse.maintenance import compact
-from warehouse.verification import verify
+from warehouse.upkeep.maintenance import compact
+from warehouse.upkeep.verification import verify
 
 NOW = timedelta(0)
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.warehouse.conftest import everywhere, trajectory
 from warehouse import TABLES, Warehouse
-from warehouse.reading import Readers
-from warehouse.resident_tables import SMALL, changed_tables
+from warehouse.reading.readers import Readers
+from warehouse.reading.resident_tables import SMALL, changed_tables
 
 SOME: dict[str, list[dict[str, Any]]] = {
     "runs": [{"recipe": "tiny", "config_json": "{}"}],

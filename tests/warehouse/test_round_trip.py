@@ -11,10 +11,10 @@ import pytest
 from tests.refusals import refused
 from tests.warehouse.conftest import broken_off_at
 from warehouse import TABLES, Warehouse
-from warehouse.exporting import export
-from warehouse.importing_files import import_file
+from warehouse.exchange.exporting import export
+from warehouse.exchange.importing_files import import_file
 from warehouse.schema import Column
-from warehouse.verification import verify
+from warehouse.upkeep.verification import verify
 
 VALUES: dict[str, list[Any]] = {
     "VARCHAR": ["", 'größer, "quoted"\nsecond line\t\\', "None"],

@@ -23,9 +23,9 @@ from warehouse import (
     Warehouse,
     lake,
 )
-from warehouse.exporting import export
-from warehouse.failpoints import failpoint_hooks
-from warehouse.verification import verify
+from warehouse.commit.failpoints import failpoint_hooks
+from warehouse.exchange.exporting import export
+from warehouse.upkeep.verification import verify
 
 
 @everywhere

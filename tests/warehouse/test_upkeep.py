@@ -18,13 +18,14 @@ import warehouse
 from tests.fork_server import process_of
 from tests.refusals import refused
 from tests.warehouse.conftest import everywhere, fill, trajectories
-from warehouse import StorageFull, Warehouse, lake, migrations
-from warehouse.background_compaction import BackgroundCompaction
+from warehouse import StorageFull, Warehouse, lake
 from warehouse.location import parse_location
-from warehouse.maintenance import compact, expire, live_files, merge_where_many, pinned_snapshots, sweep
 from warehouse.opening import open_ledger
-from warehouse.ownership import MARKER
-from warehouse.verification import verify
+from warehouse.upkeep import migrations
+from warehouse.upkeep.background_compaction import BackgroundCompaction
+from warehouse.upkeep.maintenance import compact, expire, live_files, merge_where_many, pinned_snapshots, sweep
+from warehouse.upkeep.ownership import MARKER
+from warehouse.upkeep.verification import verify
 
 NOW = timedelta(0)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from warehouse import Warehouse
-from warehouse.following import RunFollower
 from warehouse.queries import query
+from warehouse.reading.following import RunFollower
 
 PACE = query(__name__, "pace")
 OLDEST_S = 30.0

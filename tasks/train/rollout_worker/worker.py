@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import Judge, SandboxError, Submission, Suite, TestCase, Verdict
+from tasks.checkpoints.errors import EngineError
 from tasks.config import ConfigError
 from tasks.engines.canary import MEAN_DRIFT, check_drift
-from tasks.engines.protocol import EngineError
 from tasks.sampling.assignment import Assignment
 from tasks.sampling.opening import open_configured_sampler
 from tasks.sampling.reference_counts import drawn_first, reference_counts, rollout_batches

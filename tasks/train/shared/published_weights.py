@@ -1,6 +1,6 @@
 """Published weights: complete checkpoints, each with its policy id, and a pointer to the newest.
 
-A checkpoint is a whole model, or an adapter that names its base (tasks/engines/adapter.py): a hundredth of the bytes.
+A checkpoint is a whole model, or an adapter that names its base (tasks/checkpoints/adapter.py).
 
 A folder appears complete or not at all, and is neither deleted nor replaced while someone holds it, so that a reader
 never loads parts of two sets. The folder may lie on a disk or in shared memory; the protocol is the same.
@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.engines.checkpoint import POLICY_FILE, companions, policy_id, record_policy_id, share
-from tasks.engines.checkpoint import PUBLISHED_FILE as OWN_FILE
+from tasks.checkpoints.checkpoint import POLICY_FILE, companions, policy_id, record_policy_id, share
+from tasks.checkpoints.checkpoint import PUBLISHED_FILE as OWN_FILE
 from tasks.train.shared import atomic
 from tasks.train.shared.errors import TrainerError
 

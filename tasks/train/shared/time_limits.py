@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from tasks.checkpoints.checkpoint import weight_files
 from tasks.config import TrainConfig
-from tasks.engines.checkpoint import weight_files
 
 STATE_COPIES = 7
 """A checkpoint in sizes of the reference's files, at most: those have two bytes a parameter or more."""

@@ -27,8 +27,8 @@ from tasks.train.trainer.pairs import Pairs
 from tasks.train.trainer.replay_buffer import ReplayBuffer, Used, first_used, recorded_uses
 from tasks.train.trainer.state import MixState
 from warehouse import Warehouse
-from warehouse.following import RunFollower
 from warehouse.queries import query
+from warehouse.reading.following import RunFollower
 from warehouse.rows import trajectory_rows
 
 POLL_S = 0.02

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tasks.checkpoints.checkpoint import tokenizer_hash
 from tasks.config import TrainConfig
-from tasks.engines.checkpoint import tokenizer_hash
 from tasks.scoring import lora
 from tasks.train.shared import published_weights
 from tasks.train.shared.errors import PublishingFailed

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tasks.engines.checkpoint import policy_id
-from tasks.scoring.reference import ReferenceStore, fingerprint, load_reference
+from tasks.checkpoints.checkpoint import policy_id
+from tasks.scoring.reference import load_reference
 from tasks.train.shared import published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
-from tasks.train.trainer.recorder import COMMIT_EVERY
+from tasks.train.trainer.session import RankZeroState, Session, open_store
 from tasks.train.trainer.state import ReferenceSteps
 from warehouse import Warehouse
 from warehouse.queries import query
-
-if TYPE_CHECKING:
-    from tasks.train.trainer.session import RankZeroState, Session
 
 COUNTS = query(__name__, "counts")
 RECORDED = query(__name__, "recorded")
@@ -67,14 +64,6 @@ def install(session: Session) -> None:
     warehouse = session.rank_zero.warehouse
     session.rank_zero.store = open_store(warehouse, job, folder, device.type)
     session.rank_zero.mix.revalue(values_under(warehouse, job, folder))
-
-
-def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str) -> ReferenceStore:
-    """What is known of the log-probabilities under the weights in `folder`."""
-    own = fingerprint(folder, job.train, job.config.reference.dtype, device)
-    unseen = 2 * COMMIT_EVERY * job.train.batch_size
-    most_mb = job.train.reference_store_mb
-    return ReferenceStore(warehouse, own, run_id=job.run_id, most_mb=most_mb, unseen=unseen)
 
 
 def values_under(warehouse: Warehouse, job: TrainJob, folder: Path) -> dict[str, float]:

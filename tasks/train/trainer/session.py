@@ -13,12 +13,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tasks.engines.checkpoint import policy_id
+from tasks.checkpoints.checkpoint import policy_id
 from tasks.scoring.errors import StoredLogprobsMismatch
 from tasks.scoring.example import Example
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy
-from tasks.scoring.reference import Reference, ReferenceStore, load_reference
+from tasks.scoring.reference import Reference, ReferenceStore, fingerprint, load_reference
 from tasks.train.shared import published_weights, time_limits
 from tasks.train.shared.errors import GuardTripped, ReferenceDrift, ResumeImpossible, TrainerError
 from tasks.train.shared.job import TrainJob
@@ -30,8 +30,7 @@ from tasks.train.trainer.batch_mix import BatchMix, first_lost
 from tasks.train.trainer.deepspeed_engine import DeepSpeedEngine
 from tasks.train.trainer.examples import Examples
 from tasks.train.trainer.ppo_step import ProximalPolicyOptimization
-from tasks.train.trainer.recorder import Recorder
-from tasks.train.trainer.reference_refresh import open_store
+from tasks.train.trainer.recorder import COMMIT_EVERY, Recorder
 from tasks.train.trainer.state import MixState, ReferenceSteps
 from warehouse import Warehouse
 from warehouse.lake import STORED
@@ -328,3 +327,11 @@ def _require_same_reference(job: TrainJob) -> None:
         raise TrainerError(
             f"the reference in {job.reference} is policy {found}, but the soft values belong to {job.counts.reference}"
         )
+
+
+def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str) -> ReferenceStore:
+    """What is known of the log-probabilities under the weights in `folder`."""
+    own = fingerprint(folder, job.train, job.config.reference.dtype, device)
+    unseen = 2 * COMMIT_EVERY * job.train.batch_size
+    most_mb = job.train.reference_store_mb
+    return ReferenceStore(warehouse, own, run_id=job.run_id, most_mb=most_mb, unseen=unseen)

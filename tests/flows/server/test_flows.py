@@ -9,15 +9,16 @@ import pytest
 
 from flows import pipeline, study_config
 from flows.cli.study_command import StudyFailed
-from tasks.audit.audits import NothingToAudit
 from tasks.config import InvalidConfig, RunConfig, changed
+from tasks.extras.audit.audits import NothingToAudit
 from tasks.run import runs
 from tasks.scoring.reference import fingerprint
 from tests.flows.conftest import Server
 from tests.tasks.audit.conftest import ALSO_RIGHT, PROBLEM, RIGHT, WRONG, Shelf
 from tests.tasks.conftest import MICRO
 from tests.tasks.test_rejudge import spoil
-from warehouse import Warehouse, maintenance
+from warehouse import Warehouse
+from warehouse.upkeep import maintenance
 
 pytestmark = [pytest.mark.xdist_group("server"), pytest.mark.timeout(600)]
 STUDY = f"""

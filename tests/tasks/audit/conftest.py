@@ -12,7 +12,7 @@ import pytest
 from sandbox import Limits, TestCase
 from tasks.problems import problem as problems_module
 from tasks.problems.problem import Problem, Solution
-from tasks.problems.programs import normal_hash, program_hash
+from tasks.programs.extraction import normal_hash, program_hash
 from warehouse import Warehouse
 
 RIGHT = "n = int(input())\nprint(10 // n if n else 0)"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sandbox import Limits
-from tasks.audit import acceptance
-from tasks.audit.acceptance import Accepted, NothingToAccept, accept
-from tasks.audit.audits import Wanted, audit, look
+from tasks.extras.audit import acceptance
+from tasks.extras.audit.acceptance import Accepted, NothingToAccept, accept
+from tasks.extras.audit.audits import Wanted, audit, look
 from tasks.problems import suite_versions
-from tasks.problems.programs import program_hash
+from tasks.programs.extraction import program_hash
 from tests.shared_folder import copy_home
 from tests.tasks.audit.conftest import ALSO_RIGHT, CRASHES, PROBLEM, RIGHT, WRONG, Shelf
 from tests.tasks.conftest import Lab, breaking, interrupt

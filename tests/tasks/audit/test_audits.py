@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 
 from sandbox import Judge, Limits, Submission
-from tasks.audit import acceptance
-from tasks.audit.audits import Audited, NothingToAudit, Wanted, audit, look
-from tasks.audit.calls import called_name, compared_as_it_is
-from tasks.audit.examination import NO_MAJORITY, REFERENCES_DIFFER, REFERENCES_FAIL, Candidate, Examination, examine
+from tasks.extras.audit import acceptance
+from tasks.extras.audit.audits import Audited, NothingToAudit, Wanted, audit, look
+from tasks.extras.audit.calls import called_name, compared_as_it_is
+from tasks.extras.audit.examination import (
+    NO_MAJORITY,
+    REFERENCES_DIFFER,
+    REFERENCES_FAIL,
+    Candidate,
+    Examination,
+    examine,
+)
 from tasks.problems.problem import Problem
-from tasks.problems.programs import normal_hash, program_hash
+from tasks.programs.extraction import normal_hash, program_hash
 from tests.tasks.audit.conftest import ALSO_RIGHT, CRASHES, LOOPS, PROBLEM, RIGHT, UNSTABLE, WRONG, Shelf
 from tests.tasks.conftest import breaking, interrupt
 

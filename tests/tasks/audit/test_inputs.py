@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from sandbox import TestCase
-from tasks.audit.calls import UNKNOWN, CallMaker, answer_in, as_test, known_arguments, same_answers
-from tasks.audit.changes import exchanged, respaced, shifted
-from tasks.audit.inferred_layout import infer
-from tasks.audit.inputs import InputMaker
-from tasks.audit.layout import Block, Layout, Line, Lists, Row, Table, lines_of
-from tasks.audit.statement import read_statement
-from tasks.audit.written_format import written_layout
+from tasks.extras.audit.calls import UNKNOWN, CallMaker, answer_in, as_test, known_arguments, same_answers
+from tasks.extras.audit.changes import exchanged, respaced, shifted
+from tasks.extras.audit.inferred_layout import infer
+from tasks.extras.audit.inputs import InputMaker
+from tasks.extras.audit.layout import Block, Layout, Line, Lists, Row, Table, lines_of
+from tasks.extras.audit.statement import read_statement
+from tasks.extras.audit.written_format import written_layout
 from tasks.problems.problem import Problem
 from tests.tasks.audit.conftest import PROBLEM, RIGHT
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tasks.checkpoints.checkpoint import load_tokenizer
 from tasks.corpus.other_models import OtherModelError
-from tasks.engines.checkpoint import load_tokenizer
 from tasks.run.stage import StageResult
 from tests.tasks.conftest import Lab
 from tests.tasks.corpus.test_other_models import serving

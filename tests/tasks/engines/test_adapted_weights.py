@@ -12,10 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tasks.checkpoints import adapted_weights, checkpoint, model_sources
+from tasks.checkpoints.adapter import WEIGHTS
+from tasks.checkpoints.errors import EngineError
 from tasks.config import ReferenceConfig
-from tasks.engines import adapted_weights, checkpoint
-from tasks.engines.adapter import WEIGHTS
-from tasks.engines.protocol import EngineError, Request
+from tasks.engines.protocol import Request
 from tasks.engines.transformers_engine import TransformersEngine
 from tests.refusals import refused
 from tests.tasks.engines.conftest import build, save, save_tokenizer, write_adapter
@@ -208,7 +209,7 @@ def test_an_adapter_of_a_bfloat16_base_as_a_model_of_its_own_computes_what_a_wor
     small = {name: value * 3e-3 if "lora_B" in name else value for name, value in tensors.items()}
     save_file(small, folder / WEIGHTS)
     reference = ReferenceConfig(model=str(folder), dtype=dtype)
-    merged = checkpoint.resolve(reference, tmp_path / "cache")
+    merged = model_sources.resolve(reference, tmp_path / "cache")
     assert checkpoint.policy_id(merged) == checkpoint.policy_id(folder)
     assert expected(merged, dtype) == pytest.approx(expected(folder, dtype), abs=1e-5)
     wanted, found = (checkpoint.load_weights(one, dtype).state_dict() for one in (folder, merged))

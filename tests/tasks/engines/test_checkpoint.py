@@ -12,11 +12,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tasks.checkpoints import checkpoint, model_sources
+from tasks.checkpoints.tempered import tempered
 from tasks.config import EngineConfig, ReferenceConfig
-from tasks.engines import checkpoint, open_engine
+from tasks.engines import open_engine
 from tasks.engines.canary import check_drift
 from tasks.engines.protocol import Request
-from tasks.engines.tempered import tempered
 from tasks.train.shared import published_weights
 from tests.refusals import refused
 from tests.tasks.engines.conftest import END, build, save, save_tokenizer, tiny_settings
@@ -124,7 +125,7 @@ def test_a_folder_without_tokenizer_says_so(llama_folder: Path) -> None:
 
 
 def test_a_local_folder_resolves_to_itself(folder: Path, tmp_path: Path) -> None:
-    assert checkpoint.resolve(ReferenceConfig(model=str(folder)), tmp_path / "cache") == folder
+    assert model_sources.resolve(ReferenceConfig(model=str(folder)), tmp_path / "cache") == folder
 
 
 def test_an_unreachable_model_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,12 +136,12 @@ def test_an_unreachable_model_says_what_to_do(tmp_path: Path, monkeypatch: pytes
         "miniature": "NotPrepared",
     }.items():
         with refused(code):
-            checkpoint.resolve(ReferenceConfig(model=model), tmp_path)
+            model_sources.resolve(ReferenceConfig(model=model), tmp_path)
 
 
 def test_a_missing_gguf_file_is_named(folder: Path, tmp_path: Path) -> None:
     with refused("NoSuchGguf", "model.Q4.gguf"):
-        checkpoint.resolve(ReferenceConfig(model=str(folder), gguf_file="model.Q4.gguf"), tmp_path)
+        model_sources.resolve(ReferenceConfig(model=str(folder), gguf_file="model.Q4.gguf"), tmp_path)
 
 
 def test_the_engine_of_a_config_samples(folder: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tasks.checkpoints import checkpoint, model_sources
 from tasks.config import ReferenceConfig
-from tasks.engines import checkpoint
 from tasks.engines.transformers_engine import TransformersEngine
 from tests.refusals import refused
 from tests.tasks.engines.conftest import build
@@ -98,7 +98,7 @@ def source(tmp_path: Path) -> Path:
 
 def test_a_gguf_becomes_an_ordinary_folder_with_the_same_weights(source: Path, tmp_path: Path) -> None:
     reference = ReferenceConfig(model=str(source), gguf_file="tiny.gguf")
-    folder = checkpoint.resolve(reference, tmp_path / "cache")
+    folder = model_sources.resolve(reference, tmp_path / "cache")
     model, tokenizer = checkpoint.load_weights(folder, "float32"), checkpoint.load_tokenizer(folder)
     ids = torch.tensor([[5, 9, 12, 40, 7]])
     with torch.inference_mode():
@@ -112,9 +112,9 @@ def test_a_gguf_becomes_an_ordinary_folder_with_the_same_weights(source: Path, t
 def test_a_gguf_is_converted_once_and_leaves_nothing_else_behind(source: Path, tmp_path: Path) -> None:
     reference = ReferenceConfig(model=str(source), gguf_file="tiny.gguf")
     cache = tmp_path / "cache"
-    folder = checkpoint.resolve(reference, cache)
+    folder = model_sources.resolve(reference, cache)
     written = (folder / "model.safetensors").stat().st_mtime_ns
-    assert checkpoint.resolve(reference, cache) == folder
+    assert model_sources.resolve(reference, cache) == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
     assert set(cache.iterdir()) == {folder, cache / f".{folder.name}-positions"}
 
@@ -126,9 +126,11 @@ def test_a_gguf_is_converted_once_and_leaves_nothing_else_behind(source: Path, t
 def test_scaled_positions_are_refused_and_not_dropped(scaled: dict[str, Any], named: str, tmp_path: Path) -> None:
     write_gguf(build("llama"), tmp_path / "tiny.gguf", **scaled)
     with refused("ScaledRotary", named):
-        checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), tmp_path / "cache")
+        model_sources.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), tmp_path / "cache")
     write_gguf(build("llama"), tmp_path / "plain.gguf", scaling="none")
-    assert checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="plain.gguf"), tmp_path / "cache").is_dir()
+    assert model_sources.resolve(
+        ReferenceConfig(model=str(tmp_path), gguf_file="plain.gguf"), tmp_path / "cache"
+    ).is_dir()
 
 
 def test_scaled_positions_are_refused_also_where_an_earlier_version_has_converted_the_file(tmp_path: Path) -> None:
@@ -138,4 +140,4 @@ def test_scaled_positions_are_refused_also_where_an_earlier_version_has_converte
     earlier.mkdir(parents=True)
     (earlier / "config.json").write_text("{}")
     with refused("ScaledRotary"):
-        checkpoint.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), cache)
+        model_sources.resolve(ReferenceConfig(model=str(tmp_path), gguf_file="tiny.gguf"), cache)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tasks import preflight
+from tasks.checkpoints import model_sources
+from tasks.checkpoints.packaged_models import PACKAGED, located
+from tasks.checks import preflight
 from tasks.config import ReferenceConfig, validate
-from tasks.engines import checkpoint
-from tasks.engines.packaged_models import PACKAGED, located
 from tests.refusals import refused
 from tests.tasks.engines.conftest import build
 from tests.tasks.engines.test_gguf_conversion import write_gguf
@@ -34,13 +34,13 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_the_file_of_an_installed_package_is_converted_once(package: Path, tmp_path: Path) -> None:
     assert located("smollm") == package
-    found = checkpoint.resolve(ReferenceConfig(model="smollm"), tmp_path / "cache")
+    found = model_sources.resolve(ReferenceConfig(model="smollm"), tmp_path / "cache")
     assert found.parent == tmp_path / "cache"
     ids_1T = torch.tensor([[5, 9, 14]])
     with torch.no_grad():
         expected = build("llama")(ids_1T).logits
         assert torch.allclose(AutoModelForCausalLM.from_pretrained(found)(ids_1T).logits, expected, atol=1e-5)
-    assert checkpoint.resolve(ReferenceConfig(model="smollm"), tmp_path / "cache") == found
+    assert model_sources.resolve(ReferenceConfig(model="smollm"), tmp_path / "cache") == found
 
 
 def test_without_the_file_of_its_package_the_error_names_the_package(package: Path, tmp_path: Path) -> None:

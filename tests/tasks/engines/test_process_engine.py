@@ -18,17 +18,13 @@ import numpy as np
 import psutil
 import pytest
 
+from tasks.checkpoints.errors import EngineError
 from tasks.config import EngineConfig
 from tasks.engines import open_engine, process_engine, wire
 from tasks.engines.devices import engine_processes
 from tasks.engines.engine_process import Pending
 from tasks.engines.process_engine import ProcessEngine, _answered
-from tasks.engines.protocol import (
-    Completion,
-    EngineError,
-    Request,
-    SamplingEngine,
-)
+from tasks.engines.protocol import Completion, Request, SamplingEngine
 from tests.refusals import refused
 from tests.tasks.engines.conftest import END, build, save, save_tokenizer
 

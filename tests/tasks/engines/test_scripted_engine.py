@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.checkpoints.errors import EngineError
 from tasks.config import EngineConfig
 from tasks.engines import open_engine
-from tasks.engines.protocol import EngineError, Request
+from tasks.engines.protocol import Request
 from tasks.engines.scripted_engine import DRY_RUN_PROGRAMS, ScriptedEngine
 from tests.tasks.engines.conftest import END, build, save, save_tokenizer
 

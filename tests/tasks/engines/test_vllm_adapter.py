@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.engines.checkpoint import policy_id
-from tasks.engines.protocol import EngineDrift, EngineError, Request
+from tasks.checkpoints.checkpoint import policy_id
+from tasks.checkpoints.errors import EngineError
+from tasks.engines.protocol import EngineDrift, Request
 from tests.tasks.engines.conftest import build, save, save_tokenizer, write_adapter
 
 if importlib.util.find_spec("vllm") is None and os.environ.get("SPO_REQUIRE_VLLM") != "1":

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.checkpoints.checkpoint import load_tokenizer
+from tasks.checkpoints.errors import EngineError
 from tasks.engines.canary import check_drift
-from tasks.engines.checkpoint import load_tokenizer
-from tasks.engines.protocol import EngineDrift, EngineError, InvalidRequest, Request
+from tasks.engines.protocol import EngineDrift, InvalidRequest, Request
 from tests.tasks.engines.conftest import END, build, save, write_adapter
 
 if importlib.util.find_spec("vllm") is None and os.environ.get("SPO_REQUIRE_VLLM") != "1":

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.engines.protocol import EngineError, Request
+from tasks.checkpoints.errors import EngineError
+from tasks.engines.protocol import Request
 from tasks.engines.vllm_engine import VllmEngine
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from flows.settings import RECIPES
 from tasks import config
+from tasks.checks.plan import statuses
 from tasks.config import InvalidConfig
 from tasks.estimators import average_pass_at_k
 from tasks.evaluate.eval_samples import TooFewSamples
 from tasks.evaluate.model_evaluation import STAGE
-from tasks.plan import statuses
 from tasks.problems.records import InvalidProblem
 from tasks.problems.sources import read_file
 from tasks.report import run_history, run_report

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks import plan as planning
+from tasks.checks import plan as planning
 from tasks.evaluate import eval_samples, evaluator
 from tasks.evaluate.eval_samples import EvaluatedPolicy, TooFewSamples
 from tasks.run import prompt_set, runs

@@ -12,7 +12,7 @@ import pytest
 from tasks.explorer.pages import Explorer, Reply
 from tests.tasks.conftest import Lab
 from warehouse import Warehouse
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 
 class Structure(HTMLParser):

@@ -13,7 +13,7 @@ from tasks.explorer.pages import Explorer
 from tests.tasks.explorer.conftest import Pages
 from tests.tasks.explorer.test_planted import programs, response
 from warehouse import Warehouse
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 AUDIT = {
     "audit_id": "audit",

@@ -11,7 +11,7 @@ import pytest
 from tasks.explorer.pages import Explorer
 from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 OTHER_PROBLEMS = "evaluated on different problems"
 OTHER_SAMPLING = "sampled in different ways"

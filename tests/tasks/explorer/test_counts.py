@@ -12,7 +12,7 @@ from tasks.explorer import audits, problem, trajectory
 from tasks.explorer.pages import Explorer
 from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 WAY = {"problem_id": "p", "reference": "base", "sampling": "t1", "template_id": "chat", "suite_hash": "s"}
 

@@ -13,7 +13,7 @@ from tasks.explorer.look import Look
 from tasks.explorer.pages import Explorer
 from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 
 def samples(policy: str, step: int, problem: str, passed: int) -> list[dict[str, Any]]:

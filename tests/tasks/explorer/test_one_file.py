@@ -13,7 +13,7 @@ from tasks.explorer.address import NotFound
 from tests.browser import needs_browser, opened
 from tests.tasks.conftest import Lab
 from tests.tasks.explorer.conftest import Pages, structure
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tasks.explorer.trajectory import COUNTS, SEARCHED
 from tasks.sampling.reference_counts import reference_sampling
 from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 
 def response(number: int, program: str, source: str, *, passed: bool = True, step: int | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tasks.explorer.pages import Explorer
 from tasks.run import runs
 from tests.tasks.explorer.conftest import Pages
 from warehouse import Warehouse
-from warehouse.reading import Readers
+from warehouse.reading.readers import Readers
 
 FINALS = {("m", 0): 0.5, ("m", 1): 0.6, ("b", 0): 0.4, ("b", 1): 0.45, ("c", 0): None}
 

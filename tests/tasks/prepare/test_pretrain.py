@@ -13,8 +13,8 @@ from tasks.estimators import pass_at_k
 from tasks.prepare import pretrain
 from tasks.problems.miniature import generate
 from tasks.problems.problem import Problem
-from tasks.problems.programs import extract_program, normal_hash
 from tasks.problems.prompt import template_for
+from tasks.programs.extraction import extract_program, normal_hash
 
 SMALL = PretrainConfig(steps=3, sequences_per_step=8, hidden_size=16, layers=1, heads=2)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.engines import checkpoint
+from tasks.checkpoints import checkpoint
 from tasks.prepare.stage import STAGE
 from tasks.run.errors import OtherWeights, StageError
 from tasks.run.provenance import begin_training

@@ -8,7 +8,7 @@ import pytest
 from tasks.problems.dedup import near_duplicates, program_tokens, shingles, similarity
 from tasks.problems.miniature.small import all_compositions
 from tasks.problems.miniature.writer import write
-from tasks.problems.programs import normal_hash
+from tasks.programs.extraction import normal_hash
 
 LONG = """
 def solve(rows, columns, grid):

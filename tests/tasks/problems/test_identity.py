@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.problems.identity import form
-from tasks.problems.programs import normal_hash, program_hash
+from tasks.programs.extraction import normal_hash, program_hash
+from tasks.programs.identity import form
 from tests.examples import examples
 from tests.sandbox.interpreters import interpreters, told
 
@@ -19,7 +19,7 @@ import importlib, json, types
 for name in ("tasks", "tasks.problems"):  # without what their own start would import
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [sys.path[0] + "/" + name.replace(".", "/")]
-from tasks.problems.programs import normal_hash, program_hash
+from tasks.programs.extraction import normal_hash, program_hash
 print(json.dumps([[program_hash(text), normal_hash(text)] for text in json.load(sys.stdin)]))
 """
 OTHERS = {version: path for version, path in interpreters().items() if not sys.version.startswith(version + ".")}

@@ -18,7 +18,7 @@ from tasks.problems.miniature.operations import FILTERS, MAPS, REDUCTIONS
 from tasks.problems.miniature.small import STRATA, all_compositions, for_evaluation
 from tasks.problems.miniature.writer import STYLES
 from tasks.problems.problem import Problem
-from tasks.problems.programs import normal_hash
+from tasks.programs.extraction import normal_hash
 from tasks.run.problem_lists import fingerprint
 from tests.refusals import refused
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sandbox import Judge, Submission
 from tasks.config import EvaluationSet, ProblemFiles, ProblemsConfig
 from tasks.problems.sources import read, read_file, read_set
-from tasks.problems.stubs import given_code
+from tasks.programs.stubs import given_code
 from tests.refusals import refused
 from tests.tasks.problems.test_published import CODECONTESTS, TACO, only
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.problems.programs import extract_program, normal_hash, program_hash
 from tasks.problems.prompt import ChatTemplate, FewShotTemplate
+from tasks.programs.extraction import extract_program, normal_hash, program_hash
 
 FENCE = "```"
 FENCED = f'def f(x):\n    """Twice x.\n\n    {FENCE}python\n    f(3)\n    {FENCE}\n    """\n    return 2 * x'

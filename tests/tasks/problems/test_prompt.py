@@ -12,7 +12,6 @@ from tasks.problems import basics
 from tasks.problems.examples import EXAMPLES
 from tasks.problems.miniature import generate
 from tasks.problems.problem import Problem
-from tasks.problems.programs import extract_program
 from tasks.problems.prompt import (
     ChatTemplate,
     FewShotTemplate,
@@ -21,7 +20,8 @@ from tasks.problems.prompt import (
     other_end,
     template_for,
 )
-from tasks.problems.stubs import function_task, task_of
+from tasks.programs.extraction import extract_program
+from tasks.programs.stubs import function_task, task_of
 from tests.refusals import refused
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tasks.problems.programs import normal_hash, program_hash
 from tasks.problems.rehash import rehash
+from tasks.programs.extraction import normal_hash, program_hash
 from tests.warehouse.conftest import trajectory
-from warehouse import Warehouse, maintenance, verification
+from warehouse import Warehouse
+from warehouse.upkeep import maintenance, verification
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tasks import config
+from tasks.checks.preflight import faults
 from tasks.config import EvaluationSet, ProblemsConfig
-from tasks.preflight import faults
 from tasks.problems import sources
 from tasks.problems.records import Record
 from tasks.problems.sources import evaluation_problems, read

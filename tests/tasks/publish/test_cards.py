@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from huggingface_hub import ModelCard
 
-from tasks.engines import adapter
-from tasks.publish import card, facts, parts
-from tasks.publish.facts import Publishable
+from tasks.checkpoints import adapter
+from tasks.extras.publish import card, facts, parts
+from tasks.extras.publish.facts import Publishable
 from tasks.run.manifests import TrainManifest
 from tests.tasks.conftest import Lab
 from tests.tasks.publish.test_publish import opened, planned, written
-from warehouse import maintenance
+from warehouse.upkeep import maintenance
 
 
 def test_the_card_says_what_the_warehouse_says(finished: Lab, tmp_path: Path) -> None:

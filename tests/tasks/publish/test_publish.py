@@ -16,12 +16,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from flows.cli.main import app
+from tasks.checkpoints import adapter, checkpoint
 from tasks.config import EngineConfig
-from tasks.engines import adapter, checkpoint, open_engine
+from tasks.engines import open_engine
 from tasks.engines.protocol import Request
-from tasks.publish import facts, hub, parts
-from tasks.publish.facts import NothingToPublish, Publishable
-from tasks.publish.parts import Part
+from tasks.extras.publish import facts, hub, parts
+from tasks.extras.publish.facts import NothingToPublish, Publishable
+from tasks.extras.publish.parts import Part
 from tasks.run import runs
 from tasks.run.manifests import TrainManifest
 from tasks.run.stage import Context

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.engines import checkpoint
+from tasks.checkpoints import checkpoint
 from tests.tasks.engines.conftest import build, save, save_tokenizer, write_adapter
 
 if importlib.util.find_spec("vllm") is None and os.environ.get("SPO_REQUIRE_VLLM") != "1":

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import regime_tables
 from flows import study_config
-from tasks.report.study import ArmResult
+from tasks.report.arms import ArmResult
 
 PAGE = (regime_tables.RESULTS.parents[1] / "regime.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.regime_tables import BOTH, RESULTS, percent
 from flows import study_config
 from tasks.report import study_results
-from tasks.report.study import ArmResult
+from tasks.report.arms import ArmResult
 
 DATA = RESULTS.parent
 PAGE = (DATA.parent / "results.md").read_text(encoding="utf-8")

@@ -12,8 +12,9 @@ import pytest
 
 from tasks.estimators import mean_interval
 from tasks.report import run_history
-from tasks.report.reached import Spent, first_at
-from tasks.report.study import ArmResult, collect, describe, group_tables, markdown, problem_digests, write
+from tasks.report.arms import ArmResult, Spent
+from tasks.report.reached import first_at
+from tasks.report.study import collect, describe, group_tables, markdown, problem_digests, write
 from tasks.run.manifests import PrepareManifest
 from tasks.run.stage_names import STAGE_NAMES
 from tests.tasks.conftest import Lab

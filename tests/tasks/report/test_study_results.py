@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.report.reached import Spent
-from tasks.report.study import ArmResult
+from tasks.report.arms import ArmResult, Spent
 from tasks.report.study_results import BadResults, Results, append, read, require_writable
 
 SETTINGS = {"calm": "c0", "wild": "w0"}

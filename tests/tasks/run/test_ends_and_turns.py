@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks import config, plan
+from tasks import config
+from tasks.checks import plan
 from tasks.run import runs
 from tasks.run import stage as stages
 from tasks.run.manifests import PrepareManifest

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks import plan
+from tasks.checks import plan
 from tasks.run import provenance, runs
 from tasks.run.errors import TrainingHasBegun
 from tasks.run.manifests import CorpusManifest, PivotalManifest

@@ -24,7 +24,7 @@ from tests.shared_folder import copy_home
 from tests.tasks.conftest import Lab
 from tests.tasks.forked_training import KILL, kill_trainings
 from warehouse import Warehouse
-from warehouse.failpoints import failpoint_hooks
+from warehouse.commit.failpoints import failpoint_hooks
 
 TRAINED = STAGE_NAMES[: STAGE_NAMES.index("evaluate")]
 MEASURED = STAGE_NAMES[: STAGE_NAMES.index("report")]

@@ -8,8 +8,8 @@ from tasks.sampling.reference_counts import CountsFilter, counted, drawn_first, 
 from tasks.sampling.sampler import Judged
 from tests.warehouse.conftest import judge_again, trajectory
 from warehouse import Warehouse
-from warehouse.exporting import export
-from warehouse.importing_files import import_file
+from warehouse.exchange.exporting import export
+from warehouse.exchange.importing_files import import_file
 
 LIMIT = 96
 

@@ -12,8 +12,8 @@ from sandbox import Judge, Judgement, Limits, SandboxError, Submission, Verdict
 from tasks.config import BehaviourConfig, SandboxConfig
 from tasks.engines.scripted_engine import ScriptedEngine
 from tasks.problems.problem import Problem
-from tasks.problems.programs import program_hash
 from tasks.problems.prompt import FewShotTemplate
+from tasks.programs.extraction import program_hash
 from tasks.sampling.assignment import Assignment
 from tasks.sampling.sampler import (
     Judged,

@@ -17,8 +17,8 @@ from tokenizers.models import WordLevel
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from sandbox import TestCase
+from tasks.checkpoints.checkpoint import policy_id
 from tasks.config import RunConfig, validate
-from tasks.engines.checkpoint import policy_id
 from tasks.problems.problem import Problem, rows
 from tasks.sampling.reference_counts import CountsFilter, not_counted
 from tasks.scoring.example import Example

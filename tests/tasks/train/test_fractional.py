@@ -10,7 +10,7 @@ import pytest
 
 from sandbox import Judge, Submission
 from tasks.problems.problem import problems_from_rows
-from tasks.problems.programs import extract_program
+from tasks.programs.extraction import extract_program
 from tasks.run import runs
 from tasks.run.stage import Context
 from tasks.train.shared.soft_values import prompt_values

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.corpus.foreign.response import ForeignResponse, Found, Naming, RefusedRow
-from tasks.corpus.importing import READERS, UNJUDGED, Account, Claims, Source, import_rollouts
-from tasks.engines import checkpoint
+from tasks.checkpoints import checkpoint
+from tasks.extras.importing.formats.response import ForeignResponse, Found, Naming, RefusedRow
+from tasks.extras.importing.rollouts import READERS, UNJUDGED, Account, Claims, Source, import_rollouts
 from tasks.problems.hub import HubPlace
 from tasks.problems.records import InvalidProblem
 from tasks.run import prompt_set, runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.corpus.foreign.matching import Matching
+from tasks.extras.importing.formats.matching import Matching
 from tasks.problems.problem import Problem, Split
 
 

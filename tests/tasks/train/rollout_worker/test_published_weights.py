@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from sandbox import Judge
-from tasks.engines.checkpoint import policy_id
+from tasks.checkpoints.checkpoint import policy_id
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import load_policy
 from tasks.train.shared import published_weights

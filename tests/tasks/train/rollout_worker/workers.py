@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from sandbox import Judge
+from tasks.checkpoints.checkpoint import load_tokenizer, policy_id
 from tasks.engines import open_engine
-from tasks.engines.checkpoint import load_tokenizer, policy_id
 from tasks.sampling.known_verdicts import KnownVerdicts
 from tasks.sampling.sampler import Judged, Sampler
 from tasks.scoring import lora

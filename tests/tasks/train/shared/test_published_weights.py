@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from tasks.checkpoints.checkpoint import compute_policy_id, load_weights, policy_id
 from tasks.config import AdapterConfig
-from tasks.engines.checkpoint import compute_policy_id, load_weights, policy_id
 from tasks.scoring import lora
 from tasks.train.shared import published_weights
 from tasks.train.trainer.publisher import Publications

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.engines.checkpoint import policy_id
+from tasks.checkpoints.checkpoint import policy_id
 from tasks.estimators import soft_value, soft_value_of_share
 from tasks.sampling.reference_counts import counted
 from tasks.train.shared.soft_values import mean_return, prompt_values

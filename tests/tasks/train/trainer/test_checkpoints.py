@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from tasks.checkpoints.checkpoint import PUBLISHED_FILE
 from tasks.config import validate
-from tasks.engines.checkpoint import PUBLISHED_FILE
 from tasks.train.shared import published_weights
 from tasks.train.trainer import checkpoint, publisher
 from tasks.train.trainer.session import Session, require_same_warehouse

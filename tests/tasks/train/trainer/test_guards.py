@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.engines.checkpoint import PUBLISHED_FILE
+from tasks.checkpoints.checkpoint import PUBLISHED_FILE
 from tasks.scoring.reference import fingerprint
 from tasks.train.rollout_worker.backpressure import Backpressure
 from tasks.train.shared import published_weights
@@ -28,8 +28,9 @@ from tests.refusals import refused
 from tests.tasks.train.conftest import RUN, config, fill, make_job
 from tests.tasks.train.trainer.test_runs import assert_identical, job_in, kill_at, outcome, run
 from tests.tasks.train.trainer_process import start
-from warehouse import Warehouse, maintenance
+from warehouse import Warehouse
 from warehouse.superseding import content
+from warehouse.upkeep import maintenance
 
 RECORDED = "SELECT step, batch_id, trajectory_ids FROM train_batches ORDER BY step"
 FIGURES = "SELECT step, value FROM train_steps WHERE name = 'loss' ORDER BY step"

@@ -12,10 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tasks.config import ReferenceConfig
-from tasks.engines import inspection
-from tasks.engines.adapter import fingerprint
-from tasks.engines.checkpoint import (
+from tasks.checkpoints import inspection
+from tasks.checkpoints.adapter import fingerprint
+from tasks.checkpoints.checkpoint import (
     base_id,
     compute_policy_id,
     load_tokenizer,
@@ -25,6 +24,7 @@ from tasks.engines.checkpoint import (
     stop_ids,
     tokenizer_hash,
 )
+from tasks.config import ReferenceConfig
 from tasks.scoring import lora
 from tasks.scoring.packing import lay_out
 from tasks.scoring.policy import Policy, load_policy

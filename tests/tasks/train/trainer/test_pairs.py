@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tasks.checkpoints.checkpoint import policy_id
 from tasks.config import PairsConfig
-from tasks.engines.checkpoint import policy_id
 from tasks.train.shared.job import TrainJob
 from tasks.train.shared.soft_values import prompt_values
 from tasks.train.trainer.batch_mix import BatchMix

@@ -267,7 +267,7 @@ def test_fractional_rewards_are_shares_of_tests_minus_one() -> None:
 def test_published_weights_load_as_an_ordinary_checkpoint_and_old_ones_are_pruned(
     tmp_path: Path, reference: Path
 ) -> None:
-    from tasks.engines.checkpoint import load_weights, tokenizer_hash
+    from tasks.checkpoints.checkpoint import load_weights, tokenizer_hash
 
     model = tiny_model(5)
     for step in range(0, 12, 2):

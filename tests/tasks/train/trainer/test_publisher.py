@@ -14,8 +14,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tasks.checkpoints.checkpoint import compute_policy_id
 from tasks.config import RunConfig, validate
-from tasks.engines.checkpoint import compute_policy_id
 from tasks.train.shared import atomic, published_weights
 from tasks.train.shared.job import TrainJob
 from tasks.train.trainer import loop, publisher

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tasks.engines.checkpoint import policy_id
+from tasks.checkpoints.checkpoint import policy_id
 from tasks.estimators import soft_value
 from tasks.scoring.reference import fingerprint
 from tasks.train.shared import published_weights

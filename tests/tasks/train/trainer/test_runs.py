@@ -14,8 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tasks.checkpoints.checkpoint import weight_files
 from tasks.config import validate
-from tasks.engines.checkpoint import weight_files
 from tasks.train.shared.job import TrainJob
 from tests.examples import MANY
 from tests.tasks.train.conftest import RUN, config, make_job

@@ -1,0 +1,3 @@
+-- name: quarantined
+-- Which batches are left out?
+SELECT bad_batch_id FROM stored.quarantine;
