@@ -31,7 +31,7 @@ coverage: install ## the tests, with what they cover of the packages and its flo
 	@$(PYTEST) --cov --cov-report=term:skip-covered $(ARGS)
 
 test-slow: install ## the long tests, one after the other
-	@$(BIN)/python -m pytest -m slow $(ARGS)
+	@SPO_TEST_EXAMPLES=many $(BIN)/python -m pytest -m slow $(ARGS)
 
 test-all: install ## the tests and the long ones
 	@$(PYTEST) -m '' $(ARGS)

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests.examples import MANY
+
 TEST_CPU_S = 15.0
 FILE_CPU_S = 40.0
 SHOWN = 20
@@ -140,7 +142,7 @@ class Budget:
             return
         factor = slowness()
         tests = {name: cpu for name, (cpu, _) in self._tests.items() if name not in self._slow}
-        self._over = over_budget(tests, factor)
+        self._over = [] if MANY else over_budget(tests, factor)
         if self._over and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

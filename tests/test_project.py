@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import tests
+
 PROJECT = Path(__file__).parents[1]
 PACKAGES = ("flows", "tasks", "sandbox", "warehouse")
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -118,3 +120,9 @@ def test_every_deployment_of_the_readme_exists() -> None:
         "rejudge",
         "audit",
     }
+
+
+def test_the_scenarios_of_the_tests_name_files_that_are_there() -> None:
+    named = re.findall(r"[\w/]+/test_\w+\.py", tests.__doc__ or "")
+    assert len(named) > 10
+    assert [name for name in named if not (PROJECT / "tests" / name).is_file()] == []
