@@ -19,7 +19,7 @@ kills of the sandbox and its children        sandbox/test_kills.py
 kills of trainers, workers, publishers       tasks/train/trainer/test_runs.py, tasks/train/test_supervisor.py,
                                              tasks/train/trainer/test_replay_kills.py,
                                              tasks/train/shared/test_published_weights.py
-kills of flows, the same key twice           flows/server/test_deployments.py; long ones: flows/test_recovery.py (slow)
+kills of flows, the same key twice           flows/server/test_deployments.py; slow: flows/test_recovery.py
 two runs killed, interleaved and resumed     tasks/run/test_schedules.py
 stages broken off                            tasks/run/test_stage.py, tasks/q0/test_stage.py, tasks/pivotal/test_stage.py,
                                              tasks/evaluate/test_model_evaluation.py
