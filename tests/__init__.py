@@ -19,10 +19,10 @@ kills of the sandbox and its children        sandbox/test_kills.py
 kills of trainers, workers, publishers       tasks/train/trainer/test_runs.py, tasks/train/test_supervisor.py,
                                              tasks/train/trainer/test_replay_kills.py,
                                              tasks/train/shared/test_published_weights.py
-kills of flows, the same key twice           flows/server/test_deployments.py; slow: flows/test_recovery.py
+kills of flows, the same key twice           flows/server/test_deployments.py; flows/test_recovery.py (slow)
 two runs killed, interleaved and resumed     tasks/run/test_schedules.py
-stages broken off                            tasks/run/test_stage.py, tasks/q0/test_stage.py, tasks/pivotal/test_stage.py,
-                                             tasks/evaluate/test_model_evaluation.py
+stages broken off                            tasks/run/test_stage.py, tasks/q0/test_stage.py,
+                                             tasks/pivotal/test_stage.py, tasks/evaluate/test_model_evaluation.py
 PostgreSQL, S3                               warehouse/test_location.py, tasks/run/test_storage.py
 a real browser                               flows/test_explorer_browser.py, tasks/report/test_stage.py
 ZeRO 1 to 3, two and three processes         tasks/train/trainer/test_runs.py

@@ -8,8 +8,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable
+from functools import cache
 from multiprocessing.context import ForkServerProcess
 from typing import Any
+
+from tests.budget import apart
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PRELOADED: list[str] = []
@@ -21,15 +24,18 @@ def preload(*modules: str) -> None:
     _CONTEXT.set_forkserver_preload(_PRELOADED)
 
 
+@cache
 def start() -> None:
-    """Start the fork server, and wait until it has imported everything."""
-    process = _CONTEXT.Process(target=int)
-    process.start()
-    process.join()
+    """Start the fork server once, and wait until it has imported everything."""
+    with apart("imports"):
+        process = _CONTEXT.Process(target=int)
+        process.start()
+        process.join()
 
 
 def process_of(target: Callable[..., None], *arguments: Any) -> ForkServerProcess:
     """A process for `target` with the environment of now (its parent, the fork server, may be older)."""
+    start()
     return _CONTEXT.Process(target=_in_environment, args=(dict(os.environ), target, arguments))
 
 

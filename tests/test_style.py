@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "style.py"
-BAD_DOCSTRINGS = 714
+BAD_DOCSTRINGS = 712
 """Docstrings that begin with What, Whether, Which, Where, How or Who. The number only falls."""
 
 

@@ -1,4 +1,4 @@
-"""What people do beside a run. Nothing in the pipeline imports this package (a contract in pyproject.toml).
+"""Work beside a run. Nothing in the pipeline imports this package (a contract in pyproject.toml).
 
 audit      finds tests that are too weak
 importing  reads rollouts that other programs wrote

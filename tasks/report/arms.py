@@ -10,7 +10,7 @@ from tasks.estimators import mean_interval
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a run had sampled and trained by a step; nothing is before the first."""
+    """Samples, tokens and seconds of a run up to a step; nothing before the first."""
 
     trajectories: float = 0.0
     tokens: float = 0.0

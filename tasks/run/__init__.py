@@ -1,4 +1,4 @@
-"""What a run and a stage are.
+"""Runs and stages: keys, locks, manifests, provenance.
 
 stage       a stage: key, lock, skipped when its key has completed
 runs        a run and its stored configuration

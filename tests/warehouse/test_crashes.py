@@ -68,6 +68,8 @@ def test_compactors_killed_at_every_point_lose_nothing(
     location = locate(request, kind, tmp_path)
     batches = 0
     with Warehouse.open(location) as store:
+        if kind == "s3":  # times there are whole seconds, and what is as old as the warehouse is not swept
+            time.sleep(1.1)
         for label in points(kind, UPKEEP):
             for _ in range(3):
                 store.append(f"{batches}", batch_tables(f"{batches}"), run_id="run")

@@ -1,4 +1,4 @@
-"""What keeps a warehouse small and sound.
+"""Upkeep: keeps a warehouse small and sound.
 
 maintenance            compaction, and files that nothing names
 background_compaction  the same beside a run

@@ -1,4 +1,4 @@
-"""What trainer, rollout workers and evaluator share.
+"""Code that trainer, rollout workers and evaluator share.
 
 job                what a training run is asked to do
 published_weights  weights on their way from trainer to workers

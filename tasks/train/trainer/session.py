@@ -330,7 +330,7 @@ def _require_same_reference(job: TrainJob) -> None:
 
 
 def open_store(warehouse: Warehouse, job: TrainJob, folder: Path, device: str) -> ReferenceStore:
-    """What is known of the log-probabilities under the weights in `folder`."""
+    """The stored log-probabilities under the weights in `folder`."""
     own = fingerprint(folder, job.train, job.config.reference.dtype, device)
     unseen = 2 * COMMIT_EVERY * job.train.batch_size
     most_mb = job.train.reference_store_mb

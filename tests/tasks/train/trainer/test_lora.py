@@ -20,10 +20,10 @@ from tasks.checkpoints.checkpoint import (
     load_tokenizer,
     load_weights,
     policy_id,
-    resolve,
     stop_ids,
     tokenizer_hash,
 )
+from tasks.checkpoints.model_sources import resolve
 from tasks.config import ReferenceConfig
 from tasks.scoring import lora
 from tasks.scoring.packing import lay_out
