@@ -25,7 +25,7 @@ stages broken off                            tasks/run/test_stage.py, tasks/q0/t
                                              tasks/pivotal/test_stage.py, tasks/evaluate/test_model_evaluation.py
 PostgreSQL, S3                               warehouse/test_location.py, tasks/run/test_storage.py
 a real browser                               flows/test_explorer_browser.py, tasks/report/test_stage.py
-ZeRO 1 to 3, two and three processes         tasks/train/trainer/test_runs.py
+ZeRO 1 to 3, two and three processes         tasks/train/trainer/test_runs.py, tasks/train/trainer/test_ppo_runs.py
 hostile programs on every backend            sandbox/test_attacks.py
 a newcomer's first day                       flows/test_first_day.py
 """
