@@ -9,6 +9,7 @@ import pytest
 
 from tests.tasks.train.conftest import config, make_job
 from tests.tasks.train.trainer.test_runs import (
+    PPO,
     PPO_FIGURES,
     assert_close,
     assert_identical,
@@ -17,14 +18,6 @@ from tests.tasks.train.trainer.test_runs import (
     outcome,
     run,
 )
-
-PPO: dict[str, Any] = {
-    "algorithm": "ppo",
-    "sources": {"online": {"share": 1.0}},
-    "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
-    "batch_size": 4,
-    "ppo": {"epochs": 2, "minibatches": 2, "value_learning_rate": 1e-2},
-}
 
 
 @pytest.fixture(scope="module")

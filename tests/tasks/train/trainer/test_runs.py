@@ -24,6 +24,13 @@ from warehouse import Warehouse
 
 PPO_FIGURES = ("policy_loss", "value_loss", "explained_variance", "value", "kl", "kl_behaviour", "clip_fraction")
 FIGURES = ("loss", "grad_norm", "y_T", "y_T_change", "entropy", *PPO_FIGURES)
+PPO: dict[str, Any] = {
+    "algorithm": "ppo",
+    "sources": {"online": {"share": 1.0}},
+    "behaviour": {"temperature": [1.0, 1.0], "top_p": 1.0},
+    "batch_size": 4,
+    "ppo": {"epochs": 2, "minibatches": 2, "value_learning_rate": 1e-2},
+}
 
 
 @pytest.fixture(scope="module")
