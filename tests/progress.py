@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 TIMES = "spo/wall_s_of_files"
 EVERY_S = 15.0
@@ -34,13 +33,6 @@ def scope_of(file: str) -> str:
     """The group that the file names, or the file itself: what one process runs as a whole."""
     named = re.search(r'xdist_group\("(\w+)"\)', Path(file).read_text(encoding="utf-8"))
     return named[1] if named else file
-
-
-class Scheduling(LoadFileScheduling):
-    """Gives a process of pytest-xdist one file, or all files of a group, at a time."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return scope_of(file_of(nodeid))
 
 
 class Progress:
@@ -140,7 +132,14 @@ def duration(seconds: float) -> str:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives a process of pytest-xdist one file, or all files of a group, at a time."""
+    from xdist.scheduler import LoadFileScheduling  # which vLLM's environment has not
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(file_of(nodeid))
+
     return Scheduling(config, log)
 
 
