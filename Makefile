@@ -37,11 +37,11 @@ test-all: install ## the tests and the long ones
 	@$(PYTEST) -m '' $(ARGS)
 
 test-gpu: install ## what a GPU computes (TORCH=cuda); the other tests compute on the CPU, whatever there is
-	@SPO_TEST_GPU=1 $(BIN)/python -m pytest -n 0 tests/gpu $(ARGS)
+	@SPO_TEST_GPU=1 $(BIN)/python -m pytest -n 0 -p no:tests.budget tests/gpu $(ARGS)
 
 test-vllm: ## the tests of the vLLM engine, on the CPU, in an environment of its own (.venv-vllm)
 	@$(if $(PYTHON),PYTHON="$(PYTHON)") scripts/install_vllm.sh .venv-vllm
-	@SPO_REQUIRE_VLLM=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(VLLM_TESTS) $(ARGS)
+	@SPO_REQUIRE_VLLM=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest -p no:tests.budget $(VLLM_TESTS) $(ARGS)
 
 docs: .venv-docs/.installed ## the site from README and docs/ into site/, strictly (environment .venv-docs)
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict $(ARGS)
