@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 WORKERS ?= $(shell echo $$(( $(CORES) < 12 ? $(CORES) + 1 : 12 )))# one more than cores, since some tests wait
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
+ONE_THREAD := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE# the processes share the cores
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 VLLM_TESTS := tests/tasks/engines/test_vllm_engine.py tests/tasks/engines/test_vllm_adapter.py \
 	tests/tasks/engines/test_vllm_worker.py tests/tasks/publish/test_vllm_loads.py
 

@@ -156,6 +156,7 @@ def test_what_is_for_containers_needs_containers() -> None:
         SandboxConfig(backend="docker", packages=("/packages",))
 
 
+@pytest.mark.child
 def test_a_judge_is_given_all_the_sandbox_section_says() -> None:
     containers: dict[str, Any] = {"backend": "docker", "runtime": "runsc", "container_memory_mb": 512, "image": "mine"}
     section = SandboxConfig(packages=("/p",), preimports=("numpy",), **containers)

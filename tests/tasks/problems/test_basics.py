@@ -67,6 +67,7 @@ def wanted(tasks: Sequence[Task]) -> dict[tuple[str, str], bool]:
     return {(task.name, code): code in task.solutions for task in tasks for code in (*task.solutions, *task.wrong)}
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("style", STYLES)
 def test_the_sandbox_agrees_on_a_task_of_every_third_family(style: Style) -> None:
     some = list({task.family: task for task in TASKS}.values())[::3]

@@ -29,6 +29,7 @@ def problems() -> dict[str, Problem]:
     return {p.problem_id: p for name, path in files.items() for p in sources.read_file(path, name)}
 
 
+@pytest.mark.child
 def test_programs_have_evalplus_verdicts() -> None:
     known, verdicts = problems(), defaultdict[str, list[bool]](list)
     rows: list[dict[str, Any]] = json.loads((FIXTURES / "verdicts.json").read_text())

@@ -93,6 +93,7 @@ def test_ordinary_programs_have_a_form(name: str):
     assert form(PROGRAMS[name]) is not None
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("version", sorted(OTHERS))
 def test_every_version_gives_the_same_hashes(version: str):
     texts = [*PROGRAMS.values(), *WITHOUT_FORM.values(), *project_files()]
@@ -157,6 +158,7 @@ def test_comments_and_blank_lines_change_nothing(name: str, place: int):
     assert program_hash("\n".join(lines) + "\n\n") == program_hash(PROGRAMS[name])
 
 
+@pytest.mark.child
 @examples(2, 30)
 @given(st.lists(texts, min_size=300, max_size=300))
 def test_versions_agree_on_everything_a_model_can_write(many: list[str]):
@@ -167,6 +169,7 @@ def test_versions_agree_on_everything_a_model_can_write(many: list[str]):
         assert differing == []
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(
     "program",
     [

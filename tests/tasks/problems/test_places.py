@@ -107,6 +107,7 @@ def test_humaneval_and_mbpp_become_function_problems(tmp_path: Path) -> None:
     assert "assert twice(1) == 2" in basic.statement
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("answer, right", [("    return shifted(n)\n", True), ("    return shift(n)\n", False)])
 def test_an_answer_need_not_repeat_what_a_humaneval_prompt_gives_before_the_function(
     tmp_path: Path, answer: str, right: bool

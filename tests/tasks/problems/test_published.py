@@ -137,6 +137,7 @@ def test_taco_problems_without_an_address_are_told_apart_in_a_folder_of_files(tm
     assert len({problem.problem_id for problem in read_file(tmp_path, "taco")}) == 2
 
 
+@pytest.mark.child
 def test_numbers_of_thousands_of_digits_are_read_judged_and_passed(tmp_path: Path) -> None:
     zeros = "0" * 9000
     tests = f'{{"fn_name": "twice", "inputs": [[1{zeros}]], "outputs": [2{zeros}]}}'
@@ -149,6 +150,7 @@ def test_numbers_of_thousands_of_digits_are_read_judged_and_passed(tmp_path: Pat
     assert [one.verdict for one in found] == [Verdict.accepted, Verdict.wrong_answer]
 
 
+@pytest.mark.child
 def test_numbers_without_a_literal_are_judged(tmp_path: Path) -> None:
     tests = {"fn_name": "twice", "inputs": [[1], [3], [5]], "outputs": [2, math.inf, [[-math.inf, "nan"]]]}
     problem = only(tmp_path, "apps", TACO | FUNCTION | {"problem_id": 7, "input_output": json.dumps(tests)})
@@ -192,6 +194,7 @@ STARTED = """class Solution:
 """
 
 
+@pytest.mark.child
 def test_programs_that_start_from_a_given_function_find_what_it_names(tmp_path: Path) -> None:
     """As in the sets' own graders; `from __future__` stays where it must be. Elsewhere programs import themselves."""
     tests = json.dumps([{"input": "[1, 2]", "output": "[2, 4]", "testtype": "functional"}])
@@ -220,6 +223,7 @@ print(go(int(input())))
 """
 
 
+@pytest.mark.child
 def test_livecodebench_lets_programs_recurse_as_its_own_grader_does(tmp_path: Path) -> None:
     tests = json.dumps([{"input": "20000\n", "output": "20000\n", "testtype": "stdin"}])
     change = {"public_test_cases": tests, "private_test_cases": "[]"}
@@ -236,6 +240,7 @@ def test_livecodebench_lets_programs_recurse_as_its_own_grader_does(tmp_path: Pa
         assert [one.verdict for one in judge.judge(submissions)] == [Verdict.accepted] * 2
 
 
+@pytest.mark.child
 def test_letter_case_and_lines_count_where_the_sets_own_graders_count_them(tmp_path: Path) -> None:
     swap = json.dumps({"inputs": ["AtCoder\n"], "outputs": ["aTcODER\n"]})
     tests = json.dumps([{"input": "AtCoder\n", "output": "aTcODER\n", "testtype": "stdin"}])
@@ -252,6 +257,7 @@ def test_letter_case_and_lines_count_where_the_sets_own_graders_count_them(tmp_p
             assert {one.verdict for one in found} == {verdict}
 
 
+@pytest.mark.child
 def test_outputs_of_megabytes_can_be_right(tmp_path: Path) -> None:
     output = "7" * 1_200_000 + "\n"
     change = {"public_test_cases": json.dumps([{"input": "7\n", "output": output, "testtype": "stdin"}])}
@@ -264,6 +270,7 @@ def test_outputs_of_megabytes_can_be_right(tmp_path: Path) -> None:
     assert [one.verdict for one in found] == [Verdict.accepted, Verdict.output_limit]
 
 
+@pytest.mark.child
 def test_large_values_of_asserts_are_one_constant(tmp_path: Path) -> None:
     given = [[number, number + 1] for number in range(30_000)]
     test = {"input": json.dumps(given), "output": json.dumps([a + b for a, b in given]), "testtype": "functional"}

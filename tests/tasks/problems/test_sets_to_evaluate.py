@@ -68,6 +68,7 @@ def test_windows_and_splits_of_one_file_are_sets_of_their_own(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.child
 def test_sets_that_nothing_tells_apart_are_refused_before_the_run(tmp_path: Path) -> None:
     sets = [own(written(tmp_path / name / "same" / "data.jsonl", name)) for name in ("one", "other")]
     with refused("SetsOfOneName", "'same/data'"):
@@ -76,6 +77,7 @@ def test_sets_that_nothing_tells_apart_are_refused_before_the_run(tmp_path: Path
     assert "several sets to evaluate on are called 'same/data'" in fault
 
 
+@pytest.mark.child
 def test_two_sets_with_one_problem_are_refused_before_the_run(tmp_path: Path) -> None:
     sets = [own(written(tmp_path / f"{name}.jsonl", "HumanEval/0")) for name in ("HumanEval", "HumanEvalPlus")]
     with refused("InTwoSets", "HumanEval", "HumanEvalPlus"):
@@ -88,6 +90,7 @@ def test_two_sets_with_one_problem_are_refused_before_the_run(tmp_path: Path) ->
     assert "problem 'HumanEval/0' is in the problems to train on and in" in fault
 
 
+@pytest.mark.child
 def test_what_may_not_be_chosen_is_no_fault(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(9)]
     train = {"source": "jsonl", "path": written(tmp_path / "train.jsonl", *names), "train": 4}
@@ -104,6 +107,7 @@ def chosen(settings: ProblemsConfig) -> set[str]:
     return {problem.problem_id for problem in found if problem.split == "train"}
 
 
+@pytest.mark.child
 def test_a_window_in_which_nothing_was_released_is_named_before_the_run(tmp_path: Path) -> None:
     path = released(tmp_path / "lcb.jsonl", "2024-07-01")
     late = EvaluationSet(source="livecodebench", path=path, since="2030-01-01")

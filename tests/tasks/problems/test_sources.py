@@ -183,6 +183,7 @@ def test_miniature_needs_no_file() -> None:
     assert [problem.split for problem in report.problems] == ["train"] * 4 + ["evaluation"] * 3
 
 
+@pytest.mark.child
 def test_asserts_that_make_objects_of_the_programs_classes_are_judged(tmp_path: Path) -> None:
     base = {"style": "function", "input_tests": [], "output_tests": [], "public_tests": []}
     setup = "root = Node(1)\nroot.left = Node(2)"
